@@ -54,13 +54,19 @@ const (
 	rememberHeard = 10000
 	// The limits of a judgement.
 	probeTime    = 750 * time.Millisecond
+	askTime      = time.Second
 	refusedPause = 150 * time.Millisecond
 	judgedFor    = time.Second
 	maxWaiting   = 64 // for one node
-	skewWarning  = time.Second
-	skewRefusal  = 30 * time.Second
 	// refusedEvery limits the log lines about one address with other keys.
 	refusedEvery = time.Minute
+)
+
+const (
+	// SkewWarning is how far the clocks of this machine and of the engine may differ without a warning.
+	SkewWarning = time.Second
+	// SkewRefusal is from where a node may not join.
+	SkewRefusal = 30 * time.Second
 )
 
 // HelloPath is the path at a node's listener that says which node it is.
@@ -189,7 +195,7 @@ var errRefused = errors.New("this node may not join")
 
 // enter writes this node's first record. Another node may have its id.
 func (c *Cluster) enter(ctx context.Context) error {
-	if skew, ok := c.cfg.Engine.Skew(); ok && skew.Abs() >= skewRefusal {
+	if skew, ok := c.cfg.Engine.Skew(); ok && skew.Abs() >= SkewRefusal {
 		return fmt.Errorf("%w the cluster: its clock is %v off", errRefused, skew.Round(time.Second))
 	}
 	for {
@@ -328,7 +334,7 @@ func (c *Cluster) publish() {
 func (c *Cluster) checkClock() {
 	skew, ok := c.cfg.Engine.Skew()
 	c.mu.Lock()
-	bad := ok && skew.Abs() >= skewWarning
+	bad := ok && skew.Abs() >= SkewWarning
 	say := bad && !c.warned
 	c.warned = bad
 	c.mu.Unlock()
@@ -733,6 +739,13 @@ func (c *Cluster) Transport() *http.Transport {
 	}
 }
 
+// Ask asks which node answers at an address, and waits for a second at most. This node need not have joined.
+func (c *Cluster) Ask(ctx context.Context, address string) (Hello, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return c.hello(ctx, address)
+}
+
 // hello asks which node answers at an address.
 func (c *Cluster) hello(ctx context.Context, address string) (h Hello, err error) {
 	conn, err := c.connect(ctx, "", address)
@@ -771,5 +784,7 @@ var (
 	ErrOtherNode = errors.New("another node answers at that address")
 )
 
-// refused reports whether a machine has refused a connection.
+// ConnectionRefused reports whether a machine has refused a connection: nobody listens there.
+func ConnectionRefused(err error) bool { return refused(err) }
+
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -504,14 +504,13 @@ func TestKilledNodeIsFoundOut(t *testing.T) {
 		}
 		c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
 		n.answers("10.0.0.3:8082", silence)
-		time.Sleep(4 * time.Second)
+		time.Sleep(8 * time.Second)
 		if len(lost) != 1 || c.stateOf("0000000c") != "silent" {
 			t.Errorf("a silent node is %s, lost %+v", c.stateOf("0000000c"), lost)
 		}
 		n.answers("10.0.0.3:8082", n.node("0000000d", keys("k")))
 		c.Record("0000000d", recordOf("0000000d", "10.0.0.3:8082", "up"))
-		time.Sleep(5 * time.Second)
-		c.Heartbeat("0000000d")
+		synctest.Wait()
 		if len(lost) != 2 || lost[1].ID != "0000000c" {
 			t.Errorf("a node that was replaced: lost %+v", lost)
 		}

@@ -135,6 +135,36 @@ func (i *Identity) Load(id string) error {
 	return nil
 }
 
+// Check reports whether other nodes accept this node's certificate, at the host of its address, after Load. It
+// returns the certificate, nil for one that is made at each start.
+func (i *Identity) Check(host string) (leaf *x509.Certificate, err error) {
+	c := i.now.Load()
+	if !i.given {
+		return nil, nil
+	}
+	leaf = c.leaf.Leaf
+	st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+	for _, der := range c.leaf.Certificate[1:] {
+		more, err := x509.ParseCertificate(der)
+		if err != nil {
+			return leaf, fmt.Errorf("--node-cert: %w", err)
+		}
+		st.PeerCertificates = append(st.PeerCertificates, more)
+	}
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		if err := c.verify(st, usage); err != nil {
+			return leaf, fmt.Errorf("--node-cert: not accepted by --node-ca as that of a %s: %w", usages[usage], err)
+		}
+	}
+	if err := leaf.VerifyHostname(host); err != nil {
+		return leaf, fmt.Errorf("--node-cert: not valid for the host of --node-advertise: %w", err)
+	}
+	return leaf, nil
+}
+
+// usages are what a node's certificate must be good for: it serves others, and connects to them.
+var usages = map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"}
+
 // protocol is what nodes speak; otherNode is offered to those who look for another node, so that their
 // handshake fails for a reason that they can tell from others.
 const protocol, otherNode = "http/1.1", "reseat-other-node"
@@ -210,6 +240,9 @@ const (
 	alertOfBadChain = alertOf + "bad certificate"
 	alertOfUnknown  = alertOf + "unknown certificate authority"
 )
+
+// OtherKeys reports whether a connection to a node failed since it has other keys.
+func OtherKeys(err error) bool { return otherKeys(err) }
 
 // otherKeys reports whether a connection failed since the nodes have different keys.
 func otherKeys(err error) bool {

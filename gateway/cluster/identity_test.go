@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,6 +214,11 @@ func TestAnotherNodeAtTheAddressIsToldFromOtherKeys(t *testing.T) {
 // issue makes a certificate of an authority of the test's, for names and addresses.
 func issue(t *testing.T, dir, name string, ca *x509.Certificate, caKey ed25519.PrivateKey, hosts ...string) (cert, key string) {
 	t.Helper()
+	return issueChanged(t, dir, name, ca, caKey, func(*x509.Certificate) {}, hosts...)
+}
+
+func issueChanged(t *testing.T, dir, name string, ca *x509.Certificate, caKey ed25519.PrivateKey, change func(*x509.Certificate), hosts ...string) (cert, key string) {
+	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	must(t, public, err)
 	c := &x509.Certificate{
@@ -226,6 +232,7 @@ func issue(t *testing.T, dir, name string, ca *x509.Certificate, caKey ed25519.P
 			c.DNSNames = append(c.DNSNames, h)
 		}
 	}
+	change(c)
 	der, err := x509.CreateCertificate(rand.Reader, c, ca, public, caKey)
 	must(t, der, err)
 	return write(t, filepath.Join(dir, name+".crt"), block("CERTIFICATE", der)), write(t, filepath.Join(dir, name+".key"), pkcs8(t, private))
@@ -278,5 +285,48 @@ func TestGivenCertificatesAreReadAgain(t *testing.T) {
 	renewed := i.now.Load()
 	if err := i.Load(""); err == nil || i.now.Load() != renewed {
 		t.Errorf("%v: a broken file must leave the certificate in use", err)
+	}
+}
+
+// Check says of a given certificate what the other nodes would refuse.
+func TestCheckNamesWhatOtherNodesWouldRefuse(t *testing.T) {
+	dir := t.TempDir()
+	ca, caKey, err := authority(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+	must(t, ca, err)
+	other, _, err := authority(bytes.Repeat([]byte{2}, ed25519.SeedSize))
+	must(t, other, err)
+	caFile, otherFile := write(t, filepath.Join(dir, "ca"), block("CERTIFICATE", ca.Raw)), write(t, filepath.Join(dir, "other"), block("CERTIFICATE", other.Raw))
+	only := func(usage x509.ExtKeyUsage) func(*x509.Certificate) {
+		return func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{usage} }
+	}
+	same := func(*x509.Certificate) {}
+	for name, test := range map[string]struct {
+		change func(*x509.Certificate)
+		ca     string
+		host   string
+		want   string // "": good
+	}{
+		"good":        {same, caFile, "a.example", ""},
+		"address":     {same, caFile, "10.0.0.1", ""},
+		"other host":  {same, caFile, "b.example", "--node-cert: not valid for the host of --node-advertise"},
+		"other ca":    {same, otherFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
+		"expired":     {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, caFile, "a.example", "expired"},
+		"not yet":     {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }, caFile, "a.example", "not yet valid"},
+		"server only": {only(x509.ExtKeyUsageServerAuth), caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a client"},
+		"client only": {only(x509.ExtKeyUsageClientAuth), caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
+	} {
+		cert, key := issueChanged(t, dir, name, ca, caKey, test.change, "a.example", "10.0.0.1")
+		i := GivenIdentity(cert, key, test.ca)
+		if err := i.Load("0000000a"); err != nil {
+			t.Fatal(err)
+		}
+		leaf, err := i.Check(test.host)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) || leaf == nil || leaf.Subject.CommonName != name {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+	derived, _, _ := load(t, "0000000a", tokenKeys["secret"](t))
+	if leaf, err := derived.Check("anything.example"); leaf != nil || err != nil {
+		t.Errorf("derived: %v, %v", leaf, err)
 	}
 }

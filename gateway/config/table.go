@@ -369,7 +369,7 @@ var table = []flag{
 		help: "begins the subjects and buckets in NATS; separates environments",
 		set:  one(func(d *draft) *string { return &d.Cluster.Name }, clusterName)},
 	{name: "cluster-creds", group: groupCluster, arg: "FILE", shows: "none",
-		help: "NATS user credentials; reread on SIGHUP",
+		help: "NATS user credentials, or the seed of an nkey; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.Cluster.CredsFile }, fileName)},
 	{name: "cluster-ca", group: groupCluster, arg: "FILE", shows: "the system's",
 		help: "PEM certificate authorities of the NATS servers; reread on SIGHUP",

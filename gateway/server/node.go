@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -64,27 +65,19 @@ type member struct {
 // newNode makes the node that the settings describe, on an open listener. over is what it takes
 // over from, nil if nothing. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
-	c := set.Cluster
-	name := c.NodeName
-	if name == "" {
-		name, _ = os.Hostname()
-	}
-	n := &member{name: c.Name, keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
-	if c.Cert != "" {
-		n.identity = cluster.GivenIdentity(c.Cert, c.Key, c.CA)
-	}
+	c, name := set.Cluster, nameOf(set.Cluster)
+	n := &member{name: c.Name, keys: keys, log: log, identity: identityOf(c, keys)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
-	e, err := engine.New(engine.Options{
-		URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, NodeName: name, Log: log,
-		Observe: func(op string, took time.Duration) { seconds.WithLabelValues(op).Observe(took.Seconds()) },
-	})
+	o := engineOptions(c, log)
+	o.Observe = func(op string, took time.Duration) { seconds.WithLabelValues(op).Observe(took.Seconds()) }
+	e, err := engine.New(o)
 	if err != nil {
 		return nil, err
 	}
 	cfg := cluster.Config{
-		Name: c.Name, NodeName: name, Address: advertise(c, ln), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
+		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
 		Engine: e, Identity: n.identity, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
 	}
 	if over != nil {
@@ -114,12 +107,40 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	return n, nil
 }
 
+func nameOf(c config.Cluster) string {
+	if c.NodeName != "" {
+		return c.NodeName
+	}
+	name, _ := os.Hostname()
+	return name
+}
+
+func identityOf(c config.Cluster, keys *tokens.Keys) *cluster.Identity {
+	if c.Cert != "" {
+		return cluster.GivenIdentity(c.Cert, c.Key, c.CA)
+	}
+	return cluster.DerivedIdentity(keys.Derive)
+}
+
+func engineOptions(c config.Cluster, log *slog.Logger) engine.Options {
+	return engine.Options{URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, NodeName: nameOf(c), Log: log}
+}
+
+// checkNodeFiles reads the files for a cluster. The error names the flag.
+func checkNodeFiles(c config.Cluster, keys *tokens.Keys) error {
+	if !c.Enabled() {
+		return nil
+	}
+	o := engineOptions(c, nil)
+	return errors.Join(o.Check(), identityOf(c, keys).Load(""))
+}
+
 // advertise is the address of the node listener for other nodes.
-func advertise(c config.Cluster, ln net.Listener) string {
+func advertise(c config.Cluster, listen string) string {
 	if c.Advertise != "" {
 		return c.Advertise
 	}
-	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	host, port, _ := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
 		return net.JoinHostPort(host, port)
 	}

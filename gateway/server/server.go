@@ -168,6 +168,9 @@ func open(ctx context.Context, set *config.Settings) (*secrets, error) {
 	if own.keys, err = tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience}); err != nil {
 		return nil, fmt.Errorf("--token-key-file: %w", err)
 	}
+	if err = checkNodeFiles(set.Cluster, own.keys); err != nil {
+		return nil, err
+	}
 	if err = gateway.OpenLogins(ctx, &set.Gateway); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ type natsd struct {
 	t    *testing.T
 	port string
 	dir  string
+	more []string // arguments
 	cmd  *exec.Cmd
 }
 
@@ -36,11 +38,28 @@ func startNATS(t *testing.T) *natsd {
 	return n
 }
 
+// startNATSWith starts one with a configuration, and waits until it listens.
+func startNATSWith(t *testing.T, config string) *natsd {
+	t.Helper()
+	n := &natsd{t: t, port: freePort(t), dir: t.TempDir(), more: []string{"-c", write(t, filepath.Join(t.TempDir(), "nats.conf"), config)}}
+	n.start()
+	t.Cleanup(n.kill)
+	eventually(t, "NATS listens", func() bool {
+		c, err := net.Dial("tcp", "127.0.0.1:"+n.port)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return n
+}
+
 func (n *natsd) url() string { return "nats://127.0.0.1:" + n.port }
 
 func (n *natsd) start() {
 	n.t.Helper()
 	n.cmd = exec.Command(natsServer, "-a", "127.0.0.1", "-p", n.port, "-js", "-sd", n.dir)
+	n.cmd.Args = append(n.cmd.Args, n.more...)
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
@@ -62,8 +81,13 @@ type cluster struct {
 
 func newCluster(t *testing.T, n int, flags ...string) *cluster {
 	t.Helper()
-	c := &cluster{T: t, nats: startNATS(t), game: newGame(t, 5*time.Millisecond)}
-	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
+	return newClusterOn(t, startNATS(t), n, flags...)
+}
+
+func newClusterOn(t *testing.T, nats *natsd, n int, flags ...string) *cluster {
+	t.Helper()
+	c := &cluster{T: t, nats: nats, game: newGame(t, 5*time.Millisecond)}
+	key := tokenKey(t)
 	c.flags = append([]string{"--upstream=" + c.game.url(), "--token-key-file=" + key, "--cluster=" + c.nats.url(), "--node-listen=127.0.0.1:0", "--log-level=debug"}, flags...)
 	for i := range n {
 		c.nodes = append(c.nodes, start(t, append(slices.Clone(c.flags), fmt.Sprint("--node-name=n", i))...))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -121,9 +122,15 @@ type object struct {
 	Kind       string
 	Metadata   struct{ Name string }
 	Spec       struct {
-		ServiceName string    `yaml:"serviceName"`
-		Selector    yaml.Node // of a Service: labels; otherwise matchLabels
-		Ports       []struct {
+		Replicas int
+		Selector yaml.Node // of a Service: labels; otherwise matchLabels
+		Strategy struct {
+			RollingUpdate struct {
+				MaxSurge       int `yaml:"maxSurge"`
+				MaxUnavailable int `yaml:"maxUnavailable"`
+			} `yaml:"rollingUpdate"`
+		}
+		Ports []struct {
 			Name       string
 			TargetPort string `yaml:"targetPort"`
 		}
@@ -139,7 +146,9 @@ type object struct {
 }
 
 type container struct {
-	Args  []string
+	Args []string
+	Env  []struct{ Name, Value string }
+	// Ports are by their names.
 	Ports []struct {
 		Name string
 		Port int `yaml:"containerPort"`
@@ -150,6 +159,38 @@ type container struct {
 
 type probe struct {
 	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
+}
+
+// expanded returns a container's arguments and its settings in the environment, with what
+// Kubernetes puts in the place of $(NAME).
+func (c *container) expanded(values map[string]string) (args, environ []string) {
+	expand := func(s string) string {
+		return regexp.MustCompile(`\$\((\w+)\)`).ReplaceAllStringFunc(s, func(m string) string {
+			if v, ok := values[m[2:len(m)-1]]; ok {
+				return v
+			}
+			return m // as Kubernetes does
+		})
+	}
+	for _, a := range c.Args {
+		args = append(args, expand(a))
+	}
+	for _, e := range c.Env {
+		if strings.HasPrefix(e.Name, "RESEAT_") {
+			environ = append(environ, e.Name+"="+expand(e.Value))
+		}
+	}
+	return args, environ
+}
+
+// fromField are the variables that have no value in the manifest: Kubernetes sets them.
+func (c *container) fromField() (names []string) {
+	for _, e := range c.Env {
+		if e.Value == "" {
+			names = append(names, e.Name)
+		}
+	}
+	return names
 }
 
 func manifest(t *testing.T) map[string]object {
@@ -166,31 +207,58 @@ func manifest(t *testing.T) map[string]object {
 	}
 }
 
+// pods is the container of the example.
+func pods(t *testing.T) (object, *container) {
+	t.Helper()
+	d := manifest(t)["Deployment reseat"]
+	if len(d.Spec.Template.Spec.Containers) != 1 {
+		t.Fatalf("%+v", d)
+	}
+	return d, &d.Spec.Template.Spec.Containers[0]
+}
+
 func TestKubernetesExampleMatchesTheProgram(t *testing.T) {
 	all := manifest(t)
-	set := all["StatefulSet reseat"]
-	if len(set.Spec.Template.Spec.Containers) != 1 {
-		t.Fatalf("%+v", all)
-	}
-	c := set.Spec.Template.Spec.Containers[0]
+	set, c := pods(t)
 	dir, game, drain := secrets(t), upstream(t), ""
-	var args []string
-	for _, a := range c.Args {
+	nats := startNATSWith(t, chartConfig(t))
+	node := freePort(t)
+	args, environ := c.expanded(map[string]string{"POD_IP": "127.0.0.1", "POD_NAME": "reseat-5d4f-x2", "NATS_PASSWORD": natsPassword})
+	if got := c.fromField(); !slices.Equal(got, []string{"POD_NAME", "POD_IP", "NATS_PASSWORD"}) {
+		t.Errorf("Kubernetes sets %q", got)
+	}
+	fit := strings.NewReplacer("/etc/reseat", dir, "game:9000", game, "@nats:4222", "@127.0.0.1:"+nats.port, "127.0.0.1:8082", "127.0.0.1:"+node)
+	for i, a := range args {
 		if d, ok := strings.CutPrefix(a, "--drain="); ok {
 			drain = d
 		}
-		args = append(args, strings.NewReplacer("/etc/reseat", dir, "game:9000", game).Replace(a))
+		args[i] = fit.Replace(a)
 	}
-	check(t, args...)
-	if got, want := time.Duration(set.Spec.Template.Spec.Grace)*time.Second, duration(t, drain)+afterDrain; got != want {
+	for i, e := range environ {
+		environ[i] = fit.Replace(e)
+	}
+	cmd := exec.Command(program, append([]string{"check"}, args...)...)
+	cmd.Env = append(os.Environ(), environ...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("reseat check: %v\n%s", err, out)
+	}
+	wantFindings(t, strings.Split(string(out), "\n"), "ok    --cluster nats://127.0.0.1:"+nats.port+": NATS 2.", "ok    NATS user: has all rights", "ok    --node-advertise 127.0.0.1:"+node+": reachable")
+	if got, want := time.Duration(set.Spec.Template.Spec.Grace)*time.Second, duration(t, drain)+2*afterDrain; got != want {
 		t.Errorf("terminationGracePeriodSeconds is %v, want %v: the drain and what comes after it", got, want)
+	}
+	if u := set.Spec.Strategy.RollingUpdate; set.Spec.Replicas != 3 || u.MaxSurge != 1 || u.MaxUnavailable != 0 {
+		t.Errorf("%d replicas, %+v: want another pod before one of three is stopped", set.Spec.Replicas, u)
 	}
 	ports := map[string]int{}
 	for _, p := range c.Ports {
 		ports[p.Name] = p.Port
-		if flag := map[string]string{"play": "--listen=:", "admin": "--admin=:"}[p.Name] + strconv.Itoa(p.Port); !slices.Contains(c.Args, flag) {
+		if flag := map[string]string{"play": "--listen=:", "admin": "--admin=:", "node": "--node-listen=:"}[p.Name] + strconv.Itoa(p.Port); !slices.Contains(c.Args, flag) {
 			t.Errorf("port %s is %d, and there is no %s", p.Name, p.Port, flag)
 		}
+	}
+	if want := fmt.Sprint("--node-advertise=$(POD_IP):", ports["node"]); !slices.Contains(c.Args, want) {
+		t.Errorf("there is no %s", want)
 	}
 	g := start(t, "--demo")
 	for _, p := range []probe{c.Readiness, c.Liveness} {
@@ -201,9 +269,6 @@ func TestKubernetesExampleMatchesTheProgram(t *testing.T) {
 	}
 	if links := set.Spec.Template.Spec.Links; links == nil || *links {
 		t.Error("a Service named reseat puts RESEAT_PORT into the environment, where RESEAT_ is for settings")
-	}
-	if _, ok := all["Service "+set.Spec.ServiceName]; !ok {
-		t.Errorf("there is no Service %s", set.Spec.ServiceName)
 	}
 	for name, o := range all {
 		wantSelected(t, name, o, set.Spec.Template.Metadata.Labels, ports)
@@ -303,7 +368,7 @@ func TestImageContainsAllThatTheProgramNeeds(t *testing.T) {
 
 // Flags of other programs in the docs.
 var foreign = []string{"--system", "--no-create-home", "--shell", "--from-file", "--from-literal", "--from",
-	"--kill-whom", "--patch", "--header", "--time", "--name", "--build-arg", "--read-only", "--cap-drop", "--ulimit", "--stop-timeout"}
+	"--kill-whom", "--patch", "--header", "--time", "--name", "--build-arg", "--read-only", "--values", "--cap-drop", "--ulimit", "--stop-timeout"}
 
 func TestEveryFlagInTheDocsExists(t *testing.T) {
 	help, err := exec.Command(program, "--help").Output()

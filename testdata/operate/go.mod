@@ -8,6 +8,7 @@ go 1.26
 
 require (
 	github.com/coder/websocket v1.8.15
+	github.com/nats-io/nkeys v0.4.16
 	github.com/prometheus/common v0.63.0
 	github.com/prometheus/prometheus v0.304.2
 	gopkg.in/yaml.v3 v3.0.1
@@ -41,9 +42,10 @@ require (
 	go.opentelemetry.io/otel/metric v1.35.0 // indirect
 	go.opentelemetry.io/otel/trace v1.35.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
-	golang.org/x/net v0.39.0 // indirect
-	golang.org/x/sys v0.32.0 // indirect
-	golang.org/x/text v0.24.0 // indirect
+	golang.org/x/crypto v0.52.0 // indirect
+	golang.org/x/net v0.54.0 // indirect
+	golang.org/x/sys v0.45.0 // indirect
+	golang.org/x/text v0.37.0 // indirect
 	google.golang.org/protobuf v1.36.6 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"encoding/json"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -18,6 +19,7 @@ import (
 // kinds are the kinds in the example, as defined by Kubernetes.
 func kinds() map[string]any {
 	return map[string]any{
+		"apps/v1 Deployment":                 new(appsv1.Deployment),
 		"apps/v1 StatefulSet":                new(appsv1.StatefulSet),
 		"v1 Service":                         new(corev1.Service),
 		"networking.k8s.io/v1 Ingress":       new(networkingv1.Ingress),
@@ -44,7 +46,7 @@ func TestKubernetesKnowsEveryMemberOfTheExample(t *testing.T) {
 		}
 	}
 	set, _, _ := strings.Cut(text, "\n---\n")
-	for _, wrong := range [][2]string{{"periodSeconds:", "periodSecond:"}, {"replicas: 2", "replicas: two"}, {"name: reseat\n", "name: reseat\nnoSuch: 1\n"}} {
+	for _, wrong := range [][2]string{{"periodSeconds:", "periodSecond:"}, {"replicas: 3", "replicas: three"}, {"name: reseat\n", "name: reseat\nnoSuch: 1\n"}} {
 		if strictly(replaced(t, set, wrong[0], wrong[1])) == nil {
 			t.Errorf("%q is taken", wrong[1])
 		}
@@ -76,7 +78,7 @@ func TestKubernetesExampleLimitsTrust(t *testing.T) {
 			}
 		}
 	}
-	ports := map[string]int{}
+	ports, nodes := map[string]int{}, 0
 	for _, rule := range policy.Spec.Ingress {
 		if len(rule.From) == 0 {
 			t.Error("a rule lets everybody in")
@@ -88,10 +90,106 @@ func TestKubernetesExampleLimitsTrust(t *testing.T) {
 		}
 		for _, p := range rule.Ports {
 			ports[p.Port.String()]++
+			if p.Port.String() == "node" && len(rule.Ports) == 1 && len(rule.From) == 1 && rule.From[0].NamespaceSelector == nil && rule.From[0].PodSelector.MatchLabels["app"] == "reseat" {
+				nodes++
+			}
 		}
 	}
-	if policy.Spec.PodSelector.MatchLabels["app"] != "reseat" || ports["play"] != 1 || ports["admin"] != 1 ||
+	if policy.Spec.PodSelector.MatchLabels["app"] != "reseat" || ports["play"] != 1 || ports["admin"] != 1 || ports["node"] != 1 || nodes != 1 ||
 		!slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 		t.Errorf("the policy is for %+v, %v", policy.Spec.PodSelector, ports)
+	}
+}
+
+// natsPassword is as the example's command makes it.
+const natsPassword = "p5e10" + "0123456789abcdef0123456789abcdef0123456789"
+
+// chartConfig is what the NATS project's chart makes of nats-values.yaml: config.merge as JSON, with what
+// stands in << >> as it is. The rest is for the chart.
+func chartConfig(t *testing.T) string {
+	t.Helper()
+	var values struct {
+		Config struct{ Merge map[string]any }
+	}
+	if err := yaml.Unmarshal([]byte(file(t, "deploy/nats-values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(values.Config.Merge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text))
+	config := regexp.MustCompile(`"<< (.*?) >>"`).ReplaceAllString(plain, "$1")
+	if !strings.Contains(config, "$NATS_PASSWORD") {
+		t.Fatalf("no password in %s", config)
+	}
+	t.Setenv("NATS_PASSWORD", natsPassword)
+	return config
+}
+
+// The values for NATS belong to the manifest: three servers that keep memory and files, one user
+// whose password both read from one Secret, and the Service that --cluster names.
+func TestValuesForNATSMatchTheManifest(t *testing.T) {
+	type env struct {
+		ValueFrom struct{ SecretKeyRef struct{ Name, Key string } }
+	}
+	var values struct {
+		Config struct {
+			Cluster struct {
+				Enabled  bool
+				Replicas int
+			}
+			JetStream struct {
+				Enabled     bool
+				FileStore   struct{ PVC struct{ Size string } }
+				MemoryStore struct {
+					Enabled bool
+					MaxSize string
+				}
+			}
+		}
+		Container struct {
+			Env       map[string]any
+			Resources corev1.ResourceRequirements
+		}
+	}
+	text := file(t, "deploy/nats-values.yaml")
+	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	c, js := values.Config.Cluster, values.Config.JetStream
+	if !c.Enabled || c.Replicas != 3 || !js.Enabled || js.FileStore.PVC.Size != "10Gi" || !js.MemoryStore.Enabled || js.MemoryStore.MaxSize != "1Gi" {
+		t.Errorf("%+v", values.Config)
+	}
+	limit := values.Container.Resources.Limits.Memory()
+	if limit.CmpInt64(2<<30) < 0 {
+		t.Errorf("%v of memory for a memory store of %s", limit, js.MemoryStore.MaxSize)
+	}
+	deployment, _, _ := strings.Cut(file(t, "deploy/kubernetes.yaml"), "\n---\n")
+	var d appsv1.Deployment
+	if err := yaml.UnmarshalStrict([]byte(deployment), &d); err != nil {
+		t.Fatal(err)
+	}
+	var password *corev1.SecretKeySelector
+	var url string
+	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+		switch e.Name {
+		case "NATS_PASSWORD":
+			password = e.ValueFrom.SecretKeyRef
+		case "RESEAT_CLUSTER":
+			url = e.Value
+		}
+	}
+	var own env
+	encoded, err := json.Marshal(values.Container.Env["NATS_PASSWORD"])
+	if err == nil {
+		err = json.Unmarshal(encoded, &own)
+	}
+	if ref := own.ValueFrom.SecretKeyRef; err != nil || password == nil || ref.Name != password.Name || ref.Key != password.Key {
+		t.Errorf("NATS reads its password from %+v, the gateway from %+v", ref, password)
+	}
+	release := regexp.MustCompile(`helm install (\S+) nats/nats --values nats-values\.yaml`).FindStringSubmatch(file(t, "deploy/kubernetes.yaml"))
+	if release == nil || url != "nats://reseat:$(NATS_PASSWORD)@"+release[1]+":4222" {
+		t.Errorf("%q: the gateways connect to %q", release, url)
 	}
 }

@@ -420,8 +420,8 @@ func TestIdentityHeadersDoNotPassAProxy(t *testing.T) {
 
 // The files for several gateways remove the same headers as those for one.
 func TestFilesForSeveralGatewaysRemoveTheSameHeaders(t *testing.T) {
-	for name, line := range map[string]string{"nginx.conf": "proxy_set_header %s \"\";", "nginx-several.conf": "proxy_set_header %s \"\";",
-		"haproxy.cfg": "http-request del-header %s\n", "haproxy-several.cfg": "http-request del-header %s\n", "Caddyfile": "header_up -%s\n"} {
+	for name, line := range map[string]string{"nginx.conf": "proxy_set_header %s \"\";", "nginx-several.conf": "proxy_set_header %s \"\";", "nginx-cluster.conf": "proxy_set_header %s \"\";",
+		"haproxy.cfg": "http-request del-header %s\n", "haproxy-several.cfg": "http-request del-header %s\n", "haproxy-cluster.cfg": "http-request del-header %s\n", "Caddyfile": "header_up -%s\n"} {
 		text := file(t, "deploy/"+name)
 		for _, header := range identities {
 			if !strings.Contains(text, fmt.Sprintf(line, header)) {

@@ -13,6 +13,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 
 	"reseat/gateway/cluster"
 )
@@ -85,6 +87,7 @@ type Engine struct {
 
 	noEventsSaid string // why there is no stream of events, as the log says it
 	contents     string // of the files, when they were read last
+	user         string // the public nkey, "" without one
 }
 
 // New checks the options. It connects to nothing.
@@ -95,6 +98,9 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{o: o, kick: make(chan struct{}, 1), status: cluster.EngineStatus{Since: time.Now()}}
 	var err error
 	if e.contents, err = o.files(); err != nil {
+		return nil, err
+	}
+	if e.user, err = o.user(); err != nil {
 		return nil, err
 	}
 	e.ctx, e.stop = context.WithCancel(context.Background())
@@ -150,6 +156,76 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 	return nil
 }
 
+// connection is how to authenticate, and whom to trust. The error names the flag.
+func (o *Options) connection() (opts []nats.Option, err error) {
+	if o.CredsFile != "" {
+		key, err := o.nkey()
+		if err != nil {
+			return nil, err
+		}
+		if key == nil {
+			opts = append(opts, nats.UserCredentials(o.CredsFile))
+		} else {
+			user, err := key.PublicKey()
+			if err != nil {
+				return nil, fmt.Errorf("--cluster-creds: %w", err)
+			}
+			opts = append(opts, nats.Nkey(user, key.Sign))
+		}
+	}
+	if o.CAFile != "" {
+		opts = append(opts, nats.RootCAs(o.CAFile))
+	}
+	for _, u := range o.URLs {
+		if strings.HasPrefix(u, "tls://") {
+			opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
+			break
+		}
+	}
+	return opts, nil
+}
+
+// jwtMark begins the JWT in a file of credentials.
+var jwtMark = []byte("-----BEGIN NATS USER JWT-----")
+
+// nkey is the key in the file of credentials, if that has no JWT: a seed alone, for a user that the server's
+// configuration names. Otherwise it is nil.
+func (o *Options) nkey() (nkeys.KeyPair, error) {
+	b, err := os.ReadFile(o.CredsFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-creds: %w", err)
+	}
+	if bytes.Contains(b, jwtMark) {
+		return nil, nil
+	}
+	key, err := nkeys.ParseDecoratedUserNKey(b)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-creds: %.100s: want NATS user credentials, or the seed of a user's nkey", o.CredsFile)
+	}
+	return key, nil
+}
+
+// user is the public nkey, "" without one.
+func (o *Options) user() (string, error) {
+	if o.CredsFile == "" {
+		return "", nil
+	}
+	key, err := o.nkey()
+	if key == nil || err != nil {
+		return "", err
+	}
+	return key.PublicKey()
+}
+
+// Check reads the files. The error names the flag.
+func (o *Options) Check() error {
+	if _, err := o.files(); err != nil {
+		return err
+	}
+	_, err := o.user()
+	return err
+}
+
 // connect tries all servers once, and goes on trying in the background. An error is one of the
 // settings.
 func (e *Engine) connect() error {
@@ -162,19 +238,11 @@ func (e *Engine) connect() error {
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { e.fail(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { e.asyncError(err) }),
 	}
-	if e.o.CredsFile != "" {
-		opts = append(opts, nats.UserCredentials(e.o.CredsFile))
+	more, err := e.o.connection()
+	if err != nil {
+		return err
 	}
-	if e.o.CAFile != "" {
-		opts = append(opts, nats.RootCAs(e.o.CAFile))
-	}
-	for _, u := range e.o.URLs {
-		if strings.HasPrefix(u, "tls://") {
-			opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
-			break
-		}
-	}
-	nc, err := nats.Connect(strings.Join(e.o.URLs, ","), opts...)
+	nc, err := nats.Connect(strings.Join(e.o.URLs, ","), append(opts, more...)...)
 	if err != nil {
 		return fmt.Errorf("--cluster: %w", err)
 	}
@@ -244,9 +312,14 @@ func (e *Engine) connected() {
 	e.again()
 }
 
+// refusesCredentials reports whether a server has refused the user.
+func refusesCredentials(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked)
+}
+
 // fail notes why there is no connection, or why it is of no use.
 func (e *Engine) fail(err error) {
-	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
+	if refusesCredentials(err) {
 		err = fmt.Errorf("%w: NATS refuses the credentials: %w", cluster.ErrUnusable, err)
 	}
 	e.mu.Lock()
@@ -646,6 +719,11 @@ func (e *Engine) Reload() error {
 	contents, err := e.o.files()
 	if err != nil {
 		return err
+	}
+	if user, err := e.o.user(); err != nil {
+		return err
+	} else if user != e.user {
+		return errors.New("--cluster-creds: another nkey takes effect at the next start, or in an upgrade")
 	}
 	e.mu.Lock()
 	nc, changed := e.nc, contents != e.contents

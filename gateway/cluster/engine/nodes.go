@@ -50,7 +50,10 @@ func (e *Engine) record(m *nats.Msg) {
 func (e *Engine) list(ctx context.Context, nc *nats.Conn) (map[string][]byte, error) {
 	ctx, end := e.timed(ctx, "list")
 	defer end()
-	bucket := e.bucket("nodes")
+	return listRecords(ctx, nc, e.bucket("nodes"))
+}
+
+func listRecords(ctx context.Context, nc *nats.Conn, bucket string) (map[string][]byte, error) {
 	prefix := "$KV." + bucket + "."
 	all := make(map[string][]byte)
 	err := direct(ctx, nc, "KV_"+bucket, map[string]any{"multi_last": []string{prefix + "*"}}, func(m *nats.Msg) {

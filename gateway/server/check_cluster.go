@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"reseat/gateway/cluster"
+	"reseat/gateway/cluster/engine"
+	"reseat/gateway/config"
+	"reseat/gateway/secure"
+	"reseat/gateway/session"
+	"reseat/tokens"
+)
+
+// cluster looks at NATS and at the other nodes. It joins nothing, and changes nothing in NATS.
+func (r *report) cluster(ctx context.Context, set *config.Settings) {
+	c := set.Cluster
+	if !c.Enabled() {
+		return
+	}
+	found, err := engine.Probe(ctx, engineOptions(c, slog.New(slog.DiscardHandler)))
+	if found == nil {
+		r.say("NATS", "", 2, err)
+	} else {
+		r.nats(found)
+		r.rights(found, engine.Rights(c.Name))
+	}
+	keys, err := tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience})
+	if err != nil {
+		return // it was said
+	}
+	address, identity := advertise(c, c.Listen), identityOf(c, keys)
+	node, err := cluster.New(cluster.Config{
+		Name: c.Name, NodeName: nameOf(c), Address: address, Version: config.Version(), Formats: session.Formats, Identity: identity, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		r.say("certificate of the node", "", 2, err)
+		return
+	}
+	r.nodeCertificate(identity, address)
+	r.ownAddress(ctx, node, address)
+	if found != nil {
+		r.otherNodes(ctx, node, address, found)
+	}
+}
+
+// nats reports which servers there are, and what is kept there.
+func (r *report) nats(f *engine.Found) {
+	for _, s := range f.Servers {
+		r.say("--cluster "+s.URL, "NATS "+s.Version, 1, s.Err)
+	}
+	if !f.Reached() || f.RightsErr != nil {
+		return
+	}
+	r.say("JetStream", "on", 1, f.JetStream)
+	if f.JetStream != nil {
+		return
+	}
+	r.bucket(f.Clustered, f.Nodes, f.Players)
+	r.clock(f)
+}
+
+// bucket reports on buckets, in one line if they are alike.
+func (r *report) bucket(clustered bool, list ...engine.FoundBucket) {
+	what := "bucket " + list[0].Name
+	if len(list) == 2 {
+		if list[0].Err != nil || list[1].Err != nil || list[0].Exists != list[1].Exists || list[0].Replicas != list[1].Replicas {
+			r.bucket(clustered, list[0])
+			r.bucket(clustered, list[1])
+			return
+		}
+		what = "buckets " + list[0].Name + " and " + list[1].Name
+	}
+	const alone = "a lost NATS server loses the directory, until the nodes have written it again"
+	switch b := list[0]; {
+	case b.Err != nil:
+		r.say(what, "", 1, b.Err)
+	case !b.Exists && clustered:
+		r.say(what, "not there yet: the first node makes them, with up to 3 replicas", 1, nil)
+	case !b.Exists:
+		r.warn(what, "not there yet: the first node makes them. There is one NATS server, so they get 1 replica: "+alone)
+	case b.Replicas == 1:
+		r.warn(what, "1 replica: "+alone)
+	default:
+		r.say(what, plural(b.Replicas, "replica"), 1, nil)
+	}
+}
+
+func (r *report) clock(f *engine.Found) {
+	skew := f.Skew.Round(time.Millisecond)
+	offset := fmt.Sprintf("%v ahead of the NATS server's", skew)
+	if skew < 0 {
+		offset = fmt.Sprintf("%v behind the NATS server's", -skew)
+	}
+	switch {
+	case !f.SkewKnown:
+		r.say("clock", "not compared: NATS tells its time once the first node has made its bucket", 1, nil)
+	case skew.Abs() >= cluster.SkewRefusal:
+		r.say("clock", "", 1, fmt.Errorf("%s: from %v on a node may not join", offset, cluster.SkewRefusal))
+	case skew.Abs() >= cluster.SkewWarning:
+		r.warn("clock", offset+": set it by NTP")
+	default:
+		r.say("clock", offset, 1, nil)
+	}
+}
+
+// rights reports which rights are missing, and which a user needs that may do nothing else.
+func (r *report) rights(f *engine.Found, all engine.NeededRights) {
+	for _, s := range f.Denied.Publish {
+		r.say("NATS user", "", 1, fmt.Errorf("may not publish to %q", s))
+	}
+	for _, s := range f.Denied.Subscribe {
+		r.say("NATS user", "", 1, fmt.Errorf("may not subscribe to %q", s))
+	}
+	switch lacks := len(f.Denied.Publish) + len(f.Denied.Subscribe); {
+	case f.RightsErr != nil:
+		r.say("NATS user", "", 1, f.RightsErr)
+	case lacks == 0 && f.Reached():
+		r.say("NATS user", "has all rights that a node needs", 1, nil)
+	}
+	r.say("rights of a NATS user that is for nodes alone", all.String(), 1, nil)
+}
+
+func (r *report) nodeCertificate(identity *cluster.Identity, address string) {
+	const what = "certificate of the node"
+	host, _, _ := net.SplitHostPort(address)
+	leaf, err := identity.Check(host)
+	switch {
+	case err != nil:
+		r.say(what, "", 1, err)
+	case leaf == nil:
+		r.say(what, "derived from --token-key-file", 1, nil)
+	default:
+		r.say(what, secure.Describe(leaf), 1, nil)
+	}
+}
+
+// ownAddress asks whoever listens where other nodes would connect to this one.
+func (r *report) ownAddress(ctx context.Context, node *cluster.Cluster, address string) {
+	what := "--node-advertise " + address
+	if strings.HasSuffix(address, ":0") {
+		r.say(what, "the port is chosen at the start", 1, nil)
+		return
+	}
+	h, err := node.Ask(ctx, address)
+	switch {
+	case err == nil:
+		r.say(what, fmt.Sprintf("node %s listens there, version %s", h.Name, h.Version), 1, sameCluster(h, node))
+	case cluster.ConnectionRefused(err):
+		r.say(what, "reachable, and nobody listens there yet", 1, nil)
+	default:
+		r.say(what, "", 1, unreached(err))
+	}
+}
+
+// otherNodes asks all nodes that NATS knows.
+func (r *report) otherNodes(ctx context.Context, node *cluster.Cluster, own string, f *engine.Found) {
+	if f.Reached() && f.Nodes.Exists && f.RecordsErr != nil {
+		r.say("other nodes", "", 1, f.RecordsErr)
+	}
+	for id, value := range f.Records {
+		node.Record(id, value)
+	}
+	const atOnce = 16
+	nodes := node.Nodes()[1:]
+	answers := make([]error, len(nodes))
+	slots := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			h, err := node.Ask(ctx, n.Address)
+			switch {
+			case err != nil:
+				answers[i] = unreached(err)
+			case h.ID != n.ID:
+				answers[i] = fmt.Errorf("node %s (%s) answers there", h.Name, h.ID)
+			default:
+				answers[i] = sameCluster(h, node)
+			}
+		})
+	}
+	all.Wait()
+	for i, n := range nodes {
+		if n.Address != own && n.State != cluster.StateGone {
+			r.say(fmt.Sprintf("node %s at %s", n.Name, n.Address), fmt.Sprintf("%s, version %s", n.State, n.Version), 1, answers[i])
+		}
+	}
+}
+
+// sameCluster reports a node of another cluster: it has the same keys, and another --cluster-name.
+func sameCluster(h cluster.Hello, node *cluster.Cluster) error {
+	if own := node.Hello().Cluster; h.Cluster != own {
+		return fmt.Errorf("node %s listens there, of another cluster: %.40q, not %q", h.Name, h.Cluster, own)
+	}
+	return nil
+}
+
+// unreached names why a node does not answer.
+func unreached(err error) error {
+	switch {
+	case cluster.OtherKeys(err):
+		return fmt.Errorf("other keys: do all nodes have the same --token-key-file, or --node-ca? (%v)", err)
+	case strings.Contains(err.Error(), "deadline exceeded"), strings.Contains(err.Error(), "i/o timeout"):
+		return fmt.Errorf("no answer: does a firewall, or a network policy, let other nodes connect?")
+	}
+	return err
+}

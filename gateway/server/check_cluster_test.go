@@ -1,0 +1,166 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"reseat/gateway/cluster/engine"
+	"reseat/gateway/internal/test/testcert"
+)
+
+// fakeNATS answers as a NATS server of a version does, up to the first PING.
+func fakeNATS(t *testing.T, version string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(c, "INFO {\"server_id\":\"x\",\"version\":%q,\"headers\":true,\"max_payload\":1000}\r\n", version)
+			for lines := bufio.NewScanner(c); lines.Scan(); {
+				if lines.Text() == "PING" {
+					fmt.Fprint(c, "PONG\r\n")
+				}
+			}
+			c.Close()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+const rightsLine = `ok    rights of a NATS user that is for nodes alone: permissions: {publish: ["test.>", "$JS.API.INFO", `
+
+func TestCheckReportsNATSThatCannotBeUsed(t *testing.T) {
+	closed := startGame(t, nil)
+	closed.Close()
+	down, old := closed.Addr().String(), fakeNATS(t, "2.11.8")
+	game, keys := startGame(t, nil), secretFile(t)
+	status, report, errs := once("check", "--upstream", game.url("ws"), "--token-key-file", keys, "--cluster-name=test",
+		"--cluster=nats://someone:secret@"+down, "--cluster=nats://"+old, "--node-advertise="+down)
+	if status != 1 || errs != "" || strings.Contains(report, "secret@") {
+		t.Errorf("status %d, stderr %q", status, errs)
+	}
+	wantLines(t, report, "ok    settings", "ok    --token-key-file", "ok    upstream",
+		"FAIL  --cluster nats://"+down+": cannot be reached",
+		`FAIL  --cluster nats://`+old+`: NATS cannot be used: the NATS server has version "2.11.8", want 2.12 or newer`,
+		rightsLine,
+		"ok    certificate of the node: derived from --token-key-file",
+		"ok    --node-advertise "+down+": reachable, and nobody listens there yet")
+}
+
+// Files for a cluster that cannot be read are refused by check and by a start, with the same status.
+func TestUnreadableFilesForAClusterAreRefused(t *testing.T) {
+	closed := startGame(t, nil)
+	closed.Close()
+	dir := t.TempDir()
+	one, two := testcert.New(t, "a.example"), testcert.New(t, "a.example")
+	cert, _ := one.Write(dir)
+	otherKey := writeFile(t, filepath.Join(dir, "other.pem"), string(two.Key))
+	text := writeFile(t, filepath.Join(dir, "text"), "nothing of the kind")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--cluster-creds=/no/such/file"}, "--cluster-creds: open /no/such/file"},
+		{[]string{"--cluster-creds=" + text}, "--cluster-creds: " + text + ": want NATS user credentials, or the seed of a user's nkey"},
+		{[]string{"--cluster-ca=" + text}, "--cluster-ca: " + text + ": has no certificate in PEM"},
+		{[]string{"--node-cert=" + cert, "--node-key=" + otherKey, "--node-ca=" + cert}, "--node-cert, --node-key: tls: private key does not match public key"},
+		{[]string{"--node-cert=" + cert, "--node-key=" + otherKey, "--node-ca=/no/such/file"}, "--node-"},
+	} {
+		args := append([]string{"--demo", "--token-key-file", secretFile(t), "--cluster=nats://" + closed.Addr().String(), "--listen=127.0.0.1:0", "--node-listen=127.0.0.1:0"}, c.args...)
+		status, report, _ := once(append([]string{"check"}, args...)...)
+		if status != 2 || !strings.Contains(report, ": "+c.want) {
+			t.Errorf("%q: check: status %d, want %q:\n%s", c.args, status, c.want, report)
+		}
+		if status, _, errs := once(args...); status != 2 || !strings.HasPrefix(errs, "reseat: "+c.want) {
+			t.Errorf("%q: start: status %d, %s", c.args, status, errs)
+		}
+	}
+}
+
+func TestCheckReportsTheNodesCertificateAndAddress(t *testing.T) {
+	closed := startGame(t, nil)
+	closed.Close()
+	free := closed.Addr().String()
+	cert, key := testcert.New(t, "127.0.0.1").Write(t.TempDir()) // for servers, and not for clients
+	other := startGame(t, nil)                                   // accepts, and does not speak TLS
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--node-cert=" + cert, "--node-key=" + key, "--node-ca=" + cert, "--node-advertise=" + free}, "FAIL  certificate of the node: --node-cert: not accepted by --node-ca as that of a client: "},
+		{[]string{"--node-advertise=" + other.Addr().String()}, "FAIL  --node-advertise " + other.Addr().String() + ": no answer: does a firewall, or a network policy, let other nodes connect?"},
+		{[]string{"--node-listen=" + free}, "ok    --node-advertise " + free + ": reachable, and nobody listens there yet"},
+	} {
+		args := append([]string{"check", "--demo", "--token-key-file", secretFile(t), "--cluster=nats://" + free}, c.args...)
+		if status, report, _ := once(args...); status != 1 || !strings.Contains(report, "\n"+c.want) {
+			t.Errorf("%q: status %d, want %q:\n%s", c.args, status, c.want, report)
+		}
+	}
+}
+
+// The limits of the clock are those of a start.
+func TestCheckReportsTheClock(t *testing.T) {
+	for _, c := range []struct {
+		skew   time.Duration
+		known  bool
+		want   string
+		status int
+	}{
+		{3 * time.Millisecond, true, "ok    clock: 3ms ahead of the NATS server's", 0},
+		{-999 * time.Millisecond, true, "ok    clock: 999ms behind the NATS server's", 0},
+		{time.Second, true, "WARN  clock: 1s ahead of the NATS server's: set it by NTP", 0},
+		{-29 * time.Second, true, "WARN  clock: 29s behind the NATS server's: set it by NTP", 0},
+		{-30 * time.Second, true, "FAIL  clock: 30s behind the NATS server's: from 30s on a node may not join", 1},
+		{0, false, "ok    clock: not compared: NATS tells its time once the first node has made its bucket", 0},
+	} {
+		var out bytes.Buffer
+		r := &report{out: &out}
+		if r.clock(&engine.Found{Skew: c.skew, SkewKnown: c.known}); out.String() != c.want+"\n" || r.status != c.status {
+			t.Errorf("%v: status %d, %s", c.skew, r.status, &out)
+		}
+	}
+}
+
+// One NATS server, or one replica, is enough to try it out, and no more.
+func TestCheckReportsTheReplicasOfBuckets(t *testing.T) {
+	a, b := engine.FoundBucket{Name: "x_nodes"}, engine.FoundBucket{Name: "x_players"}
+	with := func(f engine.FoundBucket, replicas int) engine.FoundBucket {
+		f.Exists, f.Replicas = true, replicas
+		return f
+	}
+	broken := with(b, 3)
+	broken.Err = fmt.Errorf("has no leader")
+	for _, c := range []struct {
+		clustered bool
+		list      []engine.FoundBucket
+		want      []string
+		status    int
+	}{
+		{false, []engine.FoundBucket{a, b}, []string{"WARN  buckets x_nodes and x_players: not there yet: the first node makes them. There is one NATS server, so they get 1 replica: a lost NATS server loses the directory"}, 0},
+		{true, []engine.FoundBucket{a, b}, []string{"ok    buckets x_nodes and x_players: not there yet: the first node makes them, with up to 3 replicas"}, 0},
+		{true, []engine.FoundBucket{with(a, 3), with(b, 3)}, []string{"ok    buckets x_nodes and x_players: 3 replicas"}, 0},
+		{true, []engine.FoundBucket{with(a, 3), with(b, 1)}, []string{"ok    bucket x_nodes: 3 replicas", "WARN  bucket x_players: 1 replica: a lost NATS server loses the directory"}, 0},
+		{true, []engine.FoundBucket{with(a, 3), broken}, []string{"ok    bucket x_nodes: 3 replicas", "FAIL  bucket x_players: has no leader"}, 1},
+	} {
+		var out bytes.Buffer
+		r := &report{out: &out}
+		r.bucket(c.clustered, c.list...)
+		wantLines(t, out.String(), c.want...)
+		if r.status != c.status {
+			t.Errorf("%+v: status %d", c.list, r.status)
+		}
+	}
+}
