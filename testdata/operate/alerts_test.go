@@ -47,6 +47,14 @@ var calm = map[string]string{
 	`reseat_outage_seconds_bucket{le="+Inf"}`:                       "0+60x360",
 	`reseat_outage_seconds_count`:                                   "0+60x360",
 	`reseat_handshakes_refused_total{reason="max_sessions_per_ip"}`: "0+1x360",
+	`reseat_cluster_engine_up`:                                      "1x300 0 1x60", // a restart
+	`reseat_cluster_nodes{state="up"}`:                              "3x360",
+	`reseat_cluster_nodes{state="gone"}`:                            "1x360",
+	`reseat_cluster_nodes{state="silent"}`:                          "0x300 1x2 0x60", // an hour ago, and it was told of then
+	`reseat_forwards_total{direction="out",result="ok"}`:            "0+40x360",
+	`reseat_forwards_total{direction="out",result="gone"}`:          "0+9x360",
+	`reseat_forwards_total{direction="out",result="unreachable"}`:   "0+0.3x360",
+	`reseat_clock_skew_seconds`:                                     "-0.4x360",
 }
 
 // wrong contains for each alert its cause: one series that differs from calm.
@@ -70,6 +78,10 @@ var wrong = map[string][2]string{
 	"ReseatDrainsForLong":          {`reseat_draining`, "1x360"},
 	"ReseatUpgradeAborted":         {`reseat_upgrades_total{result="aborted"}`, "0x350 1x10"},
 	"ReseatPumpsLinger":            {`reseat_pumped_connections`, "0x300 3x60"},
+	"ReseatEngineLost":             {`reseat_cluster_engine_up`, "1x350 0x10"},
+	"ReseatNodeSilent":             {`reseat_cluster_nodes{state="silent"}`, "0x355 1x2 0x5"},
+	"ReseatForwardsFail":           {`reseat_forwards_total{direction="out",result="unreachable"}`, "0+0.6x360"},
+	"ReseatClockSkew":              {`reseat_clock_skew_seconds`, "-1.1x360"},
 }
 
 // A ruleTest is one of promtool's tests, which checks that exactly fires are firing at

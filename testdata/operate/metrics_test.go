@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -31,7 +32,11 @@ func scrape(t *testing.T) exposed {
 	t.Helper()
 	cert, key := certificate(t)
 	secret := write(t, filepath.Join(t.TempDir(), "secret"), "whsec_"+strings.Repeat("MDEy", 8)+"\n")
-	g := start(t, "--demo", "--tls-cert="+cert, "--tls-key="+key, "--webhook=http://127.0.0.1:9/", "--webhook-secret-file="+secret)
+	g := start(t, "--demo", "--tls-cert="+cert, "--tls-key="+key, "--webhook=http://127.0.0.1:9/", "--webhook-secret-file="+secret,
+		"--token-key-file="+tokenKey(t), "--cluster="+startNATS(t).url(), "--node-listen=127.0.0.1:0")
+	eventually(t, "the node has joined", func() bool {
+		return bytes.Contains(g.get("/metrics"), []byte("\nreseat_cluster_engine_seconds_bucket"))
+	})
 	families, err := new(expfmt.TextParser).TextToMetricFamilies(bytes.NewReader(g.get("/metrics")))
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +51,9 @@ func scrape(t *testing.T) exposed {
 		}
 		all[name] = series
 		if f.GetType().String() == "HISTOGRAM" {
-			all[name+"_bucket"], all[name+"_sum"], all[name+"_count"] = map[string][]string{"le": {"+Inf"}}, series, series
+			all[name+"_sum"], all[name+"_count"] = series, series
+			all[name+"_bucket"] = maps.Clone(series)
+			all[name+"_bucket"]["le"] = []string{"+Inf"}
 			delete(all, name) // never queried by its bare name
 		}
 	}
@@ -228,7 +235,7 @@ func TestQueryOfUnexposedMetricIsDetected(t *testing.T) {
 // Both pages name exactly the existing metrics.
 func TestOperatingPageNamesEveryMetric(t *testing.T) {
 	all := scrape(t)
-	page := file(t, "operating.md")
+	page := file(t, "operating.md") + file(t, "cluster.md")
 	told := map[string]bool{}
 	for _, name := range regexp.MustCompile("`(reseat_[a-z_]+)").FindAllStringSubmatch(page, -1) {
 		told[name[1]] = true
