@@ -386,8 +386,8 @@ func TestMergedHubContinuesAfterGap(t *testing.T) {
 
 // Events that are not in the Log stand between those that are, however many they are.
 func TestIDsGrowWithAndWithoutTheLog(t *testing.T) {
-	h, c := testHub()
-	h = NewMerged(c.now, 7)
+	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	h := NewMerged(c.now, 7)
 	h.Merge(Event{Session: "before"})
 	r := h.Newest(9)
 	first := uint64(c.now().UnixMicro())
