@@ -58,6 +58,11 @@ const (
 	refusedPause = 150 * time.Millisecond
 	judgedFor    = time.Second
 	maxWaiting   = 64 // for one node
+	// maxDials is how many connections to a node are made at once. When the players of a node come
+	// back all at once, the others wait for their turn for dialTurn, in order: a slow node does not
+	// fill this one.
+	maxDials = 64
+	dialTurn = time.Second
 	// refusedEvery limits the log lines about one address with other keys.
 	refusedEvery = time.Minute
 )
@@ -115,10 +120,10 @@ type Cluster struct {
 type peer struct {
 	record
 	recordAt time.Time
-	silent   bool   // not heard, while others are
-	gone     string // the evidence, "" while it may live
-	left     bool   // it has said that it is gone
-	dialling int
+	silent   bool          // not heard, while others are
+	gone     string        // the evidence, "" while it may live
+	left     bool          // it has said that it is gone
+	dials    chan struct{} // a place for each connection being made; nil before the first
 	judging  chan struct{} // closed when the judgement under way is there
 	waiting  int
 	judged   Judgement
@@ -679,19 +684,20 @@ func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
 	case p == nil, p.gone != "":
 		c.mu.Unlock()
 		return nil, ErrUnknown
-	case p.dialling >= maxWaiting:
-		c.mu.Unlock()
-		return nil, ErrBusy
+	case p.dials == nil:
+		p.dials = make(chan struct{}, maxDials)
 	}
-	p.dialling++
-	address := p.Address
+	dials, address := p.dials, p.Address
 	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		p.dialling--
-	}()
-	return c.connect(ctx, id, address)
+	select {
+	case dials <- struct{}{}:
+		defer func() { <-dials }()
+		return c.connect(ctx, id, address)
+	case <-time.After(dialTurn):
+		return nil, ErrBusy
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, error) {
@@ -778,7 +784,7 @@ func (c *Cluster) hello(ctx context.Context, address string) (h Hello, err error
 var (
 	// ErrUnknown: the table has no address for this id.
 	ErrUnknown = errors.New("no such node is known")
-	// ErrBusy: too many connections to that node are being made.
+	// ErrBusy: too many connections to that node are being made, and for too long.
 	ErrBusy = errors.New("too many connections to that node are being made")
 	// ErrOtherNode: another node answers at its address.
 	ErrOtherNode = errors.New("another node answers at that address")

@@ -139,6 +139,13 @@ func (n *network) answers(address string, f func(context.Context) (net.Conn, err
 	n.at[address] = f
 }
 
+// made counts the connections that were begun.
+func (n *network) made() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dials
+}
+
 func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
 	f := n.at[address]

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,21 +273,55 @@ func TestAllPeersWithOtherKeysEndTheStart(t *testing.T) {
 	})
 }
 
-// Connections that are being made to a slow node do not fill this one.
+// Connections that are being made to a slow node do not fill this one: more than its places wait
+// for a second, and not for ever.
 func TestDialsOfASlowNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
 		n.answers(peerAddr, silence)
-		results := make(chan error, 2*maxWaiting)
-		for range 2 * maxWaiting {
+		results := make(chan error, 2*maxDials)
+		for range 2 * maxDials {
 			go func() { _, err := c.Dial(t.Context(), peerID); results <- err }()
 		}
+		before := n.made()
 		synctest.Wait()
-		if len(results) != maxWaiting {
-			t.Errorf("%d were refused at once, want %d", len(results), maxWaiting)
+		if len(results) != 0 || n.made() != before+maxDials {
+			t.Errorf("%d were refused at once, and %d connections begun; want none, and %d", len(results), n.made()-before, maxDials)
+		}
+		time.Sleep(dialTurn)
+		synctest.Wait()
+		if len(results) != maxDials {
+			t.Errorf("%d were refused after their turn, want %d", len(results), maxDials)
 		}
 		if err := <-results; !errors.Is(err, ErrBusy) {
 			t.Error(err)
+		}
+	})
+}
+
+// All players of a node come back at once: each gets its turn.
+func TestDialsWaitForTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		answer := n.node(peerID, keys("k"))
+		n.answers(peerAddr, func(ctx context.Context) (net.Conn, error) {
+			time.Sleep(dialTurn / 8)
+			return answer(ctx)
+		})
+		results := make(chan error, 5*maxDials)
+		for range cap(results) {
+			go func() {
+				conn, err := c.Dial(t.Context(), peerID)
+				if err == nil {
+					conn.Close()
+				}
+				results <- err
+			}()
+		}
+		for range cap(results) {
+			if err := <-results; err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
