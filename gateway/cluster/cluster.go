@@ -62,7 +62,7 @@ const (
 	// back all at once, the others wait for their turn for dialTurn, in order: a slow node does not
 	// fill this one.
 	maxDials = 64
-	dialTurn = time.Second
+	dialTurn = 3 * time.Second
 	// refusedEvery limits the log lines about one address with other keys.
 	refusedEvery = time.Minute
 )

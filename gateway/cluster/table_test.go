@@ -274,7 +274,7 @@ func TestAllPeersWithOtherKeysEndTheStart(t *testing.T) {
 }
 
 // Connections that are being made to a slow node do not fill this one: more than its places wait
-// for a second, and not for ever.
+// for a while, and not for ever.
 func TestDialsOfASlowNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)

@@ -124,8 +124,8 @@ func (o *Options) probeServer(raw string) (s FoundServer, nc *nats.Conn) {
 var errNotTried = errors.New("not asked: a right is missing")
 
 // probeRights tries each right, over a connection of its own. What it publishes is nothing to anybody:
-// an empty heartbeat and an empty event, which nodes ignore; requests that JetStream refuses as incomplete;
-// and records for a stream that does not exist, which buckets refuse and nodes ignore.
+// an empty heartbeat, event and records, which nodes ignore, and streams refuse since they are for one that
+// does not exist; and requests that JetStream refuses as incomplete.
 func (o *Options) probeRights(server string) (lacking NeededRights, err error) {
 	denied := make(map[string]bool) // "Publish to SUBJECT"
 	closed := make(chan struct{})
@@ -148,7 +148,10 @@ func (o *Options) probeRights(server string) (lacking NeededRights, err error) {
 	for _, r := range publish {
 		for _, s := range r.tried {
 			m := nats.NewMsg(s)
-			if strings.HasPrefix(s, "$KV.") {
+			switch {
+			case strings.Contains(s, purge):
+				m.Data = []byte("{")
+			case !strings.HasPrefix(s, "$JS."):
 				m.Header.Set(jetstream.ExpectedStreamHeader, probeKey)
 				m.Header.Set(conditionalHeader, "0")
 			}

@@ -30,10 +30,6 @@ func Rights(name string) (r NeededRights) {
 	for _, one := range subscribe {
 		r.Subscribe = append(r.Subscribe, one.subject)
 	}
-	stream := name + "_events"
-	for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.PURGE", "DIRECT.GET"} {
-		r.Publish = append(r.Publish, "$JS.API."+call+"."+stream)
-	}
 	return r
 }
 
@@ -45,6 +41,9 @@ type right struct {
 
 // probeKey is the key of records that Probe pretends to write.
 const probeKey = "check"
+
+// purge is the one request that would do something without a body.
+const purge = "STREAM.PURGE"
 
 func rights(name string) (publish, subscribe []right) {
 	publish = []right{
@@ -61,6 +60,10 @@ func rights(name string) (publish, subscribe []right) {
 		publish = append(publish,
 			right{records + ">", []string{records + probeKey}}, right{info, []string{info}}, right{create, []string{create}},
 			right{get, []string{get}}, right{get + ".>", []string{get + "." + records + probeKey}})
+	}
+	for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", purge, "DIRECT.GET"} {
+		s := "$JS.API." + call + "." + name + "_events"
+		publish = append(publish, right{s, []string{s}})
 	}
 	return publish, subscribe
 }
