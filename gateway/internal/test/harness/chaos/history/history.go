@@ -104,15 +104,17 @@ func (s state) resume(gen int, out output) []state {
 }
 
 // mayRefuse reports whether a refusal is allowed: 4401 for a superseded generation,
-// 4404 and 4410 for a session that has ended, 4408 for one that overflowed, 4409 for an
-// attach that another superseded before its hello arrived, 4429, 4502 (a hard resume
-// whose dial failed), 4503 and 4504 at any time.
+// 4404 and 4410 for a session that has ended, 4408 for one that overflowed, 4409 while it
+// lives (a hard resume that another has superseded during its dial: an abandoned one may reach
+// the gateway later), 4429, 4502 (a hard resume whose dial failed), 4503 and 4504 at any time.
 func (s state) mayRefuse(gen, code int) bool {
 	switch code {
 	case 4401:
 		return gen < s.confirmed || s.over
 	case 4404, 4408, 4410:
 		return s.over
+	case 4409:
+		return !s.over
 	case 4429, 4502, 4503, 4504:
 		return true
 	}

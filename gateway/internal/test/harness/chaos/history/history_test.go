@@ -30,6 +30,8 @@ func TestHistoriesAreJudgedByTheProtocol(t *testing.T) {
 		{"an older connection still answers", []op{first, {Resume, 1, 2, 3, Done, 2, 0}, {Live, 1, 4, 5, Done, 0, 0}}, Impossible},
 		{"an older connection answered meanwhile", []op{first, {Resume, 1, 2, 6, Done, 2, 0}, {Live, 1, 3, 5, Done, 0, 0}}, Linearizable},
 		{"4409 without a successor", []op{first, {Superseded, 1, 2, 3, Done, 0, 0}}, Impossible},
+		{"4409 in a dial", []op{first, {Resume, 1, 2, Never, Unknown, 0, 0}, {Resume, 1, 3, 4, Refused, 0, 4409}, {Resume, 1, 5, 6, Done, 2, 0}}, Linearizable},
+		{"4409 in a dial for a session that has ended", []op{first, {End, 0, 2, 3, Done, 0, 0}, {Resume, 1, 4, 5, Refused, 0, 4409}}, Impossible},
 		{"4409 by an attempt whose hello was lost", []op{first, {Resume, 1, 2, Never, Unknown, 0, 0}, {Superseded, 1, 2, 5, Done, 0, 0}, {Resume, 1, 6, 7, Done, 3, 0}}, Linearizable},
 		{"a generation left out", []op{first, {Resume, 1, 2, 3, Done, 3, 0}}, Impossible},
 		{"attached after its end", []op{first, {End, 0, 2, 3, Done, 0, 0}, {Resume, 1, 4, 5, Done, 2, 0}}, Impossible},
