@@ -95,13 +95,13 @@ FUZZTIME ?= 60s
 fuzz: ## every fuzz target, FUZZTIME each
 	./.ci/fuzz $(FUZZTIME)
 
-BENCH = cd $(HARNESS) && $(GO) run ./bench --reseat $(abspath $(BIN))
+BENCH = cd $(HARNESS) && $(GO) run ./bench --reseat $(abspath $(BIN)) --nats $(abspath bin/nats-server)
 
-bench: build ## measure Reseat beside nginx, HAProxy and others; an hour or so; writes docs/performance.md
+bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others; an hour or so; writes docs/performance.md
 	./.ci/proxies
 	$(BENCH) --out $(CURDIR)/docs $(ARGS)
 
-bench-short: build ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
+bench-short: build bin/nats-server ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
 	./.ci/proxies
 	$(BENCH) --short $(ARGS)
 

@@ -97,7 +97,7 @@ type flags struct {
 	rounds         int
 	short          bool
 	wait           time.Duration
-	binary         string
+	binary, nats   string
 	others         []proxy.Subject
 	out            string
 	render         string
@@ -142,6 +142,7 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.IntVar(&f.rounds, "rounds", 0, "how often everything is measured (default 5, with --short 3)")
 	set.BoolVar(&f.short, "short", false, "fewer workloads, and each for a shorter time")
 	set.StringVar(&f.binary, "reseat", "bin/reseat", "the gateway's `binary`")
+	set.StringVar(&f.nats, "nats", "bin/nats-server", "the NATS server's `binary`, for clusters")
 	set.StringVar(&f.out, "out", "", "write performance.md and what belongs to it into this `directory`")
 	set.StringVar(&f.render, "render", "", "measure nothing: write the documents anew from this `file` of raw results")
 	set.Func("wait", "how `long`, in all, to wait for others on this machine, and to repeat what they disturbed (default 10m, with --short 15s)", func(s string) (err error) {

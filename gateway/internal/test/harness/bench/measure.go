@@ -43,7 +43,7 @@ func measure(ctx context.Context, f flags) (*report.Results, error) {
 	for _, s := range subjects {
 		results.Subjects = append(results.Subjects, report.Subject{Name: s.Name, Title: s.Title})
 	}
-	r := runner{flags: f, files: files, results: results, calm: calm{f.wait}}
+	r := runner{flags: f, files: min(files, usualFiles), results: results, calm: calm{f.wait}}
 	for round := range f.rounds {
 		for _, w := range list {
 			if err := r.turns(ctx, round, w, subjects); err != nil {
@@ -61,14 +61,13 @@ func raiseFiles() (int, error) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
 		return 0, fmt.Errorf("limit of open files: %w", err)
 	}
-	want := syscall.Rlimit{Cur: max(r.Max, 20000), Max: max(r.Max, 20000)}
-	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want) != nil { // exceeding the hard limit needs privileges
-		want = syscall.Rlimit{Cur: r.Max, Max: r.Max}
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want); err != nil {
-			return 0, fmt.Errorf("raise the limit of open files: %w", err)
+	var err error
+	for _, n := range []uint64{max(r.Max, manyFiles), max(r.Max, usualFiles), r.Max} { // exceeding the hard limit needs privileges
+		if err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err == nil {
+			return int(min(n, manyFiles)), nil
 		}
 	}
-	return int(min(want.Cur, 100000)), nil
+	return 0, fmt.Errorf("raise the limit of open files: %w", err)
 }
 
 // A runner runs measurements.
@@ -123,7 +122,7 @@ func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.Start(proxy.Place{Dir: dir, Game: g.Addr, Library: []string{self, asLibrary}, Reseat: r.flags.binary, Files: r.files, Leg: clients})
+	p, err := s.Start(proxy.Place{Dir: dir, Game: g.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: clients})
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +138,7 @@ func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
 
 func (r *runner) act(w workload, s proxy.Subject, g *game.Handle, p *proxy.Proxy) (figures, error) {
 	setup := load.Setup{
-		Target: p.Addr, Game: g, Resumable: s.Resumable, Sessions: w.sessions, InFlight: 128,
+		Target: p.Addr, Others: p.Others, Game: g, Resumable: s.Resumable, Sessions: w.sessions, InFlight: 128,
 		Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain, Echo: w.echo,
 	}
 	if w.name == "W8" {

@@ -13,6 +13,7 @@ import (
 const (
 	stormInFlight = 64
 	cutInFlight   = 512
+	hopInFlight   = 64 // a node makes no more connections to another at once
 )
 
 // traffic measures a steady stream.
@@ -100,6 +101,9 @@ func (s *stage) cut() error {
 	s.clients.Cut()
 	s.clients.Resumes.Reset()
 	s.clients.InFlight = cutInFlight
+	if s.proxy.Hop {
+		s.clients.Shift, s.clients.InFlight = 1, hopInFlight
+	}
 	return nil
 }
 

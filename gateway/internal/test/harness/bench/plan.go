@@ -81,11 +81,29 @@ func workloads() []workload {
 		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}),
 		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}),
 	}
+	h1, h3 := tick("H1", 500, 50*time.Millisecond, 200*time.Millisecond, binary), echo("H3", 64, 64)
+	h7 := tick("H7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
+	h7.measured = cutAll
+	c40 := tick("C40", 40_000, 40_000*growthTick, 4*40_000*growthTick, binary)
+	c40.measured, c40.rounds, c40.game.Hosts = growth, 3, 5
+	for _, w := range []workload{h1, h3, h7, c40} {
+		w.only = []string{proxy.Reseat, "hop", "nodes3", "nodes5"} // one process has not enough ports for C40
+		if w.name == "C40" {
+			w.only = []string{"nodes5"}
+		}
+		list = append(list, w)
+	}
 	for _, n := range []int{100, 1000, maxSessions} {
 		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick, binary)))
 	}
 	return list
 }
+
+// Descriptors that a process may have: with a game server that listens at one address, and at several.
+const (
+	usualFiles = 20_000
+	manyFiles  = 100_000
+)
 
 const (
 	maxSessions = 100_000                // of growth: as many as the machine allows
@@ -132,7 +150,11 @@ func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []strin
 		if f.short {
 			w.shorten()
 		}
-		if most := (files - 200) / 2; w.open() > most { // a proxy has two per session
+		allowed := files
+		if w.game.Hosts <= 1 { // the ports of one address are fewer than descriptors may be
+			allowed = min(files, usualFiles)
+		}
+		if most := (allowed - 200) / 2; w.open() > most { // a proxy has two per session
 			if w.sessions == maxSessions {
 				most = most / 10 * 9 // leave some headroom
 			} else {

@@ -42,8 +42,8 @@ func mustParse(t *testing.T, args ...string) flags {
 }
 
 func TestPlanIsEverythingByDefault(t *testing.T) {
-	list, subjects, notes, err := plan(mustParse(t), "", 20000)
-	if err != nil || len(list) != len(workloads()) || len(subjects) != 8 || notes != nil {
+	list, subjects, notes, err := plan(mustParse(t), "", manyFiles)
+	if err != nil || len(list) != len(workloads()) || len(subjects) != 11 || notes != nil {
 		t.Errorf("%v, %d subjects, %q, %v", names(list), len(subjects), notes, err)
 	}
 	list, subjects, _, err = plan(mustParse(t, "--only", "W3,W1", "--subjects", "reseat,nginx"), "", 20000)
@@ -94,7 +94,7 @@ func TestFewDescriptorsMakeFewerSessions(t *testing.T) {
 			t.Errorf("%s has %d sessions", w.name, w.open())
 		}
 	}
-	if len(notes) != 3 || !strings.Contains(notes[0], "W6 has 2000 sessions in place of 9000") {
+	if len(notes) != 5 || !strings.Contains(notes[0], "W6 has 2000 sessions in place of 9000") {
 		t.Errorf("%q", notes)
 	}
 }

@@ -41,7 +41,13 @@ func steps(list ...step) error {
 	return nil
 }
 
-func (s *stage) connect() error { return s.clients.Connect(patience) }
+// connect connects all sessions; if they are to be at other nodes than their own, twice.
+func (s *stage) connect() error {
+	if !s.proxy.Hop {
+		return s.clients.Connect(patience)
+	}
+	return steps(func() error { return s.clients.Connect(patience) }, s.cut, s.back)
+}
 
 func (s *stage) start() error { return s.clients.Start() }
 

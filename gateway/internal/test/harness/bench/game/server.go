@@ -53,6 +53,12 @@ func Serve(spec Spec) error {
 	if err != nil {
 		return err
 	}
+	for host, i := addr.Addr(), 1; i < spec.Hosts; i++ {
+		host = host.Next()
+		if _, err := loop.Listen(netip.AddrPortFrom(host, addr.Port()), s.accept); err != nil {
+			return err
+		}
+	}
 	if err := loop.Watch(0, s.command); err != nil {
 		return err
 	}

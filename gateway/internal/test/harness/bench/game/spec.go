@@ -31,6 +31,7 @@ type Spec struct {
 	Down, Up message.Kind
 	Every    time.Duration // interval of a session's ticks, which are spread evenly over all sessions
 	Grain    time.Duration // ticks within the same grain are sent together
+	Hosts    int           // addresses that it listens at: the first ones of 127.0.0.0/8; zero: 1
 	Limit    int           // total ticks per session; zero: no limit
 }
 

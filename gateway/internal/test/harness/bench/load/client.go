@@ -21,8 +21,10 @@ import (
 // A Setup configures the clients.
 type Setup struct {
 	Target    netip.AddrPort
-	Game      *game.Handle // at the other end
-	Resumable bool         // they speak reseat.v1
+	Others    []netip.AddrPort // more of them: sessions begin at each in turn
+	Shift     int              // by how many targets a connection is moved on from where its session began
+	Game      *game.Handle     // at the other end
+	Resumable bool             // they speak reseat.v1
 	Sessions  int
 	InFlight  int // handshakes at once
 	Down, Up  message.Kind
@@ -194,6 +196,14 @@ func (c *Client) turn(end int64) error {
 		return ErrFaults
 	}
 	return nil
+}
+
+// target is where a session's next connection goes.
+func (c *Client) target(id uint32) netip.AddrPort {
+	if i := (int(id) + c.Shift) % (1 + len(c.Others)); i > 0 {
+		return c.Others[i-1]
+	}
+	return c.Target
 }
 
 func (c *Client) dialMore() {

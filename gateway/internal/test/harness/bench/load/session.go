@@ -58,7 +58,7 @@ func (s *session) dial() {
 	s.state, s.dialed = dialling, epoll.Now()
 	s.reader = frames.Reader{Sink: s}
 	s.c.flight++
-	conn, err := s.c.loop.Dial(s.c.Target, s)
+	conn, err := s.c.loop.Dial(s.c.target(s.id), s)
 	if err != nil {
 		s.Gone(err)
 		return
@@ -72,7 +72,7 @@ func (s *session) Connected() {
 	b := append(s.c.out[:0], "GET /s/"...)
 	b = strconv.AppendUint(b, uint64(s.id), 10)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, s.c.Target.String()...)
+	b = append(b, s.c.target(s.id).String()...)
 	b = append(b, "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "+handshakeKey+"\r\n"...)
 	if s.c.Resumable {
 		b = s.v1.offer(b, s.check.Taken)

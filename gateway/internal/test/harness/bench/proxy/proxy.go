@@ -29,16 +29,22 @@ type Proxy struct {
 	Addr netip.AddrPort
 	PIDs []int // of all its processes
 
-	cmd *exec.Cmd
-	log string
+	Others []netip.AddrPort // of the other nodes, in a cluster
+	Hop    bool             // each session is to be resumed at the node after its own
+
+	cmd  *exec.Cmd
+	log  string
+	more []*Proxy // what runs besides
 }
 
 // A Place is where a proxy runs.
 type Place struct {
 	Dir     string         // for its files
 	Game    netip.AddrPort // the game server behind it
+	Games   int            // addresses that it listens at, from that one on; zero: 1
 	Library []string       // the command that starts the library proxy
 	Reseat  string         // the gateway's binary
+	NATS    string         // the NATS server's binary
 	Files   int            // max descriptors
 	Leg     Leg            // its clients' connections
 }
@@ -132,6 +138,9 @@ func endsSoon(pid int) bool {
 
 // Stop stops the program and all its processes.
 func (x *Proxy) Stop() {
+	for _, other := range x.more {
+		other.Stop()
+	}
 	if x.cmd == nil {
 		return // the game server is not our child
 	}

@@ -79,6 +79,12 @@ func gateways(driver string) []Subject {
 		{Name: "hs256" + suffix, Title: "**Reseat**, HS256 tokens" + title, Resumable: true,
 			Only: []string{"W7", "W8"}, start: withSecret(with)},
 	}
+	for _, n := range []int{3, 5} {
+		list = append(list, Subject{Name: fmt.Sprint("nodes", n, suffix), Title: fmt.Sprintf("**Reseat**, a cluster of %d nodes%s", n, title), Resumable: true,
+			Only: []string{"H1", "C40"}, start: nodes(n, false, args)})
+	}
+	list = append(list, Subject{Name: "hop" + suffix, Title: "**Reseat**, each player at another node than the session" + title, Resumable: true,
+		Only: []string{"H1", "H3", "H7"}, start: nodes(2, true, args)})
 	if driver == "poll" { // each loop needs a processor
 		return list
 	}

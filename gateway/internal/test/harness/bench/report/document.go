@@ -28,6 +28,15 @@ func tables(r *Results) map[string]string {
 			column{title: "until all have resumed, ms", workload: "W7", figures: []string{"back_ms"}, spread: true},
 			column{title: "one session p50 / p99, ms", workload: "W7", figures: []string{"one_p50_ms", "one_p99_ms"}},
 			column{title: "CPU per resume, µs", workload: "W7", figures: []string{"resume_us"}, spread: true}).String(),
+		"cluster": r.build(
+			column{title: "game tick, µs a message", workload: "H1", figures: []string{"cpu_us"}, spread: true},
+			column{title: "p50 / p99, µs", workload: "H1", figures: quantiles[:2]},
+			column{title: "ping-pong, µs a message", workload: "H3", figures: []string{"cpu_us"}, spread: true},
+			column{title: "p50 / p99, µs", workload: "H3", figures: quantiles[:2]},
+			column{title: "CPU per resume, µs", workload: "H7", figures: []string{"resume_us"}, spread: true},
+			column{title: "5,000 back, ms", workload: "H7", figures: []string{"back_ms"}},
+			column{title: "40,000 sessions, µs a message", workload: "C40", figures: []string{"cpu_us"}, spread: true},
+			column{title: "KiB a session", workload: "C40", figures: []string{"used_kib"}}).String(),
 		"storm": r.build(
 			column{title: "CPU per connection, µs", workload: "W8", figures: []string{"connection_us"}, spread: true},
 			column{title: "connections/s", workload: "W8", figures: []string{"connections"}}).String(),
@@ -103,6 +112,7 @@ func Text(r *Results) string {
 		{"memory", "Memory a session, KiB"},
 		{"resume", "W7, all cut and resumed at once"},
 		{"growth", "More sessions, the same messages: CPU per message × nginx, and memory"},
+		{"cluster", "A cluster: processes of all nodes together, NATS not counted"},
 		{"storm", "W8, connect, handshake, echo, close"},
 		{"tls", "TLS with the client: CPU of the proxy per data message, latency in µs"},
 		{"deflate", "permessage-deflate with the client: CPU µs per data message, latency in µs, bytes downward on the wire"},
