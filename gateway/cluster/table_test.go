@@ -279,11 +279,11 @@ func TestDialsOfASlowNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
 		n.answers(peerAddr, silence)
+		before := n.made()
 		results := make(chan error, 2*maxDials)
 		for range 2 * maxDials {
 			go func() { _, err := c.Dial(t.Context(), peerID); results <- err }()
 		}
-		before := n.made()
 		synctest.Wait()
 		if len(results) != 0 || n.made() != before+maxDials {
 			t.Errorf("%d were refused at once, and %d connections begun; want none, and %d", len(results), n.made()-before, maxDials)
