@@ -53,7 +53,8 @@ func (a *api) overviewOfAll(r *http.Request, v registry.View, since time.Time) o
 			addTotals(&sum.Samples[i], p.at(sum.Samples[i].Time))
 		}
 	}
-	sum.Nodes, sum.Missing = a.nodeStrip(), names(missing)
+	engine := a.cluster.Status().Engine
+	sum.Nodes, sum.Missing, sum.Engine = a.nodeStrip(), names(missing), &engine
 	return sum
 }
 

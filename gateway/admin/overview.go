@@ -33,9 +33,11 @@ type overview struct {
 	Samples []gateway.Totals `json:"samples"`
 	Upgrade Upgrade          `json:"upgrade"` // as in GET /upgrade
 
-	// In a cluster: all nodes, this one first, and the names of those that did not answer.
-	Nodes   []Node   `json:"nodes,omitzero"`
-	Missing []string `json:"nodes_missing,omitzero"`
+	// In a cluster: all nodes, this one first, the names of those that did not answer, and this
+	// node's connection to NATS.
+	Nodes   []Node        `json:"nodes,omitzero"`
+	Missing []string      `json:"nodes_missing,omitzero"`
+	Engine  *EngineStatus `json:"engine,omitzero"`
 }
 
 func (a *api) overview(w http.ResponseWriter, r *http.Request) {

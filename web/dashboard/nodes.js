@@ -1,6 +1,6 @@
 // @ts-check
 // The nodes of a cluster.
-import { ago, count } from './format.js';
+import { ago, count, many, rtt, span } from './format.js';
 import { html } from './html.js';
 
 /**
@@ -21,13 +21,27 @@ import { html } from './html.js';
 const MARKS = { up: '●', draining: '◐', silent: '○', gone: '■' };
 const LEVELS = { up: 'good', draining: 'warn', silent: 'bad', gone: 'bad' };
 
-/** Nothing where there is one node alone. @param {{nodes: Node[] | undefined, missing: string[] | undefined}} props */
-export function Nodes({ nodes = [], missing = [] }) {
-  if (nodes.length < 2) return null;
+/**
+ * The connection of the node that answers to NATS.
+ * @typedef {object} Engine
+ * @property {boolean} up
+ * @property {number} servers
+ * @property {number} replicas
+ * @property {number} rtt_ms
+ * @property {string} since when `up` changed last
+ */
+
+/**
+ * Nothing where there is one node alone, unless it has lost NATS.
+ * @param {{nodes: Node[] | undefined, missing: string[] | undefined, engine: Engine | undefined}} props
+ */
+export function Nodes({ nodes = [], missing = [], engine }) {
+  if (nodes.length < 2 && engine?.up !== false) return null;
   return html`
     <section class="nodes" aria-label="Nodes" data-testid="nodes">
       <ul>
         ${nodes.map((node, i) => html`<${Item} key=${node.id} node=${node} own=${i === 0} missing=${i > 0 && missing.includes(node.name)} />`)}
+        ${engine && html`<${Light} engine=${engine} />`}
       </ul>
     </section>
   `;
@@ -42,6 +56,22 @@ function Item({ node, own, missing }) {
     >${' '} <span class="state">${missing ? `${node.state}, does not answer` : node.state}</span>${' '}
     <span class="faint">${facts(node, own)}</span>
   </li>`;
+}
+
+/** NATS. @param {{engine: Engine}} props */
+function Light({ engine }) {
+  return html`<li data-level=${engine.up ? 'good' : 'bad'} title="As the node that answers sees it">
+    <span class="mark" aria-hidden="true">${engine.up ? MARKS.up : MARKS.silent}</span>
+    <b>NATS</b>${' '} <span class="state">${engine.up ? 'up' : 'lost'}</span>${' '}
+    <span class="faint">${engineFacts(engine, Date.now())}</span>
+  </li>`;
+}
+
+/** What is said of NATS. @param {Engine} engine @param {number} now */
+export function engineFacts({ up, servers, replicas, rtt_ms, since }, now) {
+  const lasts = span(Math.max(now - Date.parse(since), 0));
+  if (!up) return `for ${lasts}: players notice nothing, new nodes are not seen`;
+  return `${many(servers, 'server')}, ${many(replicas, 'replica')}, ${rtt(rtt_ms)}, for ${lasts}`;
 }
 
 /** What is said of a node. @param {Node} node @param {boolean} own whether it is the one that answers */

@@ -107,6 +107,7 @@ describe('the dashboard', () => {
         node('n3', { id: '2a1b2c3d' }),
       ],
       nodes_missing: ['n3'],
+      engine: { up: true, servers: 3, replicas: 3, rtt_ms: 0.4, since: new Date().toISOString() },
     };
     await board.says('nodes', /n1\s+up v0\.9\.0, 2,000 sessions, forwards 5 in, 7 out, this one/);
     await board.says('nodes', /n2\s+draining v0\.9\.0, .* heard 0\.3 s ago/);
@@ -114,6 +115,9 @@ describe('the dashboard', () => {
     await board.says('matching', /^6,000, the first 5,000 can be scrolled to$/);
     await board.accessible('with a strip of nodes');
     await board.fits();
+    await board.says('nodes', /NATS\s+up 3 servers, 3 replicas, 0\.4 ms, for/);
+    answers.cluster = { nodes: [node('n1', {})], nodes_missing: [], engine: { ...answers.cluster.engine, up: false } };
+    await board.says('nodes', /NATS\s+lost for .*: players notice nothing/);
     answers.cluster = { nodes: [node('n1', {})], nodes_missing: [] };
     await board.part('nodes').waitFor({ state: 'detached' });
     board.clean();
