@@ -138,7 +138,7 @@ describe('the demo in a cluster', () => {
       assert.equal(await page.evaluate(() => document.activeElement?.textContent), 'At n2', 'the focus stays');
       await see('away');
       cluster.kill('n3');
-      await list.filter({ hasText: 'n3: does not answer' }).waitFor();
+      await list.filter({ hasText: 'n3: has ended' }).waitFor();
       await see('gone');
     });
   }
