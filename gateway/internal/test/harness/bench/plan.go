@@ -82,7 +82,7 @@ func workloads() []workload {
 		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}),
 	}
 	h1, h3 := tick("H1", 500, 50*time.Millisecond, 200*time.Millisecond, binary), echo("H3", 64, 64)
-	h7 := tick("H7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
+	h7 := tick("H7", 1000, 200*time.Millisecond, 500*time.Millisecond, binary)
 	h7.measured = cutAll
 	c40 := tick("C40", 40_000, 40_000*growthTick, 4*40_000*growthTick, binary)
 	c40.measured, c40.rounds, c40.game.Hosts = growth, 3, 5

@@ -94,7 +94,7 @@ func TestFewDescriptorsMakeFewerSessions(t *testing.T) {
 			t.Errorf("%s has %d sessions", w.name, w.open())
 		}
 	}
-	if len(notes) != 5 || !strings.Contains(notes[0], "W6 has 2000 sessions in place of 9000") {
+	if len(notes) != 4 || !strings.Contains(notes[0], "W6 has 2000 sessions in place of 9000") {
 		t.Errorf("%q", notes)
 	}
 }
