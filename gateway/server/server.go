@@ -293,18 +293,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log, Hold: over != nil && over.offer.Posts})
 		p.hook.Register(vitals.registry)
 	}
-	for path, h := range web.Client() {
-		p.gateway.Page(path, h)
-	}
-	if set.Demo {
-		var place *demo.Place
-		if p.node != nil {
-			host, _, _ := net.SplitHostPort(p.node.Nodes()[0].Address)
-			place = &demo.Place{Cluster: demoNodes{p.node}, URL: addressAt(p.listen, p.certs, host) + "/", Origins: set.Gateway.Default.Origins}
-			p.node.demo = place.NodeHandler(p.gateway)
-		}
-		demo.Serve(p.gateway, place)
-	}
+	p.addPages(set)
 	p.listen = p.gateway.Conns().Listen(p.listen, p.certs == nil)
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
@@ -320,6 +309,23 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		err = p.node.Join(joinWait)
 	}
 	return p, err
+}
+
+// addPages adds the client's scripts to the gateway, and the demo's pages.
+func (p *process) addPages(set *config.Settings) {
+	for path, h := range web.Client() {
+		p.gateway.Page(path, h)
+	}
+	if !set.Demo {
+		return
+	}
+	var place *demo.Place
+	if p.node != nil {
+		host, _, _ := net.SplitHostPort(p.node.Nodes()[0].Address)
+		place = &demo.Place{Cluster: demoNodes{p.node}, URL: addressAt(p.listen, p.certs, host) + "/", Origins: set.Gateway.Default.Origins}
+		p.node.demo = place.NodeHandler(p.gateway)
+	}
+	demo.Serve(p.gateway, place)
 }
 
 // openAll opens the listeners for clients and for the admin address.
