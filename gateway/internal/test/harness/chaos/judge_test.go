@@ -231,22 +231,22 @@ func TestNodesAreJudgedByWhatTheirNetworkShows(t *testing.T) {
 		v.ip("-n", owner.name, "link", "set", "e", "up")
 		v.plays(guest, front)
 	})
-	t.Run("its answers are lost", func(t *testing.T) {
-		guest := v.join(owner)
-		undo := v.mute(owner, front.addr)
-		v.refused(guest, front, 4504, "no answer, but it was heard")
-		v.plays(guest, other)
-		undo()
-		v.plays(guest, front)
-	})
-	t.Run("what is sent to it is lost", func(t *testing.T) {
-		guest := v.join(owner)
-		undo := v.mute(front, owner.addr)
-		v.refused(guest, front, 4504, "no answer, but it was heard")
-		v.plays(guest, other)
-		undo()
-		v.plays(guest, front)
-	})
+	for name, lost := range map[string]struct {
+		from *house
+		to   string
+	}{
+		"its answers are lost":       {owner, front.addr},
+		"what is sent to it is lost": {front, owner.addr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guest := v.join(owner)
+			undo := v.mute(lost.from, lost.to)
+			v.refused(guest, front, 4504, "no answer, but it was heard")
+			v.plays(guest, other)
+			undo()
+			v.plays(guest, front)
+		})
+	}
 	t.Run("no route to it", func(t *testing.T) {
 		guest := v.join(owner)
 		v.ip("-n", front.name, "route", "add", "unreachable", owner.addr+"/32")
