@@ -79,8 +79,9 @@ func newRoom(t *testing.T, n int, change func(*server.Options)) *room {
 		r.start(i)
 	}
 	if n > 1 {
-		eventually(t, "the servers have a leader", func() bool {
-			return slices.ContainsFunc(r.servers, func(s *server.Server) bool { return s.JetStreamIsLeader() }) && r.servers[0].NumRoutes() > 0
+		// A leader that does not know all servers yet makes buckets with fewer replicas.
+		eventually(t, "the servers have a leader that knows them all", func() bool {
+			return slices.ContainsFunc(r.servers, func(s *server.Server) bool { return len(s.JetStreamClusterPeers()) == n }) && r.servers[0].NumRoutes() > 0
 		})
 	}
 	t.Cleanup(func() {
