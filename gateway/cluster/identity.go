@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -36,7 +37,19 @@ type Identity struct {
 type credentials struct {
 	leaf tls.Certificate
 	pool *x509.CertPool
+
+	mu    sync.Mutex
+	known map[shown]time.Time // until when a certificate is good, which was verified
 }
+
+// shown is a certificate that a node has shown, and for what: each of its connections shows the same.
+type shown struct {
+	sum   [sha256.Size]byte
+	usage x509.ExtKeyUsage
+}
+
+// maxKnown is more than a cluster has nodes.
+const maxKnown = 1000
 
 // DerivedIdentity makes certificates of the token keys, so that nodes with the same keys know
 // each other. Each private key gives an authority; the first signs this node's certificate.
@@ -224,12 +237,35 @@ func (i *Identity) client(id, host string) *tls.Config {
 
 // verify checks the chain of a peer's certificate.
 func (c *credentials) verify(st tls.ConnectionState, usage x509.ExtKeyUsage) error {
+	key := shown{sha256.Sum256(st.PeerCertificates[0].Raw), usage}
+	now := time.Now()
+	c.mu.Lock()
+	good := now.Before(c.known[key])
+	c.mu.Unlock()
+	if good {
+		return nil
+	}
 	opts := x509.VerifyOptions{Roots: c.pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
 	for _, more := range st.PeerCertificates[1:] {
 		opts.Intermediates.AddCert(more)
 	}
-	_, err := st.PeerCertificates[0].Verify(opts)
-	return err
+	chains, err := st.PeerCertificates[0].Verify(opts)
+	if err != nil {
+		return err
+	}
+	until := chains[0][0].NotAfter
+	for _, cert := range chains[0] {
+		if cert.NotAfter.Before(until) {
+			until = cert.NotAfter
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxKnown {
+		c.known = make(map[shown]time.Time)
+	}
+	c.known[key] = until
+	return nil
 }
 
 // The texts of TLS alerts, which crypto/tls gives no type. A peer that has other keys says bad

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"reseat/gateway/internal/test/wstest"
@@ -329,4 +330,40 @@ func TestCheckNamesWhatOtherNodesWouldRefuse(t *testing.T) {
 	if leaf, err := derived.Check("anything.example"); leaf != nil || err != nil {
 		t.Errorf("derived: %v, %v", leaf, err)
 	}
+}
+
+// What was found out about a certificate holds as long as that does.
+func TestCertificateThatHasExpiredSinceIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca, key, err := authority(make([]byte, 32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, _, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+			SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		}, ca, public, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &credentials{pool: x509.NewCertPool()}
+		c.pool.AddCert(ca)
+		st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+		for _, after := range []time.Duration{time.Minute, time.Minute, time.Hour} {
+			time.Sleep(after)
+			if err := c.verify(st, x509.ExtKeyUsageClientAuth); (err == nil) != (after == time.Minute) {
+				t.Errorf("%v later: %v", after, err)
+			}
+			if err := c.verify(st, x509.ExtKeyUsageServerAuth); err == nil {
+				t.Error("a client's certificate is accepted as a server's")
+			}
+		}
+	})
 }
