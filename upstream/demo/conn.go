@@ -18,6 +18,9 @@ const Subprotocol = "arena.v1"
 // errStopping refuses players while the server stops.
 var errStopping = errors.New("the server is shutting down")
 
+// errRestarting refuses players during a Restart.
+var errRestarting = errors.New("the server is being restarted")
+
 // ServeHTTP accepts a WebSocket connection as a new player, at any path; the page uses
 // Path. The query parameter name is the player's name. A request that is not a WebSocket
 // handshake gets 426 at Path and 404 elsewhere, a bad name 400, and after Run has ended
