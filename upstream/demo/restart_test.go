@@ -2,6 +2,7 @@ package demo
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,8 @@ func TestPlayerKeepsSeatThroughRestart(t *testing.T) {
 		p.steer(2, 0, 0)
 		p.until("state")
 		synctest.Wait()
-		g.server.Restart()
+		g.restart(http.StatusNoContent)
+		g.restart(http.StatusTooManyRequests)
 		p.wantClose(websocket.StatusServiceRestart)
 		if _, resp, err := g.handshake("?name=Otter", "session-of-Otter"); err == nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("during the restart: %v, %v; want 503 with Retry-After", resp, err)
@@ -53,7 +55,7 @@ func TestSeatIsGivenUpAMinuteAfterRestart(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		_, gone := g.join("Otter")
 		fox, _ := g.join("Fox")
-		g.server.Restart()
+		g.restart(http.StatusNoContent)
 		fox.wantClose(websocket.StatusServiceRestart)
 		time.Sleep(restartTime + tickEvery)
 		fox = g.comeBack("Fox", fox.n)
@@ -71,10 +73,39 @@ func TestSeatIsGivenUpAMinuteAfterRestart(t *testing.T) {
 	})
 }
 
+// restart asks for a restart as the page does.
+func (g *game) restart(want int) {
+	g.t.Helper()
+	resp, err := g.client.Post("http://demo"+RestartPath, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != want {
+		g.t.Errorf("status %d, want %d", resp.StatusCode, want)
+	}
+}
+
+// A form of another page could send it.
+func TestRestartTakesJSONAlone(t *testing.T) {
+	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
+		resp, err := g.client.Post("http://demo"+RestartPath, "text/plain", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	})
+}
+
 func TestRestartAfterStopDoesNothing(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		g.join("Otter")
 		g.stop()
-		g.server.Restart()
+		if g.server.Restart() {
+			t.Error("restarted")
+		}
 	})
 }

@@ -20,10 +20,12 @@ const (
 	lettersAfter      = time.Second
 	lettersAfterTicks = uint64(lettersAfter / tickEvery)
 	// restartTime is how long Restart refuses players, and keptFor how long it keeps a seat.
-	restartTime  = 1500 * time.Millisecond
-	keptFor      = time.Minute
-	restartTicks = int(restartTime / tickEvery)
-	keptForTicks = uint64(keptFor / tickEvery)
+	restartTime       = 1500 * time.Millisecond
+	restartEvery      = 5 * time.Second
+	keptFor           = time.Minute
+	restartTicks      = int(restartTime / tickEvery)
+	restartEveryTicks = uint64((restartEvery - restartTime) / tickEvery)
+	keptForTicks      = uint64(keptFor / tickEvery)
 )
 
 // A Config configures a Server.
@@ -44,7 +46,7 @@ type Server struct {
 	joins    chan join
 	parts    chan part
 	inputs   chan input
-	restarts chan struct{}
+	restarts chan chan<- bool
 	stopping chan struct{} // closed by the loop: no more joins
 
 	// Owned by the loop in Run.
@@ -52,7 +54,9 @@ type Server struct {
 	clients map[*client]struct{} // clients with a seat
 	readers int                  // connections that have joined and not left
 	down    int                  // ticks until a restart is over
-	away    map[string]*client   // by session: players who had a seat before a restart, and have not returned
+	// restartAt is the tick from which the next restart is allowed.
+	restartAt uint64
+	away      map[string]*client // by session: players who had a seat before a restart, and have not returned
 }
 
 // A client is the player at the other end of one connection.
@@ -115,7 +119,7 @@ func NewServer(c Config) *Server {
 		joins:    make(chan join),
 		parts:    make(chan part),
 		inputs:   make(chan input),
-		restarts: make(chan struct{}),
+		restarts: make(chan chan<- bool),
 		stopping: make(chan struct{}),
 		world:    newWorld(c.Seats, rand.New(rand.NewPCG(c.Seed, c.Seed))),
 		clients:  make(map[*client]struct{}),
@@ -138,8 +142,8 @@ func (s *Server) Run(ctx context.Context) error {
 			s.stop()
 		case <-ticker.C:
 			s.tick()
-		case <-s.restarts:
-			s.restart()
+		case done := <-s.restarts:
+			done <- s.restart()
 		case j := <-s.joins:
 			j.result <- s.seat(j.client)
 		case p := <-s.parts:
@@ -163,16 +167,23 @@ func (s *Server) stop() {
 // Restart does what a game server does that saves its players and is started again: it closes all
 // connections with 1012, refuses new ones with 503 for a second and a half, and then goes on. Whoever
 // comes back within a minute with the Reseat-Session of before has their seat, their score and their
-// numbers again. It does nothing after Run has ended.
-func (s *Server) Restart() {
+// numbers again. It reports false, and does nothing, within five seconds of the restart before, and
+// after Run has ended.
+func (s *Server) Restart() bool {
+	done := make(chan bool, 1)
 	select {
-	case s.restarts <- struct{}{}:
+	case s.restarts <- done:
+		return <-done
 	case <-s.stopping:
+		return false
 	}
 }
 
-func (s *Server) restart() {
-	s.down = restartTicks
+func (s *Server) restart() bool {
+	if s.down > 0 || s.world.tick < s.restartAt {
+		return false
+	}
+	s.down, s.restartAt = restartTicks, s.world.tick+restartEveryTicks
 	for _, c := range s.bySeat() {
 		delete(s.clients, c)
 		if c.session == "" || s.away[c.session] != nil {
@@ -182,6 +193,7 @@ func (s *Server) restart() {
 		}
 		c.dismiss(ending{websocket.StatusServiceRestart, "the server is restarted"})
 	}
+	return true
 }
 
 // tick plays on, unless the server is being restarted, and gives up seats that nobody came back for.
