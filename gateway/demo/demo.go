@@ -43,10 +43,12 @@ func Start(cfg *gateway.Config) (*Showcase, error) {
 	s := &Showcase{server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
 	s.running.Go(func() { game.Run(ctx) })
 	s.running.Go(func() { s.server.Serve(ln) })
+	p := cfg.Default
+	p.Redial = true // the page can restart the game server, which takes its players back
 	cfg.Routes = append(cfg.Routes, policy.Route{
 		Pattern:  everyPath,
 		Upstream: upstream.Target{URL: &url.URL{Scheme: "ws", Host: ln.Addr().String()}},
-		Policy:   cfg.Default,
+		Policy:   p,
 	})
 	return s, nil
 }

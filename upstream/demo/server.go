@@ -19,6 +19,13 @@ const (
 	// disconnect before they are sent.
 	lettersAfter      = time.Second
 	lettersAfterTicks = uint64(lettersAfter / tickEvery)
+	// restartTime is how long Restart refuses players, and keptFor how long it keeps a seat.
+	restartTime       = 1500 * time.Millisecond
+	restartEvery      = 5 * time.Second
+	keptFor           = time.Minute
+	restartTicks      = int(restartTime / tickEvery)
+	restartEveryTicks = uint64((restartEvery - restartTime) / tickEvery)
+	keptForTicks      = uint64(keptFor / tickEvery)
 )
 
 // A Config configures a Server.
@@ -39,12 +46,17 @@ type Server struct {
 	joins    chan join
 	parts    chan part
 	inputs   chan input
+	restarts chan chan<- bool
 	stopping chan struct{} // closed by the loop: no more joins
 
 	// Owned by the loop in Run.
 	world   *world
 	clients map[*client]struct{} // clients with a seat
 	readers int                  // connections that have joined and not left
+	down    int                  // ticks until a restart is over
+	// restartAt is the tick from which the next restart is allowed.
+	restartAt uint64
+	away      map[string]*client // by session: players who had a seat before a restart, and have not returned
 }
 
 // A client is the player at the other end of one connection.
@@ -60,10 +72,11 @@ type client struct {
 	cancel context.CancelFunc
 
 	// Owned by the loop.
-	seat int
-	sent uint64
-	in   tally
-	slow bool // its queue was full
+	keptTo uint64 // in Server.away: the tick at which the seat is given up
+	seat   int
+	sent   uint64
+	in     tally
+	slow   bool // its queue was full
 
 	letters   int    // requested and not yet sent
 	lettersAt uint64 // the tick at which they are due
@@ -106,9 +119,11 @@ func NewServer(c Config) *Server {
 		joins:    make(chan join),
 		parts:    make(chan part),
 		inputs:   make(chan input),
+		restarts: make(chan chan<- bool),
 		stopping: make(chan struct{}),
 		world:    newWorld(c.Seats, rand.New(rand.NewPCG(c.Seed, c.Seed))),
 		clients:  make(map[*client]struct{}),
+		away:     make(map[string]*client),
 	}
 }
 
@@ -126,7 +141,9 @@ func (s *Server) Run(ctx context.Context) error {
 			ticker.Stop()
 			s.stop()
 		case <-ticker.C:
-			s.play()
+			s.tick()
+		case done := <-s.restarts:
+			done <- s.restart()
 		case j := <-s.joins:
 			j.result <- s.seat(j.client)
 		case p := <-s.parts:
@@ -147,8 +164,66 @@ func (s *Server) stop() {
 	}
 }
 
+// Restart does what a game server does that saves its players and is started again: it closes all
+// connections with 1012, refuses new ones with 503 for a second and a half, and then goes on. Whoever
+// comes back within a minute with the Reseat-Session of before has their seat, their score and their
+// numbers again. It reports false, and does nothing, within five seconds of the restart before, and
+// after Run has ended.
+func (s *Server) Restart() bool {
+	done := make(chan bool, 1)
+	select {
+	case s.restarts <- done:
+		return <-done
+	case <-s.stopping:
+		return false
+	}
+}
+
+func (s *Server) restart() bool {
+	if s.down > 0 || s.world.tick < s.restartAt {
+		return false
+	}
+	s.down, s.restartAt = restartTicks, s.world.tick+restartEveryTicks
+	for _, c := range s.bySeat() {
+		delete(s.clients, c)
+		if c.session == "" || s.away[c.session] != nil {
+			s.world.stand(c.seat)
+		} else {
+			s.away[c.session], c.keptTo = c, s.world.tick+keptForTicks
+		}
+		c.dismiss(ending{websocket.StatusServiceRestart, "the server is restarted"})
+	}
+	return true
+}
+
+// tick plays on, unless the server is being restarted, and gives up seats that nobody came back for.
+func (s *Server) tick() {
+	if s.down > 0 {
+		s.down--
+		return
+	}
+	s.play()
+	for session, c := range s.away {
+		if s.world.tick >= c.keptTo {
+			delete(s.away, session)
+			s.leave(c)
+		}
+	}
+}
+
 // seat gives a client a seat and its welcome, and announces it to the others.
 func (s *Server) seat(c *client) error {
+	if s.down > 0 {
+		return errRestarting
+	}
+	if before := s.away[c.session]; before != nil {
+		delete(s.away, c.session)
+		s.readers++
+		c.seat, c.sent, c.in = before.seat, before.sent, before.in
+		s.clients[c] = struct{}{}
+		s.welcome(c)
+		return nil
+	}
 	p, err := s.world.sit(c.name)
 	if err != nil {
 		return err
@@ -180,11 +255,21 @@ func (s *Server) unseat(c *client, end ending) {
 		return
 	}
 	delete(s.clients, c)
-	score := s.world.seats[c.seat-1].score
-	s.world.stand(c.seat)
+	c.dismiss(end)
+	s.leave(c)
+}
+
+// dismiss closes a client's connection after its queue has been sent.
+func (c *client) dismiss(end ending) {
 	c.end = end
 	close(c.queue)
 	time.AfterFunc(partWait, c.cancel)
+}
+
+// leave frees a seat, and announces it.
+func (s *Server) leave(c *client) {
+	score := s.world.seats[c.seat-1].score
+	s.world.stand(c.seat)
 	for other := range s.clients {
 		s.send(other, &leaveMessage{head{T: "leave"}, c.seat, score})
 	}
@@ -193,7 +278,11 @@ func (s *Server) unseat(c *client, end ending) {
 // take counts an input and carries it out.
 func (s *Server) take(in input) {
 	c := in.client
-	if _, ok := s.clients[c]; !ok {
+	switch _, ok := s.clients[c]; {
+	case s.away[c.session] == c: // it was on its way when the connection was closed
+		c.in.note(in.S)
+		return
+	case !ok:
 		return
 	}
 	c.in.note(in.S)

@@ -283,6 +283,8 @@ Object.defineProperty(window, 'demo', {
     /** @param {boolean} on */
     airplane: (on) => trials.airplane(on),
     letters: () => trials.letters(),
+    /** Restarts the game server. */
+    restart: () => trials.restart(),
     /** Which nodes there are. */
     nodes: () => nodes.report,
     /** Carries on at the node of this id. @param {string} id */

@@ -25,7 +25,7 @@ const OPEN = 1;
  * Phases: connecting until the welcome; playing; away while the socket says that
  * it is detached; lost from the close to the next welcome.
  *
- * Events: `phase`, `welcome`, `state`, `back`, `lose`, and `take`, `leave` and
+ * Events: `phase`, `upstream`, `welcome`, `state`, `back`, `lose`, and `take`, `leave` and
  * `letter` with a detail.
  */
 export class Game extends EventTarget {
@@ -68,6 +68,10 @@ export class Game extends EventTarget {
   lastLoss = { seat: 0, score: 0, code: 0, reason: '' };
   /** Whether the newest connection was closed because no seat was free. */
   full = false;
+  /** Whether the gateway is dialling the game server anew. */
+  serverAway = false;
+  /** Whether it has done so, in this session. */
+  restarted = false;
   /** Which attempt to come back is under way, from 1. */
   attempt = 0;
   /** How a reloaded page came back into its session; null in a page that began one. @type {{ms: number, replay: number} | null} */
@@ -165,6 +169,11 @@ export class Game extends EventTarget {
     socket.addEventListener('detach', (event) => this.#detach(/** @type {any} */ (event)));
     socket.addEventListener('resume', (event) => this.#resume(/** @type {any} */ (event)));
     socket.addEventListener('replayed', () => this.#replayed());
+    socket.addEventListener('upstream', (event) => {
+      this.serverAway = /** @type {any} */ (event).state === 'lost';
+      this.restarted = true;
+      this.dispatchEvent(new Event('upstream'));
+    });
     return socket;
   }
 
@@ -232,6 +241,7 @@ export class Game extends EventTarget {
       this.#heardBefore = this.heard;
     }
     this.full = code === FULL_CODE;
+    this.serverAway = this.restarted = false;
     this.#before = { down: this.down, up: this.up };
     this.#down = new Tally();
     this.#up = NONE;

@@ -22,6 +22,7 @@ const FULL = 'The arena is full: every seat is taken. Trying again.';
  * @typedef {object} Words
  * @property {Record<State, (game: Game, silence: string) => Look>} looks
  * @property {(game: Game) => string} silent
+ * @property {(game: Game) => string} serverAway
  * @property {(game: Game, silence: string) => string} heardAgain
  * @property {(game: Game) => string} away
  * @property {(game: Game) => string} back
@@ -31,6 +32,7 @@ const FULL = 'The arena is full: every seat is taken. Trying again.';
 
 /** What taking a seat means to a player. @param {Game} game */
 function moodOf(game) {
+  if (game.restarted) return 'good';
   if (game.totals.seatsLost > 0) return 'bad';
   return game.reloaded ? 'good' : '';
 }
@@ -60,6 +62,10 @@ export class Panel extends EventTarget {
     game.addEventListener('back', () => this.#say(words.back(game), 'good'));
     game.addEventListener('lose', () => this.#say(words.lost(game), 'bad'));
     game.addEventListener('phase', () => this.#changed());
+    game.addEventListener('upstream', () => {
+      if (game.serverAway) this.#say(words.serverAway(game), 'warn');
+      else this.#silenceSaid = false; // the welcome says it
+    });
     game.addEventListener('state', () => this.#heard());
   }
 

@@ -1,5 +1,6 @@
 // @ts-check
-// Airplane mode, messages that come while nobody is there, delay, a reload in both ways.
+// Airplane mode, messages that come while nobody is there, a restart of the game server, delay, a
+// reload in both ways.
 
 /** @typedef {import('./line.js').Line} Line */
 /** @typedef {{game: import('./game.js').Game, box: import('./letters.js').Box, chosen: HTMLInputElement}} Side */
@@ -30,6 +31,7 @@ export class Trials {
     this.#silence = silence;
     byId('airplane').addEventListener('click', () => this.airplane(!line.airplane));
     byId('letters').addEventListener('click', () => this.letters());
+    byId('restart').addEventListener('click', () => this.restart());
     byId('reload').addEventListener('click', () => location.reload());
     byId('reload-stored').addEventListener('click', () => {
       store.keeps = true;
@@ -80,6 +82,24 @@ export class Trials {
       `Both players asked for ${LETTERS} messages and are away now, for ${AWAY_MS / 1000} s. The game server sends them meanwhile.`,
     );
     this.#return = setTimeout(() => this.airplane(false), AWAY_MS);
+  }
+
+  /** Restarts the game server, for all its players. */
+  async restart() {
+    let status = 0;
+    try {
+      const headers = { 'Content-Type': 'application/json' };
+      ({ status } = await fetch('/demo/restart', { method: 'POST', headers, body: '{}' }));
+    } catch {
+      // status 0
+    }
+    if (status === 204)
+      this.say(
+        'The game server restarts: it closes all connections, and takes no new ones for 1.5 s. The gateway dials it again, and the game knows the first player by the session.',
+      );
+    else if (status === 429) this.say('It was restarted just now.');
+    else this.say(`The game server was not restarted (status ${status}).`);
+    return status;
   }
 
   /** @param {string} text */

@@ -11,7 +11,7 @@ export const reseatWords = {
     playing: () => ({ pill: 'connected', veil: '', more: '' }),
     silent: (game, silence) => ({
       pill: `silent ${silence}`,
-      veil: 'Silence',
+      veil: game.serverAway ? 'The game server restarts' : 'Silence',
       more: `${count(game.pending, 'input')} kept for ${seat(game)}`,
     }),
     away: (game) => ({
@@ -26,11 +26,16 @@ export const reseatWords = {
     }),
   },
   seated: (game) => {
+    if (game.restarted) return `The game server was restarted. Still in seat ${game.seat} with ${points(game.score)}.`;
     if (game.totals.seatsLost > 0) return `A new session in seat ${game.seat}. ${ended(game)}`;
     if (game.reloaded) return `The page was reloaded. Still in seat ${game.seat} with ${points(game.score)}.`;
     return `Playing in seat ${game.seat}. Now cut the connection.`;
   },
-  silent: (game) => `No messages arrive. The game continues, and ${seat(game)} is kept.`,
+  silent: (game) =>
+    game.serverAway
+      ? reseatWords.serverAway(game)
+      : `No messages arrive. The game continues, and ${seat(game)} is kept.`,
+  serverAway: (game) => `The game server is away. The gateway dials it again; ${seat(game)} and your inputs are kept.`,
   heardAgain: (game, silence) => `No messages for ${silence}. Still in seat ${game.seat} with ${points(game.score)}.`,
   away: (game) => `No connection. Reconnecting to ${seat(game)}; your inputs are kept.`,
   back: (game) => {
@@ -58,6 +63,7 @@ export const plainWords = {
       ? `A new player in seat ${game.seat} with 0 points. ${lossText(game)}`
       : `Playing in seat ${game.seat}, steered by the same inputs.`,
   silent: () => 'No messages arrive.',
+  serverAway: () => '', // this is only told by ReseatSocket
   heardAgain: (game, silence) => `No messages for ${silence}. This time the old connection recovered.`,
   away: () => 'Connection lost.',
   back: (game) => `Back in seat ${game.seat}.`,

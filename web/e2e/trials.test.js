@@ -82,6 +82,30 @@ describe('in the demo', () => {
     assert.deepEqual(demo.complaints, []);
   });
 
+  test('a restart of the game server costs one player a pause, and the other the seat', limit, async (t) => {
+    const { demo } = await open(t);
+    const before = await demo.score(1);
+    await demo.part('restart').click();
+    await demo.says('trial-notice', /^The game server restarts/);
+    await demo.says('reseat-status', /The game server is away.* dials it again; seat \d+ and your inputs are kept/);
+    await demo.says('reseat-status', /^The game server was restarted\. Still in seat \d+ with \d+ points?\.$/);
+    const after = await demo.until(
+      'both play',
+      ({ proof, plain }) =>
+        proof.phase === 'playing' && proof.state === 'playing' && plain.phase === 'playing' && plain.seatsLost === 1,
+    );
+    assert.deepEqual(
+      [after.proof.session, after.proof.seat, after.proof.cuts, after.proof.seatsLost],
+      [before.proof.session, before.proof.seat, 0, 0],
+    );
+    assert.ok(after.proof.score >= before.proof.score, `${after.proof.score} of ${before.proof.score} points`);
+    assert.notEqual(after.plain.seat, before.plain.seat);
+    assert.deepEqual([after.proof.missed, after.proof.twice, after.proof.outOfOrder], [0, 0, 0]);
+    assert.deepEqual([after.proof.up.twice, after.proof.up.outOfOrder], [0, 0]);
+    await demo.part('restart').click();
+    await demo.says('trial-notice', /just now|restarts/);
+  });
+
   test('a reload with storage keeps seat, points and numbers, and the page says so', limit, async (t) => {
     const { demo, gateway } = await open(t);
     let { proof, plain } = await demo.score(1);
