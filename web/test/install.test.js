@@ -208,6 +208,8 @@ test('hooks are called with the socket and the detail, whatever the library does
 const warnings = async (run) => {
   const said = [];
   const { warn } = console;
+  await import('../client/page.js'); // loaded, so that what earlier tests caused is said by now
+  await new Promise((done) => setTimeout(done, 50));
   console.warn = (text) => said.push(text);
   try {
     run();

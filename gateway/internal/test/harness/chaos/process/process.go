@@ -102,7 +102,9 @@ func (p *Process) read(out io.Reader, ready chan<- string) {
 		case "listen.clients":
 			addr = line.Addr
 		case "listen.admin":
-			p.Admin = line.Addr
+			if p.Admin == "" { // an upgrade's process has the same, and by then others read it
+				p.Admin = line.Addr
+			}
 		case "upgrade.committed", "upgrade.aborted", "upgrade.refused":
 			if line.Msg == "upgrade.committed" && line.PID == 0 {
 				break // the older process's line
