@@ -120,11 +120,13 @@ type Cluster struct {
 type peer struct {
 	record
 	recordAt time.Time
-	silent   bool          // not heard, while others are
-	gone     string        // the evidence, "" while it may live
-	left     bool          // it has said that it is gone
-	dials    chan struct{} // a place for each connection being made; nil before the first
-	judging  chan struct{} // closed when the judgement under way is there
+	silent   bool               // not heard, while others are
+	gone     string             // the evidence, "" while it may live
+	left     bool               // it has said that it is gone
+	dials    chan struct{}      // a place for each connection being made; nil before the first
+	reach    context.Context    // of the connections being made: it ends when the node is judged silent or gone
+	cut      context.CancelFunc // ends reach; nil before the first connection
+	judging  chan struct{}      // closed when the judgement under way is there
 	waiting  int
 	judged   Judgement
 	judgedAt time.Time
@@ -676,19 +678,46 @@ func (c *Cluster) ownRecord(state string) []byte {
 }
 
 // Dial returns a TLS connection to a node's --node-listen. Both sides are verified, and the node has
-// this id. The error is ErrUnknown, ErrBusy, ErrOtherNode, or that of the connection.
+// this id. The error is ErrUnknown, ErrBusy, ErrSilent, ErrOtherNode, or that of the connection.
+//
+// The kernel of a process that stands still goes on taking connections. So a node that is not heard is
+// asked for an answer first, once for all, and a judgement ends the connections being made: their
+// clients are told to come back before they give up by themselves.
 func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
 	c.mu.Lock()
 	p := c.peers[id]
-	switch {
-	case p == nil, p.gone != "":
+	if p != nil && p.silent && p.gone == "" {
+		c.mu.Unlock()
+		if j := c.Judge(ctx, id); j.Verdict != Alive {
+			return nil, ErrSilent
+		}
+		c.mu.Lock()
+		p = c.peers[id]
+	}
+	if p == nil || p.gone != "" {
 		c.mu.Unlock()
 		return nil, ErrUnknown
-	case p.dials == nil:
+	}
+	if p.dials == nil {
 		p.dials = make(chan struct{}, maxDials)
 	}
-	dials, address := p.dials, p.Address
+	if p.cut == nil || p.reach.Err() != nil {
+		p.reach, p.cut = context.WithCancel(c.ctx)
+	}
+	dials, address, reach := p.dials, p.Address, p.reach
 	c.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(reach, cancel)()
+	conn, err := c.dial(ctx, id, address, dials)
+	if err != nil && reach.Err() != nil {
+		err = ErrSilent
+	}
+	return conn, err
+}
+
+// dial connects as soon as there is a place in dials.
+func (c *Cluster) dial(ctx context.Context, id, address string, dials chan struct{}) (net.Conn, error) {
 	select {
 	case dials <- struct{}{}:
 		defer func() { <-dials }()
@@ -786,6 +815,8 @@ var (
 	ErrUnknown = errors.New("no such node is known")
 	// ErrBusy: too many connections to that node are being made, and for too long.
 	ErrBusy = errors.New("too many connections to that node are being made")
+	// ErrSilent: that node does not answer.
+	ErrSilent = errors.New("that node does not answer")
 	// ErrOtherNode: another node answers at its address.
 	ErrOtherNode = errors.New("another node answers at that address")
 )

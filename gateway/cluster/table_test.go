@@ -299,6 +299,65 @@ func TestDialsOfASlowNodeAreBounded(t *testing.T) {
 	})
 }
 
+// A process that stands still, whose kernel takes connections, is not waited for any longer than it
+// takes to judge it. Clients give up an attempt after 4 seconds.
+func TestDialsEndWhenTheNodeIsJudgedSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.answers(peerAddr, silence)
+		c.Heartbeat(peerID)
+		results := make(chan error, 2*maxDials)
+		for range cap(results) {
+			go func() { _, err := c.Dial(t.Context(), peerID); results <- err }()
+		}
+		began := time.Now()
+		for range cap(results) {
+			if err := <-results; !errors.Is(err, ErrSilent) && !errors.Is(err, ErrBusy) {
+				t.Fatal(err)
+			}
+		}
+		if took, limit := time.Since(began), c.cfg.DeadAfter+beatEvery+2*probeTime; took > limit {
+			t.Errorf("it took %v, want at most %v", took, limit)
+		}
+	})
+}
+
+// A node that is not heard is asked once for all who want to connect, and is not connected to unless it
+// answers.
+func TestSilentNodeIsAskedBeforeItIsConnectedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.answers(peerAddr, silence)
+		time.Sleep(10 * time.Second) // the judgement that its silence has brought is no longer used
+		before, began := n.made(), time.Now()
+		results := make(chan error, maxWaiting)
+		for range cap(results) {
+			go func() { _, err := c.Dial(t.Context(), peerID); results <- err }()
+		}
+		for range cap(results) {
+			if err := <-results; !errors.Is(err, ErrSilent) {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took > 2*probeTime || n.made() != before+2 {
+			t.Errorf("it took %v, and %d connections; want at most %v, and 2", took, n.made()-before, 2*probeTime)
+		}
+		// It answers, but its heartbeats do not arrive.
+		n.answers(peerAddr, n.node(peerID, keys("k")))
+		time.Sleep(judgedFor)
+		for range 3 {
+			conn, err := c.Dial(t.Context(), peerID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+		}
+		if got := n.made() - before - 2; got != 4 {
+			t.Errorf("%d connections for three clients, want one more to ask", got)
+		}
+	})
+}
+
 // All players of a node come back at once: each gets its turn.
 func TestDialsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
