@@ -730,6 +730,17 @@ func (c *Cluster) dial(ctx context.Context, id, address string, dials chan struc
 }
 
 func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, error) {
+	conn, err := c.connectOnce(ctx, id, address)
+	if errors.Is(err, errNotResumed) { // an upgraded node has lost the key of its sessions
+		conn, err = c.connectOnce(ctx, id, address)
+	}
+	if err != nil && otherKeys(err) {
+		c.Refused(address, err)
+	}
+	return conn, handshakeError(err)
+}
+
+func (c *Cluster) connectOnce(ctx context.Context, id, address string) (net.Conn, error) {
 	raw, err := c.cfg.Dialer(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -738,10 +749,7 @@ func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, er
 	conn := tls.Client(raw, c.cfg.Identity.client(id, host))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		if otherKeys(err) {
-			c.Refused(address, err)
-		}
-		return nil, handshakeError(err)
+		return nil, err
 	}
 	return conn, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -751,6 +752,33 @@ func TestDialReachesTheNodeAndNoOther(t *testing.T) {
 }
 
 // While keys are rotated some nodes sign with the new key, and some with the old one.
+// An upgraded node has the id of its predecessor, and not the key of its TLS sessions: the connection
+// begins a new one, with the better key exchange.
+func TestNodeWithoutItsTLSSessionsIsDialledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		beats(t, c, peerID)
+		for range 2 {
+			n.answers(peerAddr, n.node(peerID, keys("k")))
+			for i := range 2 {
+				conn, err := c.Dial(t.Context(), peerID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				st := conn.(*tls.Conn).ConnectionState()
+				if resumed := i > 0; st.DidResume != resumed || (st.CurveID == tls.X25519MLKEM768) == resumed {
+					t.Errorf("connection %d: resumed %v, %v", i+1, st.DidResume, st.CurveID)
+				}
+				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n", HelloPath)
+				if _, err := io.Copy(io.Discard, conn); err != nil {
+					t.Error(err)
+				}
+				conn.Close()
+			}
+		}
+	})
+}
+
 func TestNodesKnowEachOtherWhileKeysAreRotated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)

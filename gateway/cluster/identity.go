@@ -35,8 +35,9 @@ type Identity struct {
 }
 
 type credentials struct {
-	leaf tls.Certificate
-	pool *x509.CertPool
+	leaf     tls.Certificate
+	pool     *x509.CertPool
+	sessions tls.ClientSessionCache // to go on with at the next connection to a node
 
 	mu    sync.Mutex
 	known map[shown]time.Time // until when a certificate is good, which was verified
@@ -144,6 +145,7 @@ func (i *Identity) Load(id string) error {
 	if err != nil {
 		return err
 	}
+	c.sessions = tls.NewLRUClientSessionCache(maxKnown)
 	i.now.Store(c)
 	return nil
 }
@@ -195,7 +197,7 @@ func (i *Identity) Server(id func() string, refused func(address string, err err
 			c := i.now.Load()
 			address := h.Conn.RemoteAddr().String()
 			return &tls.Config{
-				MinVersion: tls.VersionTLS13, NextProtos: []string{speaks}, SessionTicketsDisabled: true,
+				MinVersion: tls.VersionTLS13, NextProtos: []string{speaks},
 				Certificates: []tls.Certificate{c.leaf}, ClientAuth: tls.RequireAnyClientCert,
 				VerifyConnection: func(st tls.ConnectionState) error {
 					err := c.verify(st, x509.ExtKeyUsageClientAuth)
@@ -209,30 +211,51 @@ func (i *Identity) Server(id func() string, refused func(address string, err err
 	}
 }
 
+// resumedCurves are the key exchanges of a connection that goes on with an earlier TLS session. The
+// secret of that session goes into its keys as well (RFC 8446 section 7.1), so that they are as safe
+// against recording as those of the session's first connection, whose key exchange is a hybrid with
+// ML-KEM: with it the handshake would cost twice as much.
+var resumedCurves = []tls.CurveID{tls.CurveP256}
+
+// errNotResumed: the node did not go on with an earlier session.
+var errNotResumed = errors.New("TLS session not resumed")
+
 // client is the configuration of a connection to a node, at an address HOST:PORT. With "" for the
-// id, any node will do.
+// id, any node will do. After errNotResumed the next attempt begins a new TLS session.
 func (i *Identity) client(id, host string) *tls.Config {
 	c := i.now.Load()
 	name := id
 	if name == "" {
 		name = anyNode
 	}
-	return &tls.Config{
+	config := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}, Certificates: []tls.Certificate{c.leaf}, ServerName: name + nodeDomain,
-		InsecureSkipVerify: true, // VerifyConnection does it: first the chain, then the name
-		VerifyConnection: func(st tls.ConnectionState) error {
-			if err := c.verify(st, x509.ExtKeyUsageServerAuth); err != nil {
-				return err
-			}
-			switch peer := st.PeerCertificates[0]; {
-			case i.given:
-				return peer.VerifyHostname(host)
-			case id != "" && peer.Subject.CommonName != id:
-				return ErrOtherNode
-			}
-			return nil
-		},
+		InsecureSkipVerify: true, // VerifyConnection does it, of each connection: first the chain, then the name
 	}
+	resume := false
+	if id != "" {
+		config.ClientSessionCache = c.sessions
+		if session, _ := c.sessions.Get(config.ServerName); session != nil {
+			resume, config.CurvePreferences = true, resumedCurves
+		}
+	}
+	config.VerifyConnection = func(st tls.ConnectionState) error {
+		if resume && !st.DidResume {
+			c.sessions.Put(config.ServerName, nil)
+			return errNotResumed
+		}
+		if err := c.verify(st, x509.ExtKeyUsageServerAuth); err != nil {
+			return err
+		}
+		switch peer := st.PeerCertificates[0]; {
+		case i.given:
+			return peer.VerifyHostname(host)
+		case id != "" && peer.Subject.CommonName != id:
+			return ErrOtherNode
+		}
+		return nil
+	}
+	return config
 }
 
 // verify checks the chain of a peer's certificate.

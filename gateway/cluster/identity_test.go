@@ -101,13 +101,24 @@ func load(t *testing.T, id string, files ...[]byte) (*Identity, *tokens.Keys, []
 // the error that the other reports of its peer's keys.
 func meet(t *testing.T, from, to *Identity, id, want, host string) (err, refused error) {
 	t.Helper()
+	at := to.Server(func() string { return id }, func(_ string, err error) { refused = err })
+	_, err = meetAt(t, from, at, want, host)
+	if errors.Is(err, errNotResumed) { // at is another listener than that of an earlier meeting
+		_, err = meetAt(t, from, at, want, host)
+	}
+	return handshakeError(err), refused
+}
+
+// meetAt has a node with one identity connect to a listener.
+func meetAt(t *testing.T, from *Identity, at *tls.Config, want, host string) (st tls.ConnectionState, err error) {
+	t.Helper()
 	near, far := wstest.Pipe(64 << 10)
 	defer near.Close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer far.Close()
-		s := tls.Server(far, to.Server(func() string { return id }, func(_ string, err error) { refused = err }))
+		s := tls.Server(far, at)
 		if s.Handshake() == nil {
 			s.Write([]byte("x"))
 		}
@@ -118,7 +129,79 @@ func meet(t *testing.T, from, to *Identity, id, want, host string) (err, refused
 	}
 	near.Close()
 	<-done
-	return handshakeError(err), refused
+	return c.ConnectionState(), err
+}
+
+// Only the first of the connections to a node exchanges certificates, and keys by ML-KEM.
+func TestFurtherConnectionsGoOnWithTheTLSSession(t *testing.T) {
+	from, to := keys("k"), keys("k")
+	must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
+	at := to.Server(func() string { return "0000000b" }, func(_ string, err error) { t.Error(err) })
+	for i := range 3 {
+		st, err := meetAt(t, from, at, "0000000b", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		curve := tls.X25519MLKEM768
+		if i > 0 {
+			curve = tls.CurveP256
+		}
+		if st.DidResume != (i > 0) || st.CurveID != curve || len(st.PeerCertificates) == 0 {
+			t.Errorf("connection %d: resumed %v, %v, %d certificates", i+1, st.DidResume, st.CurveID, len(st.PeerCertificates))
+		}
+	}
+}
+
+// A TLS session is no way around the keys: those of now decide, on either side.
+func TestTLSSessionEndsWithTheKeys(t *testing.T) {
+	for name, late := range map[string]string{"of the front node": "0000000a", "of the owner": "0000000b"} {
+		t.Run(name, func(t *testing.T) {
+			text := map[string]string{"0000000a": "k", "0000000b": "k"}
+			var refused error
+			identity := func(id string) *Identity {
+				i := DerivedIdentity(func(_ string, n int) ([][]byte, error) {
+					return [][]byte{bytes.Repeat([]byte(text[id]), n)}, nil
+				})
+				must(t, i, i.Load(id))
+				return i
+			}
+			from, to := identity("0000000a"), identity("0000000b")
+			at := to.Server(func() string { return "0000000b" }, func(_ string, err error) { refused = err })
+			for range 2 {
+				if _, err := meetAt(t, from, at, "0000000b", ""); err != nil || refused != nil {
+					t.Fatal(err, refused)
+				}
+			}
+			text[late] = "x"
+			must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
+			if st, err := meetAt(t, from, at, "0000000b", ""); !otherKeys(err) {
+				t.Errorf("%v (resumed %v)", err, st.DidResume)
+			}
+			text["0000000a"], text["0000000b"] = "y", "y"
+			must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
+			if st, err := meetAt(t, from, at, "0000000b", ""); err != nil || st.DidResume {
+				t.Errorf("%v, resumed %v", err, st.DidResume)
+			}
+		})
+	}
+}
+
+// The node still trusts the session that its peer goes on with, but not its peer's certificate any more.
+func TestOwnerWithNewKeysRefusesAnOldTLSSession(t *testing.T) {
+	text := "k"
+	var refused error
+	from := keys("k")
+	to := DerivedIdentity(func(_ string, n int) ([][]byte, error) { return [][]byte{bytes.Repeat([]byte(text), n)}, nil })
+	must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
+	at := to.Server(func() string { return "0000000b" }, func(_ string, err error) { refused = err })
+	if _, err := meetAt(t, from, at, "0000000b", ""); err != nil {
+		t.Fatal(err)
+	}
+	text = "x"
+	must(t, 0, to.Load("0000000b"))
+	if st, err := meetAt(t, from, at, "0000000b", ""); err == nil || refused == nil {
+		t.Errorf("%v, %v, resumed %v", err, refused, st.DidResume)
+	}
 }
 
 func TestNodesWithTheSameTokenKeyTrustEachOther(t *testing.T) {
