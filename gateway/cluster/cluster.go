@@ -239,8 +239,10 @@ func (c *Cluster) enter(ctx context.Context) error {
 	}
 }
 
-// checkPeers fails if all other nodes refuse this one's certificate.
+// checkPeers fails if all other nodes refuse this one's certificate. It notes in the log if another
+// node answers at this one's address.
 func (c *Cluster) checkPeers(ctx context.Context) error {
+	c.run.Go(c.checkAddress)
 	const enough = 8
 	var asked int
 	answers := make(chan error, enough)
@@ -312,6 +314,16 @@ func (c *Cluster) joinLater(now time.Time) {
 	}
 	if err != nil && c.ctx.Err() == nil {
 		c.cfg.Log.Error("cluster.not_joined", "err", err)
+	}
+}
+
+// checkAddress asks who answers where the others connect to this node: such an address may have been
+// copied from another node. No answer means nothing, since this node may not reach itself by it.
+func (c *Cluster) checkAddress() {
+	h, err := c.Ask(c.ctx, c.cfg.Address)
+	if err == nil && h.ID != c.ID() {
+		c.cfg.Log.Error("node.address_taken", "address", c.cfg.Address, "node", h.ID, "name", h.Name,
+			"text", "another node answers at this one's --node-advertise: no other node reaches the sessions of this one")
 	}
 }
 

@@ -329,7 +329,15 @@ func TestVerdicts(t *testing.T) {
 		"it answers":           {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node(peerID, keys("k"))) }, Alive},
 		"another node answers": {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node("0000000c", keys("k"))) }, Gone},
 		"a node of other keys": {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node("0000000c", keys("other"))) }, Unclear},
-		"refused":              {func(t *testing.T, c *Cluster, n *network) {}, Gone},
+		"another node answers, and it was heard once more": {func(t *testing.T, c *Cluster, n *network) {
+			n.answers(peerAddr, n.node("0000000c", keys("k")))
+			c.Heartbeat(peerID)
+		}, Gone},
+		"another node answers, but it beats": {func(t *testing.T, c *Cluster, n *network) {
+			n.answers(peerAddr, n.node("0000000c", keys("k")))
+			beats(t, c, peerID)
+		}, Unclear},
+		"refused": {func(t *testing.T, c *Cluster, n *network) {}, Gone},
 		"refused once": {func(t *testing.T, c *Cluster, n *network) {
 			var first atomic.Bool
 			n.answers(peerAddr, func(ctx context.Context) (net.Conn, error) {
@@ -484,6 +492,35 @@ func TestNodeFallsSilentAndComesBack(t *testing.T) {
 	})
 }
 
+// Two nodes with one --node-advertise: the one that others cannot reach says so.
+func TestNodeNotesThatAnotherAnswersAtItsAddress(t *testing.T) {
+	for name, try := range map[string]struct {
+		at   string // who answers
+		want int
+	}{"another node": {"0000000c", 1}, "itself": {"", 0}, "nobody": {"nobody", 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, _, log := stage(t, func(cfg *Config) {
+					n := newNetwork(t)
+					switch try.at {
+					case "nobody":
+					case "":
+						cfg.ID = "0000000a"
+						n.answers(cfg.Address, n.node(cfg.ID, keys("k")))
+					default:
+						n.answers(cfg.Address, n.node(try.at, keys("k")))
+					}
+					cfg.Dialer = n.dial
+				})
+				time.Sleep(2 * askTime)
+				if got := log.count("node.address_taken"); got != try.want {
+					t.Errorf("%d lines by %s, want %d", got, c.ID(), try.want)
+				}
+			})
+		})
+	}
+}
+
 // A node that was killed is found out though nobody asks for its sessions. The log says how many it had.
 func TestKilledNodeIsFoundOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -566,7 +603,7 @@ func silence3(ctx context.Context, _, _ string) (net.Conn, error) { return silen
 func TestUpgradeKeepsTheID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, e, _, _ := stage(t)
-		again, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), ID: c.ID(), Lineage: c.Lineage(), Log: slog.New(slog.DiscardHandler)})
+		again, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), ID: c.ID(), Lineage: c.Lineage(), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -621,7 +658,7 @@ func TestNodeJoinsLaterIfTheEngineIsAwayAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{records: make(map[string][]byte), away: true}
 		log := new(lines)
-		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Log: slog.New(slog.NewTextHandler(log, nil))})
+		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -645,7 +682,7 @@ func TestWrongClockKeepsANodeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for skew, joins := range map[time.Duration]bool{29 * time.Second: true, -31 * time.Second: false} {
 			e := &fakeEngine{records: make(map[string][]byte), skew: skew}
-			c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Log: slog.New(slog.DiscardHandler)})
+			c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -143,7 +143,11 @@ func (c *Cluster) examine(id, address string, began time.Time) (j Judgement) {
 		case err == nil && h.ID == id && h.Cluster == c.cfg.Name:
 			return Judgement{Alive, "it answers", time.Now()}
 		case err == nil:
-			return Judgement{Verdict: Gone, Evidence: fmt.Sprintf("node %.20q of cluster %.40q answers at its address", h.ID, h.Cluster)}
+			evidence := fmt.Sprintf("node %.20q of cluster %.40q answers at its address", h.ID, h.Cluster)
+			if c.beatsOn(id) {
+				return Judgement{Verdict: Unclear, Evidence: evidence + ", but it sends heartbeats: its --node-advertise is wrong"}
+			}
+			return Judgement{Verdict: Gone, Evidence: evidence}
 		case refused(err):
 			refusals++
 		}
@@ -175,6 +179,24 @@ func (c *Cluster) examine(id, address string, began time.Time) (j Judgement) {
 	default:
 		return Judgement{Verdict: Silent, Evidence: fmt.Sprintf("no answer, and no heartbeat for %v: %v", quiet.Round(time.Millisecond), last)}
 	}
+}
+
+// beatsOn reports whether a node that was just heard is heard again, when its next heartbeat is due.
+func (c *Cluster) beatsOn(id string) bool {
+	c.mu.Lock()
+	last := c.heard[id]
+	c.mu.Unlock()
+	due := time.Until(last.Add(beatEvery + refusedPause))
+	if due <= 0 {
+		return false
+	}
+	select {
+	case <-time.After(due):
+	case <-c.ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard[id].After(last)
 }
 
 // hearsOthersLocked reports whether this node hears at least half of the other nodes: else it

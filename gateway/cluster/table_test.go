@@ -195,7 +195,7 @@ func TestRecordIsPublishedAtOnce(t *testing.T) {
 func TestSuccessorDoesNotTakeAnothersPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{records: map[string][]byte{"0000000a": recordOf("0000000a", "y:1", "up")}}
-		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), ID: "0000000a", Lineage: "mine", Log: slog.New(slog.DiscardHandler)})
+		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), ID: "0000000a", Lineage: "mine", Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

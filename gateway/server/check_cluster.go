@@ -148,7 +148,10 @@ func (r *report) ownAddress(ctx context.Context, node *cluster.Cluster, address 
 		return
 	}
 	h, err := node.Ask(ctx, address)
+	own := node.Hello()
 	switch {
+	case err == nil && h.Cluster == own.Cluster && h.Name != own.Name:
+		r.warn(what, fmt.Sprintf("node %s listens there, not %s: each node needs an address of its own", h.Name, own.Name))
 	case err == nil:
 		r.say(what, fmt.Sprintf("node %s listens there, version %s", h.Name, h.Version), 1, sameCluster(h, node))
 	case cluster.ConnectionRefused(err):

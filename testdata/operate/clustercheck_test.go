@@ -45,6 +45,19 @@ func wantFindings(t *testing.T, lines []string, want ...string) {
 }
 
 // printedRights are the rights that reseat check prints, for a NATS server's configuration.
+// addressOf is where a node was found.
+func addressOf(t *testing.T, lines []string, name string) string {
+	t.Helper()
+	for _, line := range lines {
+		if _, rest, ok := strings.Cut(line, "node "+name+" at "); ok {
+			address, _, _ := strings.Cut(rest, ": ")
+			return address
+		}
+	}
+	t.Fatalf("no node %s in:\n%s", name, strings.Join(lines, "\n"))
+	return ""
+}
+
 func printedRights(t *testing.T, lines []string) string {
 	t.Helper()
 	for _, l := range lines {
@@ -99,6 +112,10 @@ func TestPrintedRightsAreThoseThatAClusterNeeds(t *testing.T) {
 	wantFindings(t, lines, "FAIL  --cluster nats://127.0.0.1:1: cannot be reached", "ok    --cluster "+c.nats.url()+": NATS 2.", "ok    JetStream: on",
 		"ok    NATS user: has all rights that a node needs", "WARN  buckets reseat_nodes and reseat_players: 1 replica: a lost NATS server loses the directory",
 		"ok    clock: ", "ok    certificate of the node: derived from --token-key-file", "ok    node n0 at 127.0.0.1:", "ok    node n1 at 127.0.0.1:", "ok    node n2 at 127.0.0.1:")
+
+	taken := addressOf(t, lines, "n1")
+	lines, _ = checked(t, append(flags, "--cluster="+c.nats.url(), "--cluster-creds="+seed, "--node-name=mine", "--node-advertise="+taken)...)
+	wantFindings(t, lines, "WARN  --node-advertise "+taken+": node n1 listens there, not mine: each node needs an address of its own")
 
 	lacking := startNATSWith(t, allowed(replaced(t, rights, `"$JS.API.STREAM.CREATE.KV_reseat_players", `, "")))
 	lines, status = checked(t, "--demo", "--token-key-file="+key, "--cluster="+lacking.url(), "--cluster-creds="+seed, "--node-listen=127.0.0.1:0")
