@@ -279,6 +279,7 @@ func TestDialsOfASlowNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, _ := stage(t)
 		n.answers(peerAddr, silence)
+		synctest.Wait() // this node has asked who answers at its own address
 		before := n.made()
 		results := make(chan error, 2*maxDials)
 		for range 2 * maxDials {
