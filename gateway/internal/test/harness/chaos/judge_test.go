@@ -205,9 +205,11 @@ func (v *village) refused(g *guest, h *house, code int, why ...string) {
 		v.Errorf("hello %v, %+v because %q, want %d", hello != nil, closing, h.because(), code)
 		return
 	}
-	for _, w := range why {
-		if strings.Contains(h.because(), w) {
-			return
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		for _, w := range why { // the log line may come after the answer
+			if strings.Contains(h.because(), w) {
+				return
+			}
 		}
 	}
 	v.Errorf("%d because %q, want one of %q", code, h.because(), why)
