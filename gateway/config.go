@@ -24,7 +24,7 @@ type Config struct {
 	// Cluster has the other nodes, nil without a cluster.
 	Cluster Cluster
 
-	// NodeName is told to clients as the route of their session, protocol section 5.1. It is
+	// NodeName is sent to clients as the route of their session, protocol section 5.1. It is
 	// not if it is empty, if it is no valid route, or without a cluster.
 	NodeName string
 

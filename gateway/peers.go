@@ -106,7 +106,7 @@ func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request
 	}
 }
 
-// A passAnswer is what came of an attempt to pass a client on.
+// A passAnswer is the result of passing a client on.
 type passAnswer uint8
 
 const (

@@ -21,6 +21,6 @@ type LateConn struct {
 	Request  []byte // the request, as on the wire
 	Early    []byte // what the client has sent after it
 	Answered bool   // the client has its 101
-	Peer     string // the client's address, if Conn does not tell
+	Peer     string // the client's address, if Conn does not have it
 	Secure   bool   // the request came over TLS
 }

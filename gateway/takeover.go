@@ -53,7 +53,7 @@ type restored struct {
 	upBy, downBy forwarder // of the connections that are forwarded
 }
 
-// A forwarder is a process that forwards a connection. The system does not tell its pid in
+// A forwarder is a process that forwards a connection. The system does not report its pid in
 // another container.
 type forwarder struct {
 	pid   int
@@ -259,7 +259,7 @@ const moveWithin = 5 * time.Second
 
 // EndPumps has the clients leave that still depend on the forwarding of the predecessor, or of
 // processes older than that, which is about to end. Those that can resume do so; a plain client
-// is told to come again. With --disconnect hard the upstream is dialled again at that resume;
+// gets a retry delay. With --disconnect hard the upstream is dialled again at that resume;
 // other upstream connections are lost.
 func (t *Takeover) EndPumps(older bool) {
 	for _, r := range t.pumped {

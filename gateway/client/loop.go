@@ -335,7 +335,7 @@ func (p *loop) control(l *link, text string, at time.Time) {
 	}
 }
 
-// upstream tells the application that the game server was lost, or is back. A resume may bring
+// upstream notifies the application that the game server was lost, or is back. A resume may bring
 // what is known already.
 func (p *loop) upstream(lost bool) {
 	if p.lost != lost && p.opts.OnUpstream != nil {

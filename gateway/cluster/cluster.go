@@ -484,7 +484,7 @@ func (c *Cluster) Record(id string, value []byte) {
 	case p.gone == "":
 		p.gone = "it has left"
 	}
-	var rivals []string // one of them may have replaced the others: their address tells which
+	var rivals []string // one of them may have replaced the others: their address shows which
 	for other, q := range c.peers {
 		if other != id && q.Address == r.Address && q.gone == "" && p.gone == "" {
 			rivals = append(rivals, other, id)
@@ -694,7 +694,7 @@ func (c *Cluster) ownRecord(state string) []byte {
 //
 // The kernel of a process that stands still goes on taking connections. So a node that is not heard is
 // asked for an answer first, once for all, and a judgement ends the connections being made: their
-// clients are told to come back before they give up by themselves.
+// clients get a retry delay before they give up by themselves.
 func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
 	c.mu.Lock()
 	p := c.peers[id]

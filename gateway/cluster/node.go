@@ -77,7 +77,7 @@ type record struct {
 
 const stateLeft = "left"
 
-// Known is what one process tells its successor of another node.
+// Known is what a process passes to its successor about another node.
 type Known struct {
 	ID, Name, Address, Version string
 	Formats                    []int

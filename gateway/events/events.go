@@ -370,7 +370,7 @@ func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 		r.at = max(r.at, e.ID)
 		r.next++
 		if e.Type == Gap && e.Node == "" && len(list) > 0 && list[len(list)-1].Type == Gap {
-			continue // the reader has been told
+			continue // the reader has been notified
 		}
 		list = append(list, e)
 	}

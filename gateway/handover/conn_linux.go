@@ -71,11 +71,11 @@ func (c *Conn) Close() error { return c.c.Close() }
 // no limit.
 func (c *Conn) SetDeadline(t time.Time) { c.c.SetDeadline(t) }
 
-// Withdraw ends the upgrade before Commit, and closes the channel once the peer has been told
-// why; then it closes told. Until then the channel stays open, however long the peer does not
+// Withdraw ends the upgrade before Commit, and closes the channel once the peer has been sent
+// the reason; then it closes sent. Until then the channel stays open, however long the peer does not
 // read: it would take the end of the channel for a crash of this process, and have the sessions
 // that this process continues. From here on the peer cannot say Ready any more.
-func (c *Conn) Withdraw(why error) (told <-chan struct{}) {
+func (c *Conn) Withdraw(why error) (sent <-chan struct{}) {
 	c.c.CloseRead()
 	c.SetDeadline(time.Time{})
 	done := make(chan struct{})

@@ -116,7 +116,7 @@ func (c *Conn) SendJSON(k Kind, fds []int, v any) error {
 	return c.Send(k, fds, b)
 }
 
-// SendAbort ends the upgrade, and tells the peer why.
+// SendAbort ends the upgrade, and sends the peer the reason.
 func (c *Conn) SendAbort(why error) error { return c.Send(Abort, nil, []byte(why.Error())) }
 
 // Expect receives a message of kind k. If the peer has sent Abort, the error is an

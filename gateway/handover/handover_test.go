@@ -510,7 +510,7 @@ func TestMessageThatDeadlineCutsOffIsCompletedBeforeNext(t *testing.T) {
 	if err := a.Send(Sessions, nil, big[:1<<20], big[1<<20:]); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("%v, want that the deadline ends it", err)
 	}
-	told := a.Withdraw(errors.New("too late"))
+	sent := a.Withdraw(errors.New("too late"))
 	m, err := b.Receive()
 	if err != nil || m.Kind != Sessions || !bytes.Equal(m.Body, big) {
 		t.Fatalf("kind %d with %d bytes, %v", m.Kind, len(m.Body), err)
@@ -518,22 +518,22 @@ func TestMessageThatDeadlineCutsOffIsCompletedBeforeNext(t *testing.T) {
 	if _, err := b.Expect(Ready); !errors.As(err, new(*AbortError)) {
 		t.Errorf("%v, want the Abort", err)
 	}
-	<-told
+	<-sent
 }
 
-// A peer that has not been told of the end would take it for a crash.
+// A peer that has not been notified of the end would take it for a crash.
 func TestPeerThatDoesNotReadLearnsOfWithdrawalFirst(t *testing.T) {
 	a, b := pair(t)
 	a.SetDeadline(time.Now().Add(10 * time.Millisecond))
 	if err := a.Send(Sessions, nil, make([]byte, 3<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
 	}
-	told := a.Withdraw(errors.New("too late"))
+	sent := a.Withdraw(errors.New("too late"))
 	var abort *AbortError
 	if err := b.Send(Ready, nil); !errors.As(err, &abort) || abort.Reason != "too late" {
 		t.Errorf("Ready: %v, want that it is refused with the reason", err)
 	}
-	<-told
+	<-sent
 	if _, err := b.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("%v, want the end", err)
 	}

@@ -25,7 +25,7 @@ const (
 	arrived = prefix + "Arrived" // microseconds since the request arrived
 )
 
-// A Client is what one node tells another of a client.
+// A Client is what one node passes to another about a client.
 type Client struct {
 	From  string // id of the node that the client has come to
 	Peer  string // see the header

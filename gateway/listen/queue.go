@@ -47,7 +47,7 @@ func (q *Queue) Close() error {
 func (q *Queue) Addr() net.Addr { return q.addr }
 
 // Handed returns a connection of another process, whose peer has sent first before what can be
-// read from c. peer is its address if c does not tell, because another process forwards its
+// read from c. peer is its address if c does not know it, because another process forwards its
 // bytes; secure says that it came over TLS there.
 func Handed(c net.Conn, first []byte, peer string, secure bool) net.Conn {
 	if w := NewConn(c, first); w != nil {

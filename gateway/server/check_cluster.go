@@ -99,7 +99,7 @@ func (r *report) clock(f *engine.Found) {
 	}
 	switch {
 	case !f.SkewKnown:
-		r.say("clock", "not compared: NATS tells its time once the first node has made its bucket", 1, nil)
+		r.say("clock", "not compared: NATS reports its time once the first node has made its bucket", 1, nil)
 	case skew.Abs() >= cluster.SkewRefusal:
 		r.say("clock", "", 1, fmt.Errorf("%s: from %v on a node may not join", offset, cluster.SkewRefusal))
 	case skew.Abs() >= cluster.SkewWarning:
@@ -140,7 +140,7 @@ func (r *report) nodeCertificate(identity *cluster.Identity, address string) {
 	}
 }
 
-// ownAddress asks whoever listens where other nodes would connect to this one.
+// ownAddress asks the process that listens where other nodes would connect to this one.
 func (r *report) ownAddress(ctx context.Context, node *cluster.Cluster, address string) {
 	what := "--node-advertise " + address
 	if strings.HasSuffix(address, ":0") {

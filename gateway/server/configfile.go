@@ -17,7 +17,7 @@ import (
 const configEvery = 2 * time.Second
 
 // A configFile is the file of --config as read at the start. A change takes a restart to
-// apply; the log tells operators that the file has changed.
+// apply; the log notifies operators that the file has changed.
 type configFile struct {
 	name          string
 	text          []byte // at the start

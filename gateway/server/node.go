@@ -255,7 +255,7 @@ func (n *member) askPlayer(ctx context.Context, method, id, session string) (sta
 // holders implements gateway.Players.
 type holders struct{ *member }
 
-// key hides the player's name from whoever reads NATS.
+// key hides the player's name from readers of NATS.
 func (h holders) key(p gateway.Player) string {
 	secrets, err := h.keys.Derive(playerPurpose, sha256.Size)
 	if err != nil || len(secrets) == 0 {

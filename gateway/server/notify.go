@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// notifySystemd tells systemd that this process serves, and is the main process of its unit:
+// notifySystemd notifies systemd that this process serves, and is the main process of its unit:
 // sd_notify(3). It does nothing if the process was not started by a unit of Type=notify.
 func notifySystemd(environ []string) error {
 	for _, e := range environ {

@@ -101,7 +101,7 @@ type lateConn struct {
 	Early    []byte
 	Answered bool
 	Secure   bool
-	Peer     string // the client's address, if the descriptor does not tell
+	Peer     string // the client's address, if the descriptor does not have it
 }
 
 // upgradeMetrics are those of docs/operating.md.

@@ -142,7 +142,7 @@ func (u *upgrader) onSignal() {
 	if u.run(ch) {
 		return
 	}
-	select { // it has been told to exit
+	select { // it has been asked to exit
 	case <-exited:
 	case <-time.After(exitTime):
 		child.Process.Kill()
@@ -249,7 +249,7 @@ func (u *upgrader) run(ch *handover.Conn) (ok bool) {
 	} else {
 		select {
 		case <-ch.Withdraw(err):
-		case <-time.After(time.Second): // it does not read; it will be told as soon as it does
+		case <-time.After(time.Second): // it does not read; it gets the answer as soon as it does
 		}
 	}
 	u.metrics.results.WithLabelValues(upgradeAborted).Inc()

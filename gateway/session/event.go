@@ -24,7 +24,7 @@ const (
 	Pong                     // the client answered a ping: Took is the round trip
 	Renew                    // the client needs a token with a later exp: call SendToken
 	Started                  // the game server marked the session started
-	UpstreamLost             // the upstream's connection ended and is to be replaced: dial, then Reconnect or FailRedial
+	UpstreamLost             // the upstream's connection ended and must be replaced: dial, then Reconnect or FailRedial
 	UpstreamBack             // it is replaced
 	Message                  // a data message was numbered or received; only where Config.MessageLog is on
 )

@@ -19,7 +19,7 @@ type outage struct {
 	// answers and breaks again soon does not get the whole time again.
 	until Time
 	back  Time // the end of the last outage
-	told  bool // a client has been told of one
+	told  bool // a client has been notified of one
 }
 
 // livingTime is how long an upstream must have lived for the time of a later outage to begin
@@ -86,7 +86,7 @@ func (s *Session) announce(n news) {
 	a.hasNews = len(a.news) > 0
 }
 
-// newsDue reports whether the client is to be told now.
+// newsDue reports whether the client must be notified now.
 func (a *Attachment) newsDue() bool {
 	return a.hasNews && !a.last && a.cur >= a.news[0].at
 }
@@ -124,12 +124,12 @@ func (s *Session) endOutage(now Time) {
 	case s.state == Connecting && s.awaiting > 0: // hard: the outage began during the resume
 		s.notifyReconnected()
 	case s.state == Detached && s.epoch > 0 && s.cfg.Notices.Detach != "":
-		// The older one was told when the client was detached; this one believes it is here.
+		// The older one was notified when the client was detached; this one believes it is here.
 		s.up.rest = s.masked(frame.Text, []byte(s.cfg.Notices.Detach))
 	}
 }
 
-// Outage returns since when the session has been without an upstream that is to be replaced,
+// Outage returns since when the session has been without an upstream that will be replaced,
 // and when it gives up; zero: it has one, or is not to get one.
 func (s *Session) Outage() (since, until Time) {
 	if s.outage.since == 0 || s.state == Ended {

@@ -162,7 +162,7 @@ type probe struct {
 }
 
 // expanded returns a container's arguments and its settings in the environment, with what
-// Kubernetes puts in the place of $(NAME).
+// Kubernetes substitutes for $(NAME).
 func (c *container) expanded(values map[string]string) (args, environ []string) {
 	expand := func(s string) string {
 		return regexp.MustCompile(`\$\((\w+)\)`).ReplaceAllStringFunc(s, func(m string) string {

@@ -65,7 +65,7 @@ func (s *service) pass(c net.Conn) {
 	<-done
 }
 
-// replace puts one backend in the place of another, or adds it.
+// replace replaces one backend by another, or adds it.
 func (s *service) replace(old, backend string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

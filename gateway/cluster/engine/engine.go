@@ -53,7 +53,7 @@ type Options struct {
 	CAFile    string // certificate authorities; empty: the system's
 	NodeName  string // for people who look at the engine
 	Log       *slog.Logger
-	// Observe is told how long each operation took. Nil: nobody is.
+	// Observe is called with the duration of each operation. May be nil.
 	Observe func(op string, took time.Duration)
 }
 

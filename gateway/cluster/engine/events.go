@@ -18,7 +18,7 @@ import (
 )
 
 // The stream NAME_events has what is published to NAME.ev.NODE, for 10 minutes. NATS publishes each
-// message once more as it is stored, with its number, to NAME.evs.NODE: whoever follows the stream
+// message once more as it is stored, with its number, to NAME.evs.NODE: a reader of the stream
 // subscribes to that, and gets what it has missed by number. There is no consumer.
 //
 // A number is never used twice: the first is the time in microseconds. Where NATS has lost what it had,

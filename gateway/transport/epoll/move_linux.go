@@ -16,7 +16,7 @@ import (
 func (l *Loop) Pause() (resume func()) {
 	paused, over := make(chan struct{}), make(chan struct{})
 	l.post(func() {
-		l.notify() // or the notifier would wait for what is to be said until the loop goes on
+		l.notify() // or the notifier would wait for the notification until the loop goes on
 		close(paused)
 		<-over
 	})

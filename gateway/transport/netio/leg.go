@@ -139,7 +139,7 @@ func (l *leg) reportSocketState() {
 	}
 }
 
-// writeFailed tells the core that l's socket accepts nothing more. Called with mu held.
+// writeFailed notifies the core that l's socket accepts nothing more. Called with mu held.
 func (l *leg) writeFailed(err error) {
 	defer l.s.rescue()
 	l.s.core.WriteFailed(l.s.now, l.leg, err.Error())

@@ -33,7 +33,7 @@ export async function openSite(page, { site, gateway }) {
 }
 
 /** What a page is to do. `url` is where, by default a path of its own through the relay. */
-/** @typedef {{url?: string, protocols?: string[], binaryType?: BinaryType, options?: object}} Wish */
+/** @typedef {{url?: string, protocols?: string[], binaryType?: BinaryType, options?: object}} SocketSpec */
 
 let paths = 0;
 
@@ -41,22 +41,22 @@ let paths = 0;
  * Opens the site's page and lets it play over a ReseatSocket, until its `open`.
  * @param {Page} page
  * @param {Scene} scene
- * @param {Wish} [wish]
+ * @param {SocketSpec} [spec]
  */
-export async function play(page, scene, wish) {
+export async function play(page, scene, spec) {
   await openSite(page, scene);
-  return join(page, scene, wish);
+  return join(page, scene, spec);
 }
 
 /**
  * Lets a page that is open play.
  * @param {Page} page
  * @param {Scene} scene
- * @param {Wish} [wish]
+ * @param {SocketSpec} [spec]
  */
-export async function join(page, scene, wish = {}) {
+export async function join(page, scene, spec = {}) {
   const path = `/play/${++paths}`;
-  await connect(page, { url: `ws://${scene.relay.host}${path}`, ...wish });
+  await connect(page, { url: `ws://${scene.relay.host}${path}`, ...spec });
   const player = new RemotePlayer(page);
   await player.until('the page is in its session', ({ count }) => count.open);
   const seat = scene.game.seats.find((each) => each.path === path);
@@ -67,7 +67,7 @@ export async function join(page, scene, wish = {}) {
 /**
  * Makes a Player over a ReseatSocket, as window.player.
  * @param {Page} page
- * @param {Wish & {url: string}} wish
+ * @param {SocketSpec & {url: string}} spec
  */
 export async function connect(page, { url, protocols = [], binaryType = 'arraybuffer', options = {} }) {
   await page.evaluate(([where, offer, type, own]) => {

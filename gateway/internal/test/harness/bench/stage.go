@@ -41,7 +41,7 @@ func steps(list ...step) error {
 	return nil
 }
 
-// connect connects all sessions; if they are to be at other nodes than their own, twice.
+// connect connects all sessions; if each must be at another node than its own, twice.
 func (s *stage) connect() error {
 	if !s.proxy.Hop {
 		return s.clients.Connect(patience)

@@ -30,7 +30,7 @@ type Proxy struct {
 	PIDs []int // of all its processes
 
 	Others []netip.AddrPort // of the other nodes, in a cluster
-	Hop    bool             // each session is to be resumed at the node after its own
+	Hop    bool             // each session is resumed at the node after its own
 
 	cmd  *exec.Cmd
 	log  string
