@@ -124,12 +124,20 @@ type peer struct {
 	gone     string             // the evidence, "" while it may live
 	left     bool               // it has said that it is gone
 	dials    chan struct{}      // a place for each connection being made; nil before the first
-	reach    context.Context    // of the connections being made: it ends when the node is judged silent or gone
-	cut      context.CancelFunc // ends reach; nil before the first connection
+	reach    context.Context    // of the connections being made; nil if there was none since the last cut
+	cut      context.CancelFunc // ends reach
 	judging  chan struct{}      // closed when the judgement under way is there
 	waiting  int
 	judged   Judgement
 	judgedAt time.Time
+}
+
+// cutDials ends the connections being made.
+func (p *peer) cutDials() {
+	if p.reach != nil {
+		p.cut()
+		p.reach, p.cut = nil, nil
+	}
 }
 
 // New makes a node with a random id, without connecting to anything.
@@ -371,6 +379,7 @@ func (c *Cluster) sweep(now time.Time) {
 		switch {
 		case !c.up:
 		case now.Sub(c.lastLocked(id, p)) > forgetAfter:
+			p.cutDials()
 			delete(c.peers, id)
 		case p.gone == "" && !p.silent && c.quietLocked(id, now) > c.cfg.DeadAfter && c.hearsOthersLocked(id, now):
 			p.silent = true
@@ -713,7 +722,7 @@ func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if p.dials == nil {
 		p.dials = make(chan struct{}, maxDials)
 	}
-	if p.cut == nil || p.reach.Err() != nil {
+	if p.reach == nil {
 		p.reach, p.cut = context.WithCancel(c.ctx)
 	}
 	dials, address, reach := p.dials, p.Address, p.reach

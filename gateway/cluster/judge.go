@@ -117,8 +117,8 @@ func (c *Cluster) judge(id string, p *peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.judged, p.judgedAt = j, time.Now()
-	if p.cut != nil && (j.Verdict == Silent || j.Verdict == Gone) {
-		p.cut()
+	if j.Verdict == Silent || j.Verdict == Gone {
+		p.cutDials()
 	}
 	close(p.judging)
 	p.judging = nil
