@@ -44,6 +44,7 @@ var hints = map[string]string{
 	"unsafe_path":               "--unsafe-paths: pass lets ambiguous paths through",
 	"upstream":                  "--upstream: the game server cannot be reached; reseat check says why",
 	"upstream: " + refusedThere: "--upstream: the game server refused the handshake; it may expect another path, --upstream-host or login",
+	"upstream: " + busyThere:    "--upstream: the game server is starting, restarting or overloaded",
 	"upstream: " + tooSlow:      "--dial-timeout: the game server did not answer within it",
 
 	"bad_token":                 "--token-key-file: use the same for all gateways and across restarts",
@@ -64,6 +65,7 @@ var hints = map[string]string{
 // Faults that hints tell apart.
 const (
 	refusedThere = "refused there"
+	busyThere    = "busy there"
 	tooSlow      = "too slow"
 	otherPlayer  = "for another player or origin"
 )
@@ -72,7 +74,9 @@ const (
 func upstreamFault(err error) string {
 	var refusal *upstream.Refusal
 	switch {
-	case errors.As(err, &refusal):
+	case errors.As(err, &refusal) && (refusal.Status >= 500 || refusal.Status == http.StatusTooManyRequests):
+		return busyThere
+	case refusal != nil:
 		return refusedThere
 	case upstream.Status(err) == http.StatusGatewayTimeout:
 		return tooSlow

@@ -117,6 +117,24 @@ func TestARefusalOfTheGameServersIsListedWithWhatItSaid(t *testing.T) {
 	})
 }
 
+// A game server that restarts answers 503: no setting of the gateway is wrong.
+func TestHintTellsABusyGameServerFromOneThatRefuses(t *testing.T) {
+	for status, want := range map[string]string{"503 Unavailable": "starting, restarting or overloaded", "429 Too Many": "starting, restarting or overloaded", "404 Not Found": "another path"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, testPolicy())
+			w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+				io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n")
+				return true
+			}
+			w.PlayerRefused("/match/7", "").Next()
+			synctest.Wait()
+			if hint := w.gw.Refusals()[0].Hint; !strings.Contains(hint, want) {
+				t.Errorf("%s: %q, want %q in it", status, hint, want)
+			}
+		})
+	}
+}
+
 func TestRefusedResumesAreListedWithTheirFlag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())

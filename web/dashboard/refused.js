@@ -38,6 +38,11 @@ export function parts(hint) {
   return { flag, words: words.replace(/^no setting: /, '') };
 }
 
+/** Text with its flags as code: they are not broken at their hyphens. @param {string} text */
+function withFlags(text) {
+  return text.split(/(--[a-z-]+)/).map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
+}
+
 /** @param {Refused} refusal */
 function Line({ time, status, code, why, path, peer, hint }) {
   const { flag, words } = parts(hint);
@@ -48,7 +53,7 @@ function Line({ time, status, code, why, path, peer, hint }) {
       <span>
         <b>${code ?? status}</b> <bdi>${why}</bdi>${' '}
         <span class="why"><bdi>${path}</bdi> from <bdi>${peer}</bdi></span>
-        <span class="advice">${flag && html`<code>${flag}</code> `}${words}</span>
+        <span class="advice">${flag && html`<code>${flag}</code> `}${withFlags(words)}</span>
       </span>
     </li>
   `;
