@@ -91,7 +91,11 @@ export function clock(when) {
   return new Date(when).toLocaleTimeString('en-GB');
 }
 
-/** The beginning of a session's id, which is enough to tell it. @param {string} id */
+/** Length of a session's id in a cluster, where it begins with the node's. */
+const IN_CLUSTER = 40;
+
+/** The part of a session's id that identifies it. @param {string} id */
 export function brief(id) {
-  return id.length > 12 ? `${id.slice(0, 8)}…` : id;
+  const from = id.length === IN_CLUSTER ? 8 : 0;
+  return id.length > 12 ? `${id.slice(from, from + 8)}…` : id;
 }

@@ -79,3 +79,8 @@ test('bytes and counts are short', () => {
   assert.deepEqual([many(1, 'message'), many(1200, 'message')], ['1 message', '1,200 messages']);
   assert.deepEqual([brief('5e0b7d0e6d1f4b7f8d6a3a0f6f0b3c21'), brief('short')], ['5e0b7d0e…', 'short']);
 });
+
+test('sessions of one node have different short ids', () => {
+  const node = '69d27912';
+  assert.notEqual(brief(`${node}${'a'.repeat(32)}`), brief(`${node}${'b'.repeat(32)}`));
+});

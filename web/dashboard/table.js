@@ -276,8 +276,11 @@ function Row({ at, top, session, active, now }) {
       >
       <span role="gridcell" class="buffer"><${Buffered} session=${session} /></span>
       <span role="gridcell" class="rtt">${rtt(session.rtt_ms)}</span>
-      <span role="gridcell" class="peer" title=${session.peer}
-        >${session.peer || html`<span class="faint">–</span>`}</span
+      <span
+        role="gridcell"
+        class="peer"
+        title=${session.node ? `${session.peer} at node ${session.node}` : session.peer}
+        >${session.peer || html`<span class="faint">–</span>`}${session.node && html`<span class="faint"> · ${session.node}</span>`}</span
       >
       <span role="gridcell" class="age"
         >${span((session.ended_since ? Date.parse(session.ended_since) : now) - Date.parse(session.since))}</span
