@@ -22,7 +22,17 @@ type Hello struct {
 	Protocol  string `json:"protocol"`
 	Limits    Limits `json:"limits"`
 	Route     string `json:"route,omitempty"` // see ValidRoute
+	// Durable: the session outlives its node. Moved is how it came to another one, until the client
+	// has been heard there: one of the constants below, or "".
+	Durable bool   `json:"durable,omitempty"`
+	Moved   string `json:"moved,omitempty"`
 }
+
+// The values of Hello.Moved.
+const (
+	MovedFailover = "failover" // its node was lost
+	MovedHandoff  = "handoff"  // its node has handed it over whole
+)
 
 // Limits say how much a client may have sent without an ack.
 type Limits struct {

@@ -9,6 +9,7 @@ const (
 	prefixOwn      = "reseat."
 	prefixToken    = "reseat.token."
 	prefixReceived = "reseat.received."
+	prefixSettled  = "reseat.settled."
 
 	// PrefixRoute begins the entry by which a client that resumes repeats the route of its
 	// hello, for a load balancer. The gateway ignores it.
@@ -33,13 +34,24 @@ type Offer struct {
 	Token      string   // empty if missing, or if two differ
 	Received   uint64
 	ReceivedOK bool // Received is present, well formed and unambiguous
+	// Settled is what the client says of its own messages; SettledOK: it is present, well formed and
+	// unambiguous. Only then may another node go on with the session.
+	Settled   Settled
+	SettledOK bool
+}
+
+// Settled is how far a client's own messages have come, as it says in each handshake: protocol
+// section 2.
+type Settled struct {
+	Acked uint64 // the newest that it was told is held, by an ack or by hello.received
+	Sent  uint64 // the newest that it gave to any connection
 }
 
 // ParseOffer reads the offer from a handshake's header. Entries that begin with
 // "reseat." are never in Protocols.
 func ParseOffer(h http.Header) Offer {
 	var o Offer
-	var tokens, received []string
+	var tokens, received, settled []string
 	for _, p := range Protocols(h) {
 		switch {
 		case !strings.HasPrefix(p, prefixOwn):
@@ -52,6 +64,8 @@ func ParseOffer(h http.Header) Offer {
 			tokens = append(tokens, p[len(prefixToken):])
 		case strings.HasPrefix(p, prefixReceived):
 			received = append(received, p[len(prefixReceived):])
+		case strings.HasPrefix(p, prefixSettled):
+			settled = append(settled, p[len(prefixSettled):])
 		}
 	}
 	if !o.Resumable {
@@ -64,7 +78,23 @@ func ParseOffer(h http.Header) Offer {
 	o.Refusals = o.Refusals && !o.Resume
 	o.Token = same(tokens)
 	o.Received, o.ReceivedOK = sameNumber(received)
+	for _, v := range h.Values("Reseat-Settled") {
+		settled = append(settled, strings.Replace(v, " ", ".", 1))
+	}
+	o.Settled, o.SettledOK = parseSettled(same(settled))
 	return o
+}
+
+// parseSettled reads A.C. A client cannot have been told of more than it has sent.
+func parseSettled(s string) (v Settled, ok bool) {
+	acked, sent, _ := strings.Cut(s, ".")
+	var first, second bool
+	v.Acked, first = ParseNumber(acked)
+	v.Sent, second = ParseNumber(sent)
+	if !first || !second || v.Acked > v.Sent {
+		return Settled{}, false
+	}
+	return v, true
 }
 
 // Protocols returns the entries of all Sec-WebSocket-Protocol lines.

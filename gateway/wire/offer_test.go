@@ -44,9 +44,40 @@ func TestOfferIsReadFromAnyPosition(t *testing.T) {
 	}
 }
 
+func TestSettledIsReadFromBothPlaces(t *testing.T) {
+	for _, tt := range []struct {
+		lines, header []string
+		want          Settled
+		ok            bool
+	}{
+		{lines: []string{"reseat.v1, reseat.settled.0.0"}, ok: true},
+		{lines: []string{"reseat.v1, reseat.settled.17.20"}, want: Settled{17, 20}, ok: true},
+		{lines: []string{"reseat.v1"}, header: []string{"17 20"}, want: Settled{17, 20}, ok: true},
+		{lines: []string{"reseat.v1, reseat.settled.17.20"}, header: []string{"17 20"}, want: Settled{17, 20}, ok: true},
+		{lines: []string{"reseat.v1, reseat.settled.17.20, reseat.settled.17.21"}},
+		{lines: []string{"reseat.v1"}, header: []string{"17 20", "17 21"}},
+		{lines: []string{"reseat.v1, reseat.settled.20.17"}}, // told of more than it has sent
+		{lines: []string{"reseat.v1, reseat.settled.17"}},
+		{lines: []string{"reseat.v1, reseat.settled."}},
+		{lines: []string{"reseat.v1, reseat.settled.1.2.3"}},
+		{lines: []string{"reseat.v1, reseat.settled.-1.2"}},
+		{lines: []string{"reseat.v1, reseat.settled.1.12345678901234567"}},
+		{lines: []string{"reseat.settled.1.2"}}, // a plain client
+	} {
+		h := offer(tt.lines...)
+		for _, v := range tt.header {
+			h.Add("Reseat-Settled", v)
+		}
+		o := ParseOffer(h)
+		if o.Settled != tt.want || o.SettledOK != tt.ok || o.Resume {
+			t.Errorf("%q, %q: %+v, %v, resume %v, want %+v, %v and no resume", tt.lines, tt.header, o.Settled, o.SettledOK, o.Resume, tt.want, tt.ok)
+		}
+	}
+}
+
 // Our entries never reach the upstream, known or not.
 func TestOwnEntriesNeverReachTheApplicationsList(t *testing.T) {
-	for _, own := range []string{"reseat.", "reseat.v1", "reseat.v2", "reseat.v10", "reseat.token.x", "reseat.token.", "reseat.received.5", "reseat.received.x", "reseat.received", "reseat.route.n1", "reseat.what"} {
+	for _, own := range []string{"reseat.", "reseat.v1", "reseat.v2", "reseat.v10", "reseat.token.x", "reseat.token.", "reseat.received.5", "reseat.received.x", "reseat.received", "reseat.route.n1", "reseat.settled.1.2", "reseat.what"} {
 		for _, line := range []string{own, own + ", chat", "chat, " + own} {
 			for _, p := range ParseOffer(offer(line)).Protocols {
 				if p != "chat" {
