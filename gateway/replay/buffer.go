@@ -48,6 +48,12 @@ func (b *Buffer) Base() Mark { return b.base }
 // Last returns the end of the newest complete message.
 func (b *Buffer) Last() Mark { return b.last }
 
+// Renumber adds by to the numbers of all messages, past and to come: nobody has used them yet.
+func (b *Buffer) Renumber(by uint64) {
+	b.base.N += by
+	b.last.N += by
+}
+
 // Messages returns the number of complete messages held.
 func (b *Buffer) Messages() int { return int(b.last.N - b.base.N) }
 

@@ -256,7 +256,7 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 // does: otherwise one larger than the buffer would wait forever.
 func (s *Session) fits(payload int64) bool {
 	n := s.ring.Messages()
-	return n == 0 || n < s.cfg.BufferMessages && s.ring.Bytes()+payload <= s.cfg.BufferBytes
+	return n == 0 || s.isLeaving() || n < s.cfg.BufferMessages && s.ring.Bytes()+payload <= s.cfg.BufferBytes
 }
 
 // dropOldest frees the oldest message. If it was written, the client may still count it

@@ -17,13 +17,17 @@ const (
 	ReasonNoProgress     = "no_progress"
 	ReasonClientGone     = "client_gone"
 	ReasonIdle           = "idle_timeout"
+	ReasonNodeLost       = "node_lost" // of a durable session that no client has asked for at another node
+
+	// ReasonMoved is that of a session which goes on at another node: it has not ended.
+	ReasonMoved = "moved"
 )
 
 // Reasons returns every reason for which a session may end, the names of close codes
 // first. They are metric labels, so the set is fixed.
 func Reasons() []string {
 	codes := slices.DeleteFunc(wire.Names(), func(name string) bool { return name == wire.Name(wire.CodeNodeUnreachable) }) // that ends none
-	return append(codes, ReasonBye, ReasonGraceOver, ReasonUpstreamClosed, ReasonNoProgress, ReasonClientGone, ReasonIdle)
+	return append(codes, ReasonBye, ReasonGraceOver, ReasonUpstreamClosed, ReasonNoProgress, ReasonClientGone, ReasonIdle, ReasonNodeLost)
 }
 
 // An Ending records how a session ended, and what a later resume gets.
@@ -37,8 +41,22 @@ type Ending struct {
 
 // endGrace ends the session when its grace period is over: protocol section 6.
 func (s *Session) endGrace(now Time) {
+	if d := s.durable; d != nil && !s.mayAct(now) {
+		if s.graceEnd = d.asked.Add(askWait); now < s.graceEnd {
+			return
+		}
+		s.endSilently(now) // another node may speak for the player
+		return
+	}
 	s.sendText(s.cfg.Notices.Expire)
 	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
+}
+
+// endSilently ends a durable session whose grace period is over while nobody knows whether another
+// node has it: the game server's connection is closed without a Close frame.
+func (s *Session) endSilently(now Time) {
+	s.dropQueue()
+	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver)})
 }
 
 // endFutile ends a session whose client keeps reconnecting without progress: a message

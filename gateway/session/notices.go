@@ -43,7 +43,7 @@ func (s *Session) notifyDetached(now Time) {
 // notifyResumed sends Notices.Resume. It sends nothing to an upstream that got it right
 // after its handshake, nor for the first client of a session created before it.
 func (s *Session) notifyResumed() {
-	if !s.cfg.Hard && s.epoch > 0 {
+	if !s.cfg.Hard && s.epoch > 0 && s.awaiting == 0 { // else notifyReconnected has done it
 		s.sendText(s.cfg.Notices.Resume)
 	}
 }
@@ -142,6 +142,9 @@ func (s *Session) startKeepalives(now Time) {
 // output: they must not pile up.
 func (s *Session) tickKeepalives(now Time) {
 	taken := s.q.empty() && len(s.up.rest) == 0
+	if n := s.nextKeepalive(); n > 0 && now >= n && !s.mayAct(now) {
+		taken = false
+	}
 	for i, b := range s.cfg.Keepalives {
 		if i < len(s.keepaliveDue) && now >= s.keepaliveDue[i] {
 			s.keepaliveDue[i] = now.Add(b.Every)

@@ -37,6 +37,7 @@ func (s *Session) Next() Time {
 	if s.starved {
 		t = earlier(t, s.up.heard.Add(starvedRetry))
 	}
+	t = earlier(t, s.leaveBy())
 	return earlier(t, s.nextUpstream())
 }
 
@@ -126,6 +127,9 @@ func (s *Session) Tick(now Time) {
 	}
 	if s.outage.since > 0 && now >= s.outage.until {
 		s.FailRedial(now, "not back in time")
+	}
+	if t := s.leaveBy(); t > 0 && now >= t {
+		s.left(nil)
 	}
 	s.tickUpstream(now)
 }

@@ -100,6 +100,8 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		}
 		s.notifyResumed()
 	}
+	s.renumber(r)
+	ev.Moved = s.movedHere()
 	// Using a token confirms it: older generations are superseded from here on, protocol
 	// section 7.
 	s.gen.Confirm(r.Gen)
@@ -124,7 +126,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	a := s.newAttachment(now, p)
 	a.resumed, a.replaying, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
 	if s.cfg.Resumable {
-		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.received.n, Lost: ev.Lost, Replay: ev.Replay})
+		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.receivedInHello(a), Lost: ev.Lost, Replay: ev.Replay, Moved: ev.Moved})
 	} else {
 		a.gen = r.Gen
 	}
@@ -137,7 +139,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	s.gen.Issue(p.Gen)
 	a.gen = p.Gen
-	h.Session, h.Token, h.Protocol, h.Route = s.cfg.ID, p.Token, s.cfg.Protocol, p.Route
+	h.Session, h.Token, h.Protocol, h.Route, h.Durable = s.cfg.ID, p.Token, s.cfg.Protocol, p.Route, p.Durable
 	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)
@@ -155,6 +157,9 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.state, s.att = Attached, a
 	// The grace timer must not survive the attach: the next detach starts a new one.
 	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
+	if s.durable != nil {
+		s.durable.asked = 0
+	}
 	ev.Peer = a.peer
 	s.emit(ev)
 	s.tellState(a)

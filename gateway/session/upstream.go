@@ -88,7 +88,7 @@ func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 
 // hasQueue reports whether u may write the queue now.
 func (u *Upstream) hasQueue(s *Session) bool {
-	return s.writer == nil && s.q.ready() && u == s.up && !u.released
+	return s.writer == nil && s.q.ready() && u == s.up && !u.released && !(s.isLeaving() && s.durable.closing)
 }
 
 // out returns frames of the gateway first, then the queue. Only one upstream at a time may
@@ -149,8 +149,11 @@ func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
 		s.writer = nil
 		s.queueWrote(now, n-own)
 	}
-	if u.released {
+	switch {
+	case u.released:
 		s.takeBack(u)
+	case s.isLeaving():
+		s.closeLeaving()
 	}
 	return false
 }
@@ -199,7 +202,12 @@ func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
 // gone closes u's connection. If it is the current one and has sent no Close frame, the
 // upstream is lost: protocol section 6.
 func (u *Upstream) gone(s *Session, now Time, why string) {
-	if u == s.up && !u.released && !u.over {
+	switch {
+	case u != s.up || u.released || u.over:
+	case s.isLeaving():
+		u.mode = Shut
+		s.left(nil)
+	default:
 		s.breakUpstream(now, why)
 	}
 	s.shutUpstream(u)
@@ -217,7 +225,15 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 			s.upstreamFault(now, closeFault(err), err.Error())
 			return
 		}
-		if s.replaces(now, code) {
+		switch {
+		case s.isLeaving() && (s.durable.closing || s.replaces(now, code)):
+			final := []byte{}
+			if !s.durable.closing { // it does not answer ours
+				final = s.masked(frame.Close, frame.ClosePayload(code, ""))
+			}
+			s.left(final)
+			return
+		case s.replaces(now, code):
 			s.replaceUpstream(now, "closed with "+strconv.Itoa(code), frame.ClosePayload(code, ""))
 			return
 		}

@@ -1,0 +1,317 @@
+package session
+
+import (
+	"errors"
+	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/replay"
+	"reseat/gateway/wire"
+	"reseat/tokens/generation"
+)
+
+// This file is what --durable adds: a session that goes on at another node of a cluster, after its own
+// was lost (a claim) or has handed it over (a hand-off). Which node has it is decided outside; here is
+// what follows for counts, generations and connections. What must hold:
+//
+//   - Numbers that a client has accepted are never used again for other messages. A claim goes on from
+//     what the client states, and so does a later resume while nobody has accepted a number of this
+//     node's: see renumber.
+//   - hello.received names only what was written to a game server, since the rest dies with the node.
+//   - A node that may have been replaced does not speak for the player: see mayAct.
+
+// durable is the part of the state that only durable sessions have.
+type durable struct {
+	moved string // how the session came to this node: wire.MovedFailover or wire.MovedHandoff; "": it began here
+	epoch uint64 // of the seat, at that time
+	base  uint64 // messages numbered before that; after a claim, a client may state more
+
+	owned Time // until then the node is known to have the session
+	asked Time // since when the answer to AskOwner is awaited; zero: it is not
+
+	leaving Time // since when the session is being handed over; zero: it is not
+	closing bool // the upstream has been sent its Close frame
+	left    bool // the upstream will send nothing more: the session can be handed over
+}
+
+const (
+	// ownedFor is how long a node may act for a player after it was certain to have the session.
+	ownedFor = 5 * time.Second
+	// askWait is how long it waits for that certainty before it ends a session in silence.
+	askWait = 2 * time.Second
+	// leaveTime is how long an upstream may take to close before a hand-off.
+	leaveTime = 5 * time.Second
+)
+
+// movedText is the reason of a Close frame to the upstream of a session that goes on elsewhere.
+const movedText = "moved"
+
+// A Claim is what a node knows of a session whose node was lost: from the session's seat, and from
+// its client.
+type Claim struct {
+	Epoch     uint64 // of the seat, with the claim; from 1
+	Confirmed uint64 // newest generation that is known to be confirmed
+	Received  uint64 // the client's N
+	Settled   uint64 // newest message of the client that is not to be written again
+	Started   bool
+	Expires   Time // of its newest token, as far as known
+}
+
+// Claimed makes a detached session of a claim. It has no upstream: see NeedsUpstream. The claim
+// confirms no generation, since its client may never get a hello.
+func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
+	b, err := replay.Restore(cfg.Store, replay.State{Base: replay.Mark{N: c.Received}, Last: replay.Mark{N: c.Received}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{cfg: cfg, ring: *b, first: Upstream{mode: Shut, released: true, heard: now}, created: now, data: now}
+	s.up = &s.first
+	if !s.gen.Restore(generation.FirstOf(c.Epoch)-1, c.Confirmed) || c.Epoch == 0 {
+		return nil, errors.New("claim: its generations are of a later epoch")
+	}
+	at := tally{n: c.Settled}
+	s.received, s.written, s.ackSent = at, at, at
+	s.acked, s.sentN = c.Received, c.Received
+	s.started, s.epoch, s.expires = c.Started, 1, c.Expires
+	s.durable = &durable{moved: wire.MovedFailover, epoch: c.Epoch, base: c.Received}
+	s.startPacer(now)
+	s.enterDetached(now)
+	return s, nil
+}
+
+// Arrive is called once after Restore, for a session that another node has handed over. then is that
+// node's time at Freeze. The client is detached: it resumes here.
+func (s *Session) Arrive(now, then Time, epoch uint64) error {
+	if s.durable == nil || !s.durable.left {
+		return errors.New("hand-off: the session still has its upstream")
+	}
+	if !s.gen.Restore(generation.FirstOf(epoch)-1, s.gen.Confirmed()) {
+		return errors.New("hand-off: its generations are of a later epoch")
+	}
+	if a := s.att; a != nil {
+		s.heard = max(s.heard, a.heard)
+		s.forgetInbound(a)
+		s.att = nil
+	}
+	// The older node may have sent everything, and the client may have it.
+	s.sentN, s.sentOff = s.ring.Last().N, s.ring.Last().Off
+	s.ackSent = s.written // its acks may be lost: the next hello says it again
+	s.rebase(now.Sub(then))
+	s.first = Upstream{mode: Shut, released: true, heard: now}
+	s.up = &s.first
+	s.durable = &durable{moved: wire.MovedHandoff, epoch: epoch, base: s.ring.Last().N}
+	s.outage, s.renewAt, s.awaiting, s.starved = outage{told: s.outage.told}, 0, 0, false
+	s.startPacer(now)
+	if s.state != Detached {
+		s.enterDetached(now)
+	}
+	return nil
+}
+
+// rebase moves every moment that outlives Arrive to this node's clock, d ahead of the other's.
+func (s *Session) rebase(d time.Duration) {
+	move := func(t *Time) {
+		if *t != 0 {
+			*t = max(t.Add(d), 1)
+		}
+	}
+	for _, t := range []*Time{&s.data, &s.created, &s.heard, &s.detached, &s.graceEnd, &s.expires, &s.futile.since, &s.scan.progress} {
+		move(t)
+	}
+	for i := range s.takeovers {
+		move(&s.takeovers[i])
+	}
+	for i := range s.keepaliveDue {
+		move(&s.keepaliveDue[i])
+	}
+	for i := range s.q.units {
+		move(&s.q.units[i].at)
+	}
+}
+
+// movedHere returns how the session came to this node, for a hello, until a client was heard here.
+func (s *Session) movedHere() string {
+	if s.durable == nil || s.durable.moved == "" || generation.Epoch(s.gen.Confirmed()) >= s.durable.epoch {
+		return ""
+	}
+	return s.durable.moved
+}
+
+// Moved returns how the session came to this node, "" if it began here.
+func (s *Session) Moved() string {
+	if s.durable == nil {
+		return ""
+	}
+	return s.durable.moved
+}
+
+// unaccepted reports whether r comes from a client that has accepted no number of this node's, though
+// some may have been used: the session was claimed, nobody has confirmed a generation of that claim,
+// and the token of r is older. Meanwhile its older node may have gone on.
+func (s *Session) unaccepted(r Resume) bool {
+	return s.movedHere() == wire.MovedFailover && generation.Epoch(r.Gen) < s.durable.epoch
+}
+
+// renumber goes on from what r states, if nobody has accepted a number of this node's yet. What the
+// upstream has sent here gets later numbers.
+func (s *Session) renumber(r Resume) {
+	if !s.unaccepted(r) {
+		return
+	}
+	if r.Received > s.durable.base {
+		by := r.Received - s.durable.base
+		s.ring.Renumber(by)
+		s.acked += by
+		s.sentN += by
+		s.durable.base = r.Received
+	}
+	if at := (tally{n: r.Settled}); at.n > s.received.n { // then nothing was received here: that would have confirmed
+		s.received, s.written, s.ackSent = at, at, at
+	}
+}
+
+// receivedInHello returns hello.received for a. The client sends later messages again, and those of them that
+// wait in the queue are then dropped: see repeated.
+func (s *Session) receivedInHello(a *Attachment) uint64 {
+	if s.durable == nil {
+		return s.received.n
+	}
+	a.repeats = s.received.n - s.written.n
+	return s.written.n
+}
+
+// repeated reports whether the attached client's next message is one that waits in the queue, or is
+// being written, since before its connection.
+func (s *Session) repeated() bool {
+	if s.durable == nil || s.att == nil || s.att.repeats == 0 {
+		return false
+	}
+	s.att.repeats--
+	return true
+}
+
+// mayAct reports whether the node may speak to the game server for a player who is not there. It may
+// have been replaced without having noticed. If it is not certain, AskOwner asks for Owned or Fence.
+func (s *Session) mayAct(now Time) bool {
+	d := s.durable
+	if d == nil || now < d.owned {
+		return true
+	}
+	if d.asked == 0 {
+		d.asked = now
+		s.emit(Event{Kind: AskOwner})
+	}
+	return false
+}
+
+// Owned answers AskOwner: the node has the session.
+func (s *Session) Owned(now Time) {
+	d := s.durable
+	if d == nil {
+		return
+	}
+	if s.state == Detached && d.asked > 0 && s.graceEnd == d.asked.Add(askWait) {
+		s.graceEnd = now // it waited for this
+	}
+	d.owned, d.asked = now.Add(ownedFor), 0
+}
+
+// Fence ends the session here, since another node has it. The upstream gets 1001 and none of what it
+// has not taken; the client resumes there.
+func (s *Session) Fence(now Time) {
+	if s.writer == nil && s.q.part == 0 {
+		s.dropQueue()
+	}
+	s.end(now, ending{
+		Ending: s.noSessionEnding(ReasonMoved), code: wire.CodeGoingAway, text: movedText,
+		client: frame.Append(nil, frame.Close, frame.ClosePayload(wire.CodeServiceRestart, movedText)), clientMode: Linger,
+	})
+}
+
+// Leave begins a hand-off. The upstream gets a Close frame, and is read until it has answered, or for
+// five seconds: nothing that it has sent is lost. Then Left is emitted. What the client sends meanwhile
+// waits for the next upstream. Leave reports false, and does nothing, if the session cannot be handed
+// over: it is not durable, has no client of its own yet, or is about to end.
+func (s *Session) Leave(now Time) bool {
+	d := s.durable
+	if d == nil || d.leaving > 0 || s.state == Connecting || s.state == Ended || s.up.over {
+		return false
+	}
+	d.leaving = now
+	if s.outage.since > 0 || s.up.released {
+		s.outage = outage{told: s.outage.told}
+		s.left(nil)
+		return true
+	}
+	// Everything must be read, whether it fits or not, or the Close frame is never reached.
+	if s.scan.full {
+		s.scan.full = false
+		s.scanRaw(now)
+	}
+	s.closeLeaving()
+	return true
+}
+
+// isLeaving reports whether the session is being handed over.
+func (s *Session) isLeaving() bool { return s.durable != nil && s.durable.leaving > 0 }
+
+// closeLeaving sends the upstream its Close frame, once no message is written in part.
+func (s *Session) closeLeaving() {
+	d, u := s.durable, s.up
+	if d.closing || d.left || s.writer != nil || s.q.part > 0 || u.mode != Open {
+		return
+	}
+	d.closing = true
+	u.rest = append(u.rest, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, movedText))...)
+	u.closed = true
+}
+
+// left completes Leave. final goes to the upstream, if its connection is open.
+func (s *Session) left(final []byte) {
+	if s.durable.left {
+		return
+	}
+	s.durable.left = true
+	if !s.up.released {
+		s.releaseUpstream(append([]byte{}, final...))
+	}
+	s.emit(Event{Kind: Left})
+}
+
+// leaveBy returns when the upstream is waited for no longer; zero: it is not waited for.
+func (s *Session) leaveBy() Time {
+	if !s.isLeaving() || s.durable.left {
+		return 0
+	}
+	return s.durable.leaving.Add(leaveTime)
+}
+
+// Stay ends a hand-off that no node has taken. The client resumes, and gets a new upstream.
+func (s *Session) Stay(now Time) {
+	if !s.isLeaving() || s.state == Ended {
+		return
+	}
+	s.durable.leaving, s.durable.closing, s.durable.left = 0, false, false
+	if s.att != nil {
+		s.drop(now, "hand-off failed", Linger, frame.Append(nil, frame.Close, frame.ClosePayload(wire.CodeServiceRestart, "")))
+	}
+}
+
+// HandedOver ends the session here: another node has taken it. Its client resumes there after again.
+func (s *Session) HandedOver(now Time, again time.Duration) {
+	name := wire.Name(wire.CodeDraining)
+	s.end(now, ending{
+		Ending: s.noSessionEnding(ReasonMoved),
+		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, Retry: true, RetryAfter: again.Milliseconds()}), clientMode: Linger,
+	})
+}
+
+// Counts returns what Reseat-Up-From and Reseat-Down-From say to the next upstream: the numbers of
+// the first message of the client's that it gets, and of the first that it sends.
+func (s *Session) Counts(r Resume) (up, down uint64) {
+	up, down = s.written.n+1, s.ring.Last().N+1
+	if s.unaccepted(r) {
+		up, down = max(up, r.Settled+1), max(down, s.ring.Last().N+1+r.Received-min(r.Received, s.durable.base))
+	}
+	return up, down
+}
