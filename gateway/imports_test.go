@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"gateway/transport/rawconn": {},
 	"gateway/events":            {},
 	"gateway/session":           {"gateway/replay", "gateway/frame", "gateway/tlv", "gateway/wire", "tokens/generation"},
-	"gateway/cluster":           {},
+	"gateway/cluster":           {"gateway/tlv"},
 	"gateway/cluster/engine":    {"gateway/cluster", "gateway/events"},
 	"gateway/hop":               {},
 	"gateway/pipe":              {},
