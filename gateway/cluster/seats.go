@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"iter"
 	"log/slog"
 	"strings"
@@ -59,8 +60,15 @@ type SeatStore interface {
 	Subscribe(subject string, f func(subject string, data []byte)) (func(), error)
 }
 
-// SeatBuckets is how many parts the records of seats have. A cluster keeps the number for ever.
+// SeatBuckets is how many parts the records of seats have.
 const SeatBuckets = 8
+
+// SeatBucket is the part that has a session's record. All nodes, of all versions, agree on it.
+func SeatBucket(session string) int {
+	h := fnv.New32a()
+	h.Write([]byte(session))
+	return int(h.Sum32() % SeatBuckets)
+}
 
 // A StoredSeat is a record as a SeatStore has it.
 type StoredSeat struct {
@@ -142,7 +150,7 @@ func (s *Seats) Put(ctx context.Context, seat Seat) (revision uint64, err error)
 		return 0, err
 	case bytes.Equal(stored.Value, value):
 		return stored.Revision, nil
-	case stored.Revision != seat.Revision:
+	case stored.Revision > seat.Revision: // a lower one is an answer from the past
 		return 0, ErrSeatTaken
 	}
 	return 0, err

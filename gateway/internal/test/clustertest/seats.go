@@ -4,7 +4,6 @@ package clustertest
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"iter"
 	"maps"
 	"slices"
@@ -87,11 +86,12 @@ type Link struct {
 
 	// The hooks are set while nothing is under way. Before runs before each write is decided: another
 	// node's may come first. Loses reports whether the answer of a write is lost, and Late whether that write
-	// is not done, but left to Land. Reads is told of each read.
+	// is not done, but left to Land. Answer gets what each read would return, and returns something else: a
+	// leader that has lost its place may answer.
 	Before func()
 	Loses  func() bool
 	Late   func() bool
-	Reads  func(session string)
+	Answer func(session string, stored cluster.StoredSeat, err error) (cluster.StoredSeat, error)
 
 	late []func()
 }
@@ -123,9 +123,14 @@ func (l *Link) awayLocked() bool { return l.s.away || l.cut }
 
 // GetSeat implements cluster.SeatStore.
 func (l *Link) GetSeat(ctx context.Context, session string) (cluster.StoredSeat, error) {
-	if l.Reads != nil {
-		l.Reads(session)
+	stored, err := l.read(ctx, session)
+	if l.Answer != nil {
+		return l.Answer(session, stored, err)
 	}
+	return stored, err
+}
+
+func (l *Link) read(ctx context.Context, session string) (cluster.StoredSeat, error) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	stored, ok := l.s.records[session]
@@ -195,7 +200,7 @@ func (l *Link) write(ctx context.Context, session string, revision uint64, f fun
 func (l *Link) ListSeats(ctx context.Context, bucket int) iter.Seq2[cluster.StoredSeat, error] {
 	return func(yield func(cluster.StoredSeat, error) bool) {
 		for _, session := range slices.Sorted(maps.Keys(l.s.Records())) {
-			if Bucket(session) != bucket {
+			if cluster.SeatBucket(session) != bucket {
 				continue
 			}
 			stored, err := l.GetSeat(ctx, session)
@@ -207,13 +212,6 @@ func (l *Link) ListSeats(ctx context.Context, bucket int) iter.Seq2[cluster.Stor
 			}
 		}
 	}
-}
-
-// Bucket is where this engine keeps the record of a session.
-func Bucket(session string) int {
-	h := fnv.New32a()
-	h.Write([]byte(session))
-	return int(h.Sum32() % cluster.SeatBuckets)
 }
 
 // Contact implements cluster.SeatStore.
