@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"gateway/wire":              {"gateway/frame", "tokens/strict"},
 	"gateway/frame":             {},
 	"gateway/asynclog":          {},
-	"gateway/handover":          {"gateway/transport/rawconn"},
+	"gateway/handover":          {},
 	"gateway/webhook":           {"gateway/events", "tokens/keyfile"},
 	"gateway/server":            {"gateway", "gateway/cluster", "gateway/cluster/engine", "gateway/hop", "gateway/policy", "gateway/admin", "gateway/events", "gateway/handover", "gateway/listen", "gateway/pipe", "gateway/secure", "gateway/session", "gateway/transport", "gateway/transport/rawconn", "gateway/config", "gateway/demo", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
 	"tokens":                    {"tokens/generation", "tokens/keyfile", "tokens/strict"},

@@ -567,8 +567,9 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		{"leaves at once", func(f *fake) { f.Close() }, "start: the new process did not come up: it has exited"},
 		{"never says hello", func(f *fake) { f.wantAbort("timeout") }, "start: the new process did not come up: timeout"},
 		{"speaks HTTP", func(f *fake) {
-			fd, err := f.Descriptor()
+			fd, err := f.Duplicate()
 			if err == nil {
+				defer unix.Close(fd)
 				_, err = unix.Write(fd, []byte("GET / HTTP/1.1\r\n\r\n"))
 			}
 			if err != nil {
@@ -615,8 +616,9 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process could not take over: no route"},
 		{"exits between READY and COMMIT", func(f *fake) {
 			f.rested()
-			fd, err := f.Descriptor()
+			fd, err := f.Duplicate()
 			if err == nil {
+				defer unix.Close(fd)
 				err = unix.Shutdown(fd, unix.SHUT_RD) // COMMIT cannot be sent any more
 			}
 			if err != nil {
@@ -833,6 +835,35 @@ func TestTakeoverOfNobodyIsAnOrdinaryStart(t *testing.T) {
 	s.play(n, 2)
 	if u := n.status(); u.State != upgradeNone {
 		t.Errorf("%+v", u)
+	}
+}
+
+// An older process may exit, and its channel be closed, between the moment that an offer has its
+// descriptor and the moment that it is sent.
+func TestOfferKeepsChannelOfProcessThatExits(t *testing.T) {
+	exited, other, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	exited.Close()
+	ch, far, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	fds := (&upgrader{older: []*handover.Conn{exited, ch}}).olderChannels()
+	defer closeAll(fds)
+	ch.Close()
+	if len(fds) != 1 {
+		t.Fatalf("%d descriptors, want 1", len(fds))
+	}
+	if _, err := unix.Write(fds[0], []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	if n, err := unix.Read(int(far.Fd()), b[:]); n != 1 || b[0] != 'x' {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 
