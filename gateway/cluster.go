@@ -18,6 +18,11 @@ type Cluster interface {
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// Judge says what is known of a node that could not be reached.
 	Judge(ctx context.Context, node string) NodeVerdict
+	// Takers returns the other nodes that take sessions in, that which is to be asked first for this
+	// session at the beginning.
+	Takers(session string) []string
+	// HandOver has another node take a session in: HandoffError.
+	HandOver(ctx context.Context, node string, h *Handoff) error
 }
 
 // Players keeps players from having sessions at two nodes at a time. Its methods may be called

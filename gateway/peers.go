@@ -1,11 +1,12 @@
 package gateway
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,8 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
+	"reseat/tokens"
+	"reseat/tokens/generation"
 )
 
 // This file passes a client that comes back to another node of a cluster on to the node that
@@ -38,44 +41,97 @@ const (
 // to serve it then.
 const notHere = "HTTP/1.1 421"
 
-// ownerOf returns the node that has a session, "" if that is this one, or if nobody else is
+// movedHeader says in that answer which node has the session now.
+const movedHeader = "Reseat-Node-Moved"
+
+// ownerOf returns the node that a token leads to, "" if that is this one, or if nobody else is
 // to be asked.
-func (g *Gateway) ownerOf(r *http.Request, id string) string {
-	if g.cfg.Cluster == nil || len(id) != nodeIDLen+sessionIDLen {
+func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
+	if g.cfg.Cluster == nil || len(c.Session) != nodeIDLen+sessionIDLen {
 		return ""
 	}
 	if _, ok := passed(r); ok {
 		return ""
 	}
-	if node := id[:nodeIDLen]; node != g.cfg.Cluster.ID() {
+	node := c.Owner
+	if node == "" {
+		node = c.Session[:nodeIDLen]
+	}
+	if node != g.cfg.Cluster.ID() {
 		return node
 	}
-	return ""
+	return g.moves.node(c.Session)
 }
 
 // resumeElsewhere serves a resume of another node's session. It reports false if the session
-// is not another node's.
-func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *route, token string) bool {
+// is not another node's, or is here since now.
+func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) bool {
 	if g.cfg.Cluster == nil {
 		return false
 	}
-	claims, err := g.keys.VerifyForOwner(token)
-	if err != nil {
+	claims, err := g.keys.VerifyForOwner(offer.Token)
+	if err != nil || g.isHere(claims) {
 		return false
 	}
-	node := g.ownerOf(r, claims.Session)
+	s := &search{w: w, r: r, rt: rt, offer: offer, claims: claims}
+	node := g.ownerOf(r, claims)
 	if node == "" {
+		if _, ok := passed(r); ok || !g.hasSeats(claims.Session) {
+			return false
+		}
+		return !g.resumeBySeat(s)
+	}
+	answer, v, other := g.passOn(w, r, rt, node, claims.Session)
+	if s.v = v; answer == passNotThere && other != "" {
+		answer, s.v, _ = g.passOn(w, r, rt, other, claims.Session)
+	}
+	switch {
+	case answer == passServed:
+	case g.hasSeats(claims.Session) && (answer == passNotThere || s.v.State == NodeGone || s.v.State == NodeSilent):
+		return !g.resumeBySeat(s)
+	case answer == passGone, answer == passNotThere:
+		g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "its node was lost"))
+	default:
+		g.refuseSearch(s, unreachable())
+	}
+	return true
+}
+
+// isHere reports whether this node has a session. It lets go of one that the token shows to have gone to
+// another node since.
+func (g *Gateway) isHere(c tokens.Claims) bool {
+	e := g.reg.Find(c.Session)
+	if e == nil {
+		return g.late.next(c.Session) != nil // a predecessor has it
+	}
+	if e.Durable && generation.Epoch(c.Gen) > e.Seat().Epoch {
+		g.seats.fence(e, "a token of a later epoch")
 		return false
 	}
-	switch answer, verdict := g.passOn(w, r, rt, node, claims.Session); answer {
-	case passServed:
-	case passGone:
-		g.refuseElsewhere(w, r, session.Refuse(wire.CodeNoSession, "its node was lost"), claims.Session, verdict)
-	default:
-		refusal := session.Refuse(wire.CodeNodeUnreachable, "")
-		refusal.Retry = unreachableRetryMin + rand.N(unreachableRetryMax-unreachableRetryMin)
-		g.refuseElsewhere(w, r, refusal, claims.Session, verdict)
+	return true
+}
+
+// hasSeats reports whether a session may have a seat that says where it is.
+func (g *Gateway) hasSeats(id string) bool {
+	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
+}
+
+// notHereAnswer answers a node that has passed a client on whose session is not here. It reports false if
+// this node is to answer the client.
+func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wire.Offer) bool {
+	if _, ok := passed(r); !ok {
+		return false
 	}
+	if offer.Resume {
+		claims, err := g.keys.VerifyForOwner(offer.Token)
+		if err != nil || !g.hasSeats(claims.Session) || g.isHere(claims) {
+			return false
+		}
+		if to := g.moves.node(claims.Session); to != "" {
+			w.Header().Set(movedHeader, to)
+		}
+	}
+	http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere
 	return true
 }
 
@@ -89,11 +145,11 @@ func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return false
 	}
-	node := g.ownerOf(r, claims.Session)
+	node := g.ownerOf(r, claims)
 	if node == "" {
 		return false
 	}
-	switch answer, verdict := g.passOn(w, r, rt, node, claims.Session); answer {
+	switch answer, verdict, _ := g.passOn(w, r, rt, node, claims.Session); answer {
 	case passServed:
 		return true
 	case passGone, passNotThere:
@@ -117,8 +173,9 @@ const (
 )
 
 // passOn connects a client with the owner of its session, and returns when the connection
-// has ended, or why it could not be made.
-func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (passAnswer, NodeVerdict) {
+// has ended, or why it could not be made. other is the node that has the session now, if the owner knows
+// one.
+func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (_ passAnswer, v NodeVerdict, other string) {
 	began := time.Now()
 	var conn net.Conn
 	var first []byte
@@ -133,20 +190,30 @@ func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node
 	switch {
 	case err != nil && g.sessionIsGone(rt, verdict):
 		g.metrics.forwards.WithLabelValues("out", "gone").Inc()
-		return passGone, verdict
+		return passGone, verdict, ""
 	case err != nil:
 		g.metrics.forwards.WithLabelValues("out", "unreachable").Inc()
-		return passUnreachable, verdict
+		return passUnreachable, verdict, ""
 	case len(first) >= len(notHere) && string(first[:len(notHere)]) == notHere:
 		conn.Close()
 		g.metrics.forwards.WithLabelValues("out", "not_there").Inc()
-		return passNotThere, verdict
+		return passNotThere, verdict, movedFrom(first)
 	}
 	g.metrics.forwards.WithLabelValues("out", "ok").Inc()
 	g.metrics.forward.Observe(time.Since(began).Seconds())
 	g.log.Debug("resume forwarded", "session", id, "node", node, "peer", g.clientAddr(r))
 	g.relay(w, r, conn, first)
-	return passServed, verdict
+	return passServed, verdict, ""
+}
+
+// movedFrom reads movedHeader in the beginning of an answer.
+func movedFrom(answer []byte) string {
+	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	return resp.Header.Get(movedHeader)
 }
 
 // sessionIsGone reports whether the sessions of a node cannot live any more. A node that is

@@ -106,20 +106,9 @@ func (t *Takeover) Restore(d Decoded) error {
 	if rt == nil {
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
-	target := rt.Upstream
-	if s.Target != "" {
-		var err error
-		if target.URL, err = upstream.ParseTarget(s.Target); err != nil {
-			return fmt.Errorf("session %s: %w", s.ID, err)
-		}
-	}
-	var realm any
-	if rt.Policy.Login != nil {
-		realm = rt.Policy.Login.Realm()
-	}
-	e := g.reg.Restore(s, target, t.termsOf(rt, &s.Terms), realm, g.store)
-	_, tag := e.Data()
-	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
+	e, err := g.restoreRecord(s, rt, t.termsOf(rt, &s.Terms))
+	if err != nil {
+		return err
 	}
 	t.list = append(t.list, restored{e: e, core: d.core, Moved: d.Moved, client: session.Leg(d.core.Attachment()), upstream: d.core.Upstream()})
 	return nil

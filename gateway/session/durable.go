@@ -129,8 +129,8 @@ func (s *Session) rebase(d time.Duration) {
 	}
 }
 
-// movedHere returns how the session came to this node, for a hello, until a client was heard here.
-func (s *Session) movedHere() string {
+// MovedHere returns how the session came to this node, for a hello, until a client was heard here.
+func (s *Session) MovedHere() string {
 	if s.durable == nil || s.durable.moved == "" || generation.Epoch(s.gen.Confirmed()) >= s.durable.epoch {
 		return ""
 	}
@@ -149,7 +149,7 @@ func (s *Session) Moved() string {
 // some may have been used: the session was claimed, nobody has confirmed a generation of that claim,
 // and the token of r is older. Meanwhile its older node may have gone on.
 func (s *Session) unaccepted(r Resume) bool {
-	return s.movedHere() == wire.MovedFailover && generation.Epoch(r.Gen) < s.durable.epoch
+	return s.MovedHere() == wire.MovedFailover && generation.Epoch(r.Gen) < s.durable.epoch
 }
 
 // renumber goes on from what r states, if nobody has accepted a number of this node's yet. What the

@@ -101,7 +101,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		s.notifyResumed()
 	}
 	s.renumber(r)
-	ev.Moved = s.movedHere()
+	ev.Moved = s.MovedHere()
 	// Using a token confirms it: older generations are superseded from here on, protocol
 	// section 7.
 	s.gen.Confirm(r.Gen)
