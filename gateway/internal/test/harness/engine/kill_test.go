@@ -146,6 +146,18 @@ func (b bucket) PutPlayer(ctx context.Context, key string, value []byte, revisio
 	return n, err
 }
 
+// seatStore is the buckets of seats, through our engine.
+type seatStore struct{ *engine.Engine }
+
+func (s seatStore) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
+	stored, err := s.GetSeat(ctx, key)
+	return stored.Value, stored.Revision, err
+}
+
+func (s seatStore) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return s.PutSeat(ctx, key, value, revision)
+}
+
 // counters are eight keys that clients count up, one at a time.
 type counters struct {
 	mu                        sync.Mutex
@@ -221,32 +233,34 @@ func (c *counters) judge(t *testing.T, what string, s store) {
 	}
 }
 
-// Twelve clients count up eight keys by conditional writes: through our engine, whose bucket is in
-// memory, and another twelve in a bucket in files.
+// Twelve clients count up eight keys by conditional writes: through our engine, in the bucket of players,
+// which is in memory, and in those of seats, which are in files; and another twelve in a bucket in files.
 func TestNoConditionalWriteIsAcceptedTwiceOrLost(t *testing.T) {
 	y := newYard(t)
 	t.Logf("seed %d", *seed)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
 	defer cancel()
-	inMemory, inFiles := newCounters(), newCounters()
+	inMemory, inSeats, inFiles := newCounters(), newCounters(), newCounters()
 	var clients sync.WaitGroup
-	var first store
+	var first *engine.Engine
 	for i := range 12 {
-		e := newEngine(t, engine.Options{URLs: y.urls()})
+		e := newEngine(t, engine.Options{URLs: y.urls(), Seats: true})
 		e.ready()
 		if i == 0 {
-			first = e
+			first = e.Engine
 		}
+		clients.Go(func() { inSeats.count(ctx, seatStore{e.Engine}, rand.New(rand.NewPCG(*seed, uint64(70+i)))) })
 		clients.Go(func() { inMemory.count(ctx, e, rand.New(rand.NewPCG(*seed, uint64(10+i)))) })
 	}
 	kv := y.files()
 	for i := range 12 {
 		clients.Go(func() { inFiles.count(ctx, bucket{kv[i%len(kv)]}, rand.New(rand.NewPCG(*seed, uint64(30+i)))) })
 	}
-	kills, pauses := y.ravage(ctx, "KV_test_players", "KV_files")
+	kills, pauses := y.ravage(ctx, "KV_test_players", "KV_files", fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c0")), fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c1")))
 	clients.Wait()
 	t.Logf("%d kills, %d pauses", kills, pauses)
 	inMemory.judge(t, "in memory", first)
+	inSeats.judge(t, "in seats", seatStore{first})
 	inFiles.judge(t, "in files", bucket{kv[0]})
 }
 
