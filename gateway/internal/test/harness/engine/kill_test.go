@@ -294,6 +294,72 @@ func (y *yard) files() (list []jetstream.KeyValue) {
 	return list
 }
 
+// The server that leads a bucket is killed. For the seconds until another one does, nobody can read or write a
+// seat of that bucket, and nobody is told anything untrue. Then all is as it was.
+func TestSeatsAreAwayWhileTheirBucketHasNoLeader(t *testing.T) {
+	y := newYard(t)
+	node := func(id string) *seater { return newSeater(t, id, engine.Options{URLs: y.urls()}) }
+	a, b := node(nodeA), node(nodeB)
+	var leader, other *process.NATS
+	var bucket, elsewhere int
+	eventually(t, "two servers lead buckets", func() bool {
+		leader, other = nil, nil
+		for i := range cluster.SeatBuckets {
+			at := slices.IndexFunc(y.servers, func(s *process.NATS) bool { return s.Name == y.servers[0].Leader(fmt.Sprint("KV_test_seats_", i)) })
+			switch {
+			case at < 0:
+			case leader == nil:
+				leader, bucket = y.servers[at], i
+			case y.servers[at] != leader && other == nil:
+				other, elsewhere = y.servers[at], i
+			}
+		}
+		return other != nil
+	})
+	seat, spare := seatOf(nodeA, inBucket(bucket)), seatOf(nodeA, inBucket(elsewhere))
+	eventually(t, "the seats can be written", func() bool {
+		var err error
+		if seat.Revision, err = a.Renew(t.Context(), seat); err == nil {
+			spare.Revision, err = a.Renew(t.Context(), spare)
+		}
+		return err == nil
+	})
+	killed := time.Now()
+	leader.Kill()
+	claim := seat
+	claim.Owner, claim.Epoch = nodeB, 1
+	failed := 0
+	eventually(t, "the seat is claimed", func() bool {
+		revision, err := b.Seats.Put(t.Context(), claim)
+		switch got, lost := a.Get(t.Context(), seat.Session); {
+		case lost == nil && got.Owner == nodeB && got.Epoch == 1: // by this write, or one that was unclear
+			claim.Revision = got.Revision
+			return err != nil || revision == got.Revision
+		case errors.Is(err, cluster.ErrSeatTaken), errors.Is(lost, cluster.ErrNoSeat):
+			t.Fatalf("%v after the kill: %v, %v", time.Since(killed), err, lost)
+		}
+		failed++
+		return false
+	})
+	t.Logf("claimed %v after its leader was killed, after %d attempts", time.Since(killed).Round(10*time.Millisecond), failed)
+	if failed == 0 {
+		t.Error("the bucket had a leader all the time")
+	}
+	if _, err := a.Seats.Put(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
+		t.Errorf("the former owner, on its revision: %v", err)
+	}
+	if got, err := a.Get(t.Context(), spare.Session); err != nil || got.Revision != spare.Revision {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := leader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the servers are healthy again", y.healthy)
+	if got, err := a.Get(t.Context(), seat.Session); err != nil || got.Owner != nodeB || got.Revision != claim.Revision {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // A lounge is nodes with players, as --duplicate needs them.
 type lounge struct {
 	mu    sync.Mutex
