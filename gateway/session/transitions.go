@@ -74,7 +74,7 @@ func (s *Session) Reserve(now Time, p Pass) {
 
 // Attach attaches a resuming client, or returns a Refusal as Check does. A Refusal with
 // code 0 asks the caller to try again: another attach has taken the generation of p
-// meanwhile, or NeedsUpstream.
+// meanwhile, or NeedsUpstream, perhaps only since the client has got further elsewhere: see goOnFrom.
 func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if ref := s.Check(now, r); ref != nil {
 		return nil, ref
@@ -82,7 +82,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	switch {
 	case s.cfg.Resumable && p.Gen != s.gen.Next():
 		return nil, &Refusal{Text: "generation overtaken"}
-	case s.NeedsUpstream():
+	case s.NeedsUpstream(), s.goOnFrom(now, r):
 		return nil, &Refusal{Text: "upstream released"}
 	}
 	ev := Event{Kind: Resumed}
@@ -100,11 +100,10 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		}
 		s.notifyResumed()
 	}
-	s.renumber(r)
-	ev.Moved = s.movedHere()
 	// Using a token confirms it: older generations are superseded from here on, protocol
 	// section 7.
 	s.gen.Confirm(r.Gen)
+	ev.Moved = s.movedHere()
 	s.grantResend(now)
 	base := s.ring.Base().N
 	if !s.cfg.Resumable {
@@ -266,6 +265,7 @@ func (s *Session) Reconnect(now Time, early []byte) *Upstream {
 		s.notifyReconnected()
 	}
 	s.feed(now, early)
+	s.recount(now)
 	return s.up
 }
 
