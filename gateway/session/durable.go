@@ -276,30 +276,53 @@ func (s *Session) repeated() bool {
 	return true
 }
 
-// mayAct reports whether the node may speak to the game server for a player who is not there. It may
-// have been replaced without having noticed. If it is not certain, AskOwner asks for Owned or Fence.
+// certain reports whether this node is known to have the session: another one may have taken it, and this one
+// not have noticed.
+func (s *Session) certain(now Time) bool { return s.durable == nil || now < s.durable.owned }
+
+// mayAct reports whether the node may speak to the game server for a player who is not there. If it is not
+// certain, AskOwner asks for Owned or Fence.
 func (s *Session) mayAct(now Time) bool {
-	d := s.durable
-	if d == nil || now < d.owned {
+	if s.certain(now) {
 		return true
 	}
-	if d.asked == 0 {
-		d.asked = now
-		s.emit(Event{Kind: AskOwner})
+	// Without an answer it asks again: the engine may be back.
+	if d := s.durable; d.asked == 0 || now >= d.asked.Add(askWait) {
+		s.ask(now)
 	}
 	return false
 }
 
-// Owned answers AskOwner: the node has the session.
+func (s *Session) ask(now Time) {
+	s.durable.asked = now
+	s.emit(Event{Kind: AskOwner})
+}
+
+// mayEnd reports whether a session whose time is over may end with a word. One whose client is here may. If it
+// is not certain, it waits for the answer until endBy.
+func (s *Session) mayEnd(now Time) bool {
+	if s.state != Detached || s.certain(now) {
+		return true
+	}
+	if d := s.durable; d.endBy == 0 {
+		d.endBy = now.Add(askWait)
+		s.ask(now)
+	}
+	return false
+}
+
+// waitNoMore records that the session need not end: its client is back, or its time was extended.
+func (s *Session) waitNoMore() {
+	if s.durable != nil {
+		s.durable.endBy = 0
+	}
+}
+
+// Owned answers AskOwner: the node has the session. What waited for that is due now.
 func (s *Session) Owned(now Time) {
-	d := s.durable
-	if d == nil {
-		return
+	if d := s.durable; d != nil {
+		d.owned, d.asked, d.endBy = now.Add(ownedFor), 0, 0
 	}
-	if s.state == Detached && d.asked > 0 && s.graceEnd == d.asked.Add(askWait) {
-		s.graceEnd = now // it waited for this
-	}
-	d.owned, d.asked = now.Add(ownedFor), 0
 }
 
 // Fence ends the session here, since another node has it. The upstream gets 1001 and none of what it

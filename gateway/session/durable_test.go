@@ -654,3 +654,270 @@ func TestUpstreamThatWasToldTooLowCountIsReplacedInOutage(t *testing.T) {
 	b.wants(b.up, "two")
 	b.wantHears("back")
 }
+
+// ---- acting for a player who is not there (F6)
+
+// wordy is a durable session that has much to say while its client is away.
+func wordy() session.Config {
+	c := durableConfig()
+	c.Notices = session.Notices{Expire: "gone"}
+	c.Keepalives = []session.Keepalive{{Every: 4 * time.Second, Text: "still here"}}
+	return c
+}
+
+// quiet checks that u's connection is closed without a word.
+func (b *table) wantSilentEnd(u *session.Upstream) {
+	b.t.Helper()
+	b.wantState(session.Ended)
+	b.wantMode(u, session.Shut)
+	b.wants(u)
+	b.wantNothingHeld()
+}
+
+// The grace period is over, and the node is not certain to have the session: it asks, and leaves in silence
+// without an answer. One in time, or shortly before, lets it speak.
+func TestGraceOverWithoutCertaintyIsSilent(t *testing.T) {
+	c := durableConfig()
+	c.Notices.Expire = "gone"
+	for _, tt := range []struct {
+		name         string
+		before       time.Duration // the node was certain so long before the end; 0: it was not
+		after        time.Duration // or is so long after; 0: it is not
+		asks, silent bool
+	}{
+		{name: "no answer", asks: true, silent: true},
+		{name: "certain just before", before: ownedFor - 1},
+		{name: "certain too long before", before: ownedFor, asks: true, silent: true},
+		{name: "an answer", after: 1, asks: true},
+		{name: "an answer at the last moment", after: askWait - 1, asks: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newTable(t, c)
+			b.drop()
+			end := b.now.Add(c.Grace)
+			b.sleep(c.Grace - 1 - tt.before)
+			if tt.before > 0 {
+				b.s.Owned(b.now.Add(1))
+			}
+			b.sleep(end.Sub(b.now) - 1)
+			b.wantState(session.Detached)
+			b.s.Events()
+			b.sleep(1)
+			if asked := len(b.kinds(session.AskOwner)) == 1; asked != tt.asks {
+				t.Fatalf("it asks: %v, want %v", asked, tt.asks)
+			}
+			if tt.asks {
+				b.wantState(session.Detached)
+				b.wants(b.up)
+			}
+			if tt.after > 0 {
+				b.sleep(tt.after)
+				b.wantState(session.Detached)
+				b.s.Owned(b.now)
+				b.sleep(0)
+			}
+			if tt.silent {
+				b.sleep(askWait - 1)
+				b.wantState(session.Detached)
+				b.sleep(1)
+				b.wantSilentEnd(b.up)
+				return
+			}
+			b.wantState(session.Ended)
+			b.wants(b.up, "gone", "close 1001 grace period over")
+		})
+	}
+}
+
+// What was queued for the upstream goes nowhere, and half a message stays half.
+func TestSilentEndDropsQueue(t *testing.T) {
+	for _, taken := range []int{0, 3} {
+		b := newTable(t, durableConfig())
+		b.says("one")
+		b.takes(b.up, taken)
+		b.drop()
+		b.sleep(30*time.Second + askWait)
+		b.wantSilentEnd(b.up)
+	}
+}
+
+// A client that comes back while the answer is awaited finds its session.
+func TestResumeBeforeSilentEnd(t *testing.T) {
+	b := newTable(t, durableConfig())
+	b.drop()
+	b.sleep(30*time.Second + askWait - 1)
+	b.resume(0)
+	b.hello()
+	for range 10 {
+		b.says("\x10ack 0")
+		b.sleep(time.Second)
+	}
+	b.wantState(session.Attached)
+	b.drop() // a whole grace period follows
+	b.sleep(30*time.Second - 1)
+	b.wantState(session.Detached)
+	b.s.Events()
+	b.sleep(1)
+	b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
+}
+
+// The time that is over may be extended while the answer is awaited.
+func TestExtendedGraceCallsSilentEndOff(t *testing.T) {
+	b := newTable(t, durableConfig())
+	b.drop()
+	b.sleep(30*time.Second + askWait/2)
+	if !b.s.SetTerms(b.now, session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}) {
+		t.Fatal("refused")
+	}
+	b.sleep(29*time.Second - askWait/2 + 1)
+	b.wantState(session.Detached)
+	b.sleep(askWait)
+	b.wantState(session.Detached)
+	b.sleep(time.Second)
+	b.wantSilentEnd(b.up)
+}
+
+// A grace period that is shortened is over at once, and one of zero with the connection.
+func TestGraceThatIsOverAtOnceNeedsCertainty(t *testing.T) {
+	for _, certain := range []bool{true, false} {
+		for _, zero := range []bool{true, false} {
+			c := durableConfig()
+			if zero {
+				c.Grace, c.GraceBeforeStart = 0, 0
+			}
+			b := newTable(t, c)
+			b.sleep(ownedFor)
+			if certain {
+				b.s.Owned(b.now)
+			}
+			b.drop()
+			if !zero {
+				b.s.SetTerms(b.now, session.Terms{})
+			}
+			if certain {
+				b.wantState(session.Ended)
+				b.wants(b.up, "close 1001 grace period over")
+				continue
+			}
+			b.wantState(session.Detached)
+			b.sleep(askWait)
+			b.wantSilentEnd(b.up)
+		}
+	}
+}
+
+// The idle timeout of a session without a client is one more reason to act of one's own accord; with a
+// client it is not, since that is here.
+func TestIdleEndWithoutCertaintyIsSilent(t *testing.T) {
+	for _, attached := range []bool{true, false} {
+		c := durableConfig()
+		c.Idle, c.Heartbeat = 10*time.Second, time.Hour
+		b := newTable(t, c)
+		if !attached {
+			b.drop()
+		}
+		b.s.Events()
+		b.sleep(10 * time.Second)
+		if attached {
+			b.wantState(session.Ended)
+			b.wants(b.up, "close 1001 idle timeout")
+			continue
+		}
+		b.wantState(session.Detached)
+		b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
+		b.sleep(askWait)
+		b.wantSilentEnd(b.up)
+		if got := b.s.Info().Ending; got.Reason != session.ReasonIdle || got.Code != wire.CodeEnded {
+			t.Errorf("ending %+v", got)
+		}
+	}
+}
+
+// A full buffer or exhausted memory does not wait for an answer: the session ends at once.
+func TestOverflowWithoutCertaintyIsSilent(t *testing.T) {
+	for _, certain := range []bool{true, false} {
+		for _, evicted := range []bool{true, false} {
+			c := durableConfig()
+			c.BufferMessages, c.Overflow = 2, session.EndSession
+			b := newTable(t, c)
+			b.drop()
+			b.sleep(ownedFor)
+			if certain {
+				b.s.Owned(b.now)
+			}
+			if evicted {
+				b.s.Evict(b.now)
+			} else {
+				b.game(text("a") + text("b") + text("c"))
+			}
+			if !certain {
+				b.wantSilentEnd(b.up)
+				continue
+			}
+			b.wantState(session.Ended)
+			if got := frames(t, b.takes(b.up, 1<<30)); len(got) != 1 || !strings.HasPrefix(got[0], "close 1013 ") {
+				t.Errorf("the upstream gets %q", got)
+			}
+		}
+	}
+}
+
+// Keepalives rest while the node is not certain. It asks again, since the engine may be back.
+func TestKeepalivesRestWithoutCertainty(t *testing.T) {
+	b := newTable(t, wordy())
+	b.drop()
+	b.s.Events()
+	b.sleep(4 * time.Second)
+	b.wants(b.up, "still here") // certain since it began
+	b.wantKinds(nil, session.AskOwner)
+	for range 2 {
+		b.sleep(4 * time.Second)
+		b.wants(b.up)
+		b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
+	}
+	b.s.Owned(b.now)
+	b.sleep(4 * time.Second)
+	b.wants(b.up, "still here")
+	b.wantKinds(nil, session.AskOwner)
+	b.sleep(4 * time.Second)
+	b.wants(b.up)
+	b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
+}
+
+// Several that are due within a moment ask once.
+func TestKeepalivesAskOnce(t *testing.T) {
+	c := wordy()
+	c.Keepalives = append(c.Keepalives, session.Keepalive{Every: 4*time.Second + askWait - 1, Text: "me too"})
+	b := newTable(t, c)
+	b.sleep(ownedFor)
+	b.drop()
+	b.s.Events()
+	b.sleep(4*time.Second + askWait - 1)
+	b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
+	b.wants(b.up)
+}
+
+// Without an upstream there is nobody to speak to, and nothing to ask for.
+func TestKeepalivesAskForNothingWithoutUpstream(t *testing.T) {
+	c := wordy()
+	c.Redial = time.Minute
+	b := newTable(t, c)
+	b.drop()
+	b.breaks()
+	b.s.Events()
+	b.sleep(20 * time.Second)
+	b.wantKinds(nil, session.AskOwner)
+}
+
+// Sessions that are not durable ask nobody.
+func TestOnlyDurableSessionsAsk(t *testing.T) {
+	c := wordy()
+	c.Durable = false
+	b := newTable(t, c)
+	b.s.Owned(b.now)
+	b.sleep(5 * time.Second)
+	b.drop()
+	b.sleep(30 * time.Second)
+	b.wantState(session.Ended)
+	b.wantKinds(nil, session.AskOwner)
+}

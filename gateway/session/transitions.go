@@ -156,9 +156,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.state, s.att = Attached, a
 	// The grace timer must not survive the attach: the next detach starts a new one.
 	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
-	if s.durable != nil {
-		s.durable.asked = 0
-	}
+	s.waitNoMore()
 	ev.Peer = a.peer
 	s.emit(ev)
 	s.tellState(a)
@@ -193,7 +191,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	s.notifyDetached(now)
 	switch {
 	case s.graceEnd <= now:
-		s.endGrace(now)
+		s.endInTime(now)
 	case s.cfg.Hard && (s.up.mode == Open || s.outage.since > 0):
 		s.closeReleased()
 	default:
