@@ -54,6 +54,12 @@ func (b *Buffer) Renumber(by uint64) {
 	b.last.N += by
 }
 
+// Restart forgets all messages; the next one is number n+1. Nobody has used the numbers of those.
+func (b *Buffer) Restart(n uint64) {
+	b.Ack(b.last.N, b.last.Off)
+	b.base.N, b.last.N = n, n
+}
+
 // Messages returns the number of complete messages held.
 func (b *Buffer) Messages() int { return int(b.last.N - b.base.N) }
 

@@ -25,9 +25,11 @@ type durable struct {
 	moved string // how the session came to this node: wire.MovedFailover or wire.MovedHandoff; "": it began here
 	epoch uint64 // of the seat, at that time
 	base  uint64 // messages numbered before that; after a claim, a client may state more
+	told  uint64 // what the next upstream was told of the client's messages: see Counts; zero: nothing
 
 	owned Time // until then the node is known to have the session
 	asked Time // since when the answer to AskOwner is awaited; zero: it is not
+	endBy Time // the session ends, without a word if there is no answer until then; zero: its time is not over
 
 	leaving Time // since when the session is being handed over; zero: it is not
 	closing bool // the upstream has been sent its Close frame
@@ -73,6 +75,8 @@ func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
 	s.received, s.written, s.ackSent = at, at, at
 	s.acked, s.sentN = c.Received, c.Received
 	s.started, s.epoch, s.expires = c.Started, 1, c.Expires
+	s.reserved = true              // somebody holds a token, whatever was confirmed: the claim is made with it
+	s.outage.told = cfg.Redial > 0 // by the lost node, as far as is known
 	s.durable = &durable{moved: wire.MovedFailover, epoch: c.Epoch, base: c.Received}
 	s.startPacer(now)
 	s.enterDetached(now)
@@ -152,21 +156,103 @@ func (s *Session) unaccepted(r Resume) bool {
 	return s.MovedHere() == wire.MovedFailover && generation.Epoch(r.Gen) < s.durable.epoch
 }
 
-// renumber goes on from what r states, if nobody has accepted a number of this node's yet. What the
-// upstream has sent here gets later numbers.
-func (s *Session) renumber(r Resume) {
-	if !s.unaccepted(r) {
+// gotFurther reports whether such a client has got further than the claim says. Its numbers count then,
+// and those that were used here do not.
+func (s *Session) gotFurther(r Resume) bool {
+	return s.unaccepted(r) && (r.Received > s.durable.base || r.Settled > s.received.n)
+}
+
+// goOnFrom goes on from what r states, as if the session had been claimed with it. If that differs from
+// what the upstream was told, the upstream must be replaced, and what it has sent is worth nothing: a game
+// server that counts sends it to the next one again, and any other begins anew there. goOnFrom then
+// reports true: see NeedsUpstream. An upstream that has closed is the last one; its messages get later numbers.
+func (s *Session) goOnFrom(now Time, r Resume) (replaced bool) {
+	if !s.gotFurther(r) {
+		return false
+	}
+	if s.up.over {
+		s.renumber(r, true)
+		return false
+	}
+	if a := s.att; a != nil { // its hello was not taken
+		name := wire.Name(wire.CodeSuperseded)
+		s.release(a, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}), false)
+		s.att = nil
+		s.emit(Event{Kind: Disconnected, Reason: name, Peer: a.peer, Silent: now.Sub(a.heard)})
+		s.enterDetached(now)
+	}
+	s.giveUpstream()
+	s.renumber(r, false)
+	return true
+}
+
+// renumber moves the numbers to what r states. Messages from upstreams are kept with later ones, or forgotten
+// if they would get other ones. Nothing was received from the client, since that would have confirmed a generation.
+func (s *Session) renumber(r Resume, keep bool) {
+	if by := r.Received - min(r.Received, s.durable.base); by > 0 {
+		if keep {
+			s.ring.Renumber(by)
+		} else {
+			s.ring.Restart(r.Received)
+		}
+		s.durable.base, s.acked = r.Received, r.Received
+		s.sentN, s.sentOff = s.ring.Base().N, s.ring.Base().Off
+	}
+	if at := (tally{n: r.Settled}); at.n > s.received.n {
+		s.received, s.written, s.ackSent = at, at, at
+	}
+}
+
+// giveUpstream takes the upstream off a session that goes on, if there is one. It gets Close 1001.
+func (s *Session) giveUpstream() {
+	s.outage = outage{told: s.outage.told}
+	if s.up.mode == Open && !s.up.released {
+		s.releaseUpstream(s.movedFrame())
+	}
+}
+
+// movedFrame returns the Close frame for an upstream of a session that goes on elsewhere, if it has not been
+// sent one.
+func (s *Session) movedFrame() []byte {
+	if s.up.closed {
+		return []byte{}
+	}
+	return s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, movedText))
+}
+
+// Counts returns what Reseat-Up-From and Reseat-Down-From say to the next upstream: the numbers of
+// the first message of the client's that it gets, and of the first that it sends. r is what the client
+// states that waits for it, if one does. Each dial needs a call of its own.
+func (s *Session) Counts(r Resume) (up, down uint64) {
+	if s.NeedsUpstream() && s.gotFurther(r) {
+		s.renumber(r, false)
+	}
+	if s.durable != nil {
+		s.durable.told = s.written.n + 1
+	}
+	return s.written.n + 1, s.ring.Last().N + 1
+}
+
+// recount replaces an upstream that was told a count which does not hold: while it was dialled, an older one
+// took messages whose write was in flight.
+func (s *Session) recount(now Time) {
+	d := s.durable
+	switch {
+	case d == nil || d.told == 0 || s.writer != nil || s.up.released:
+		return
+	case d.told == s.written.n+1 || s.up.over || s.state == Ended:
+		d.told = 0
 		return
 	}
-	if r.Received > s.durable.base {
-		by := r.Received - s.durable.base
-		s.ring.Renumber(by)
-		s.acked += by
-		s.sentN += by
-		s.durable.base = r.Received
+	d.told = 0
+	why := "told a count that does not hold"
+	if s.replaces(now, noCode) {
+		s.replaceUpstream(now, why, frame.ClosePayload(wire.CodeGoingAway, movedText))
+		return
 	}
-	if at := (tally{n: r.Settled}); at.n > s.received.n { // then nothing was received here: that would have confirmed
-		s.received, s.written, s.ackSent = at, at, at
+	s.giveUpstream()
+	if s.att != nil {
+		s.drop(now, why, Linger, frame.Append(nil, frame.Close, frame.ClosePayload(wire.CodeServiceRestart, "")))
 	}
 }
 
@@ -190,30 +276,53 @@ func (s *Session) repeated() bool {
 	return true
 }
 
-// mayAct reports whether the node may speak to the game server for a player who is not there. It may
-// have been replaced without having noticed. If it is not certain, AskOwner asks for Owned or Fence.
+// certain reports whether this node is known to have the session: another one may have taken it, and this one
+// not have noticed.
+func (s *Session) certain(now Time) bool { return s.durable == nil || now < s.durable.owned }
+
+// mayAct reports whether the node may speak to the game server for a player who is not there. If it is not
+// certain, AskOwner asks for Owned or Fence.
 func (s *Session) mayAct(now Time) bool {
-	d := s.durable
-	if d == nil || now < d.owned {
+	if s.certain(now) {
 		return true
 	}
-	if d.asked == 0 {
-		d.asked = now
-		s.emit(Event{Kind: AskOwner})
+	// Without an answer it asks again: the engine may be back.
+	if d := s.durable; d.asked == 0 || now >= d.asked.Add(askWait) {
+		s.ask(now)
 	}
 	return false
 }
 
-// Owned answers AskOwner: the node has the session.
+func (s *Session) ask(now Time) {
+	s.durable.asked = now
+	s.emit(Event{Kind: AskOwner})
+}
+
+// mayEnd reports whether a session whose time is over may end with a word. One whose client is here may. If it
+// is not certain, it waits for the answer until endBy.
+func (s *Session) mayEnd(now Time) bool {
+	if s.state != Detached || s.certain(now) {
+		return true
+	}
+	if d := s.durable; d.endBy == 0 {
+		d.endBy = now.Add(askWait)
+		s.ask(now)
+	}
+	return false
+}
+
+// waitNoMore records that the session need not end: its client is back, or its time was extended.
+func (s *Session) waitNoMore() {
+	if s.durable != nil {
+		s.durable.endBy = 0
+	}
+}
+
+// Owned answers AskOwner: the node has the session. What waited for that is due now.
 func (s *Session) Owned(now Time) {
-	d := s.durable
-	if d == nil {
-		return
+	if d := s.durable; d != nil {
+		d.owned, d.asked, d.endBy = now.Add(ownedFor), 0, 0
 	}
-	if s.state == Detached && d.asked > 0 && s.graceEnd == d.asked.Add(askWait) {
-		s.graceEnd = now // it waited for this
-	}
-	d.owned, d.asked = now.Add(ownedFor), 0
 }
 
 // Fence ends the session here, since another node has it. The upstream gets 1001 and none of what it
@@ -304,14 +413,4 @@ func (s *Session) HandedOver(now Time, again time.Duration) {
 		Ending: s.noSessionEnding(ReasonMoved),
 		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, Retry: true, RetryAfter: again.Milliseconds()}), clientMode: Linger,
 	})
-}
-
-// Counts returns what Reseat-Up-From and Reseat-Down-From say to the next upstream: the numbers of
-// the first message of the client's that it gets, and of the first that it sends.
-func (s *Session) Counts(r Resume) (up, down uint64) {
-	up, down = s.written.n+1, s.ring.Last().N+1
-	if s.unaccepted(r) {
-		up, down = max(up, r.Settled+1), max(down, s.ring.Last().N+1+r.Received-min(r.Received, s.durable.base))
-	}
-	return up, down
 }

@@ -39,24 +39,51 @@ type Ending struct {
 	At     Time
 }
 
-// endGrace ends the session when its grace period is over: protocol section 6.
-func (s *Session) endGrace(now Time) {
-	if d := s.durable; d != nil && !s.mayAct(now) {
-		if s.graceEnd = d.asked.Add(askWait); now < s.graceEnd {
-			return
-		}
-		s.endSilently(now) // another node may speak for the player
-		return
+// endInTime ends the session if its grace period or its idle timeout is over, and reports whether it has ended.
+// A durable one may first have to ask whether it is this node's.
+func (s *Session) endInTime(now Time) bool {
+	var e ending
+	switch {
+	case s.cfg.Idle > 0 && now >= s.data.Add(s.cfg.Idle):
+		e = s.quietEnding(ReasonIdle, "idle timeout")
+	case s.state == Detached && now >= s.graceEnd:
+		e = ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"}
+	default:
+		s.waitNoMore()
+		return s.state == Ended
 	}
-	s.sendText(s.cfg.Notices.Expire)
-	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
+	switch {
+	case s.mayEnd(now):
+		if e.Reason == ReasonGraceOver {
+			s.sendText(s.cfg.Notices.Expire)
+		}
+		s.end(now, e)
+	case now >= s.durable.endBy:
+		s.endSilently(now, e)
+	}
+	return s.state == Ended
 }
 
-// endSilently ends a durable session whose grace period is over while nobody knows whether another
-// node has it: the game server's connection is closed without a Close frame.
-func (s *Session) endSilently(now Time) {
-	s.dropQueue()
-	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver)})
+// nextEnd returns when endInTime has something to do.
+func (s *Session) nextEnd() (t Time) {
+	if d := s.durable; d != nil && d.endBy > 0 {
+		return d.endBy
+	}
+	if s.state == Detached {
+		t = s.graceEnd
+	}
+	if s.cfg.Idle > 0 {
+		t = earlier(t, s.data.Add(s.cfg.Idle))
+	}
+	return t
+}
+
+// endSilently ends a durable session while nobody knows whether another node has it: the game server's
+// connection is closed without a word.
+func (s *Session) endSilently(now Time, e ending) {
+	s.shutUpstream(s.up)
+	e.code = 0
+	s.end(now, e)
 }
 
 // endFutile ends a session whose client keeps reconnecting without progress: a message
@@ -64,17 +91,16 @@ func (s *Session) endSilently(now Time) {
 // no progress.
 func (s *Session) endFutile(now Time) { s.endQuietly(now, ReasonNoProgress, "no progress") }
 
-// endIdle ends a session that has carried no data message for Config.Idle.
-func (s *Session) endIdle(now Time) { s.endQuietly(now, ReasonIdle, "idle timeout") }
+// endQuietly ends the session for something that one side failed to do.
+func (s *Session) endQuietly(now Time, reason, text string) { s.end(now, s.quietEnding(reason, text)) }
 
-// endQuietly ends the session for something that one side failed to do: 4410 for
-// the client, 1001 for the upstream.
-func (s *Session) endQuietly(now Time, reason, text string) {
-	s.end(now, ending{
+// quietEnding is its ending: 4410 for the client, 1001 for the upstream.
+func (s *Session) quietEnding(reason, text string) ending {
+	return ending{
 		Ending: Ending{Reason: reason, Code: wire.CodeEnded, Text: text},
 		code:   wire.CodeGoingAway, text: text,
 		client: s.ended(wire.CodeGoingAway, text), clientMode: Linger,
-	})
+	}
 }
 
 // ended returns the frames that end the client's connection: 4410 for a resumable
@@ -170,10 +196,15 @@ func (s *Session) Evict(now Time) bool {
 func (s *Session) endOverflow(now Time, why string) {
 	name := wire.Name(wire.CodeWindowExceeded)
 	s.emit(Event{Kind: Overflowed, Reason: why})
-	s.end(now, ending{
+	e := ending{
 		Ending: Ending{Reason: name, Code: wire.CodeWindowExceeded, Text: name + ": " + why},
 		code:   wire.UpstreamCode(wire.CodeWindowExceeded), text: why,
-	})
+	}
+	if !s.certain(now) { // there is no time to ask
+		s.endSilently(now, e)
+		return
+	}
+	s.end(now, e)
 }
 
 // Fail ends the session because of a bug in the gateway.

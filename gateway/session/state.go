@@ -229,6 +229,8 @@ func (d *durable) walk(c *tlv.Codec) {
 	tlv.Num(c, 6, &d.leaving)
 	c.Bool(7, &d.closing)
 	c.Bool(8, &d.left)
+	tlv.Num(c, 9, &d.told)
+	tlv.Num(c, 10, &d.endBy)
 }
 
 func (t *Stats) walk(c *tlv.Codec) {

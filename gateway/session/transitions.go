@@ -74,7 +74,7 @@ func (s *Session) Reserve(now Time, p Pass) {
 
 // Attach attaches a resuming client, or returns a Refusal as Check does. A Refusal with
 // code 0 asks the caller to try again: another attach has taken the generation of p
-// meanwhile, or NeedsUpstream.
+// meanwhile, or NeedsUpstream, perhaps only since the client has got further elsewhere: see goOnFrom.
 func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if ref := s.Check(now, r); ref != nil {
 		return nil, ref
@@ -82,7 +82,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	switch {
 	case s.cfg.Resumable && p.Gen != s.gen.Next():
 		return nil, &Refusal{Text: "generation overtaken"}
-	case s.NeedsUpstream():
+	case s.NeedsUpstream(), s.goOnFrom(now, r):
 		return nil, &Refusal{Text: "upstream released"}
 	}
 	ev := Event{Kind: Resumed}
@@ -100,11 +100,10 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		}
 		s.notifyResumed()
 	}
-	s.renumber(r)
-	ev.Moved = s.MovedHere()
 	// Using a token confirms it: older generations are superseded from here on, protocol
 	// section 7.
 	s.gen.Confirm(r.Gen)
+	ev.Moved = s.MovedHere()
 	s.grantResend(now)
 	base := s.ring.Base().N
 	if !s.cfg.Resumable {
@@ -157,9 +156,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.state, s.att = Attached, a
 	// The grace timer must not survive the attach: the next detach starts a new one.
 	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
-	if s.durable != nil {
-		s.durable.asked = 0
-	}
+	s.waitNoMore()
 	ev.Peer = a.peer
 	s.emit(ev)
 	s.tellState(a)
@@ -194,7 +191,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	s.notifyDetached(now)
 	switch {
 	case s.graceEnd <= now:
-		s.endGrace(now)
+		s.endInTime(now)
 	case s.cfg.Hard && (s.up.mode == Open || s.outage.since > 0):
 		s.closeReleased()
 	default:
@@ -266,6 +263,7 @@ func (s *Session) Reconnect(now Time, early []byte) *Upstream {
 		s.notifyReconnected()
 	}
 	s.feed(now, early)
+	s.recount(now)
 	return s.up
 }
 

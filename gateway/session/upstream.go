@@ -152,6 +152,7 @@ func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
 	switch {
 	case u.released:
 		s.takeBack(u)
+		s.recount(now)
 	case s.isLeaving():
 		s.closeLeaving()
 	}
