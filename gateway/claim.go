@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"sync"
 	"time"
 
 	"reseat/gateway/cluster"
@@ -33,40 +31,6 @@ const (
 	skipEpochs = 1000
 )
 
-// claims are the sessions that are just being claimed by this node, or taken in from another one.
-type claims struct {
-	mu sync.Mutex
-	of map[string]chan struct{}
-}
-
-// begin reports whether the caller may take a session in. If not, wait is closed once another has
-// done so or failed. Otherwise the caller must call end.
-func (c *claims) begin(id string) (wait <-chan struct{}, end func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if busy := c.of[id]; busy != nil {
-		return busy, nil, false
-	}
-	if c.of == nil {
-		c.of = make(map[string]chan struct{})
-	}
-	done := make(chan struct{})
-	c.of[id] = done
-	return nil, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.of, id)
-		close(done)
-	}, true
-}
-
-// unreachable refuses a resume that cannot be decided now.
-func unreachable() *session.Refusal {
-	ref := session.Refuse(wire.CodeNodeUnreachable, "")
-	ref.Retry = unreachableRetryMin + rand.N(unreachableRetryMax-unreachableRetryMin)
-	return ref
-}
-
 // A search is a resume on its way to its session.
 type search struct {
 	w      http.ResponseWriter
@@ -77,13 +41,85 @@ type search struct {
 	v      NodeVerdict // of the node that was asked last
 }
 
+// resumeElsewhere serves a resume of another node's session. It reports false if the session
+// is not another node's, or is here since now.
+func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) bool {
+	if g.cfg.Cluster == nil {
+		return false
+	}
+	claims, err := g.keys.VerifyForOwner(offer.Token)
+	if err != nil || g.isHere(claims) {
+		return false
+	}
+	s := &search{w: w, r: r, rt: rt, offer: offer, claims: claims}
+	node := g.ownerOf(r, claims)
+	if node == "" {
+		if _, ok := passed(r); ok || !g.hasSeats(claims.Session) {
+			return false
+		}
+		return !g.resumeBySeat(s)
+	}
+	answer, v, other := g.passOn(w, r, rt, node, claims.Session)
+	if s.v = v; answer == passNotThere && other != "" {
+		answer, s.v, _ = g.passOn(w, r, rt, other, claims.Session)
+	}
+	switch {
+	case answer == passServed:
+	case g.hasSeats(claims.Session) && (answer == passNotThere || s.v.State == NodeGone || s.v.State == NodeSilent):
+		return !g.resumeBySeat(s)
+	case answer == passGone, answer == passNotThere:
+		g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "its node was lost"))
+	default:
+		g.refuseSearch(s, unreachable())
+	}
+	return true
+}
+
+// isHere reports whether this node has a session. It lets go of one that the token shows to have gone to
+// another node since.
+func (g *Gateway) isHere(c tokens.Claims) bool {
+	e := g.reg.Find(c.Session)
+	if e == nil {
+		return g.late.next(c.Session) != nil // a predecessor has it
+	}
+	if e.Durable && generation.Epoch(c.Gen) > e.Seat().Epoch {
+		g.seats.fence(e, "a token of a later epoch")
+		return false
+	}
+	return true
+}
+
+// hasSeats reports whether a session may have a seat that says where it is.
+func (g *Gateway) hasSeats(id string) bool {
+	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
+}
+
+// notHereAnswer answers a node that has passed a client on whose session is not here. It reports false if
+// this node is to answer the client.
+func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wire.Offer) bool {
+	if _, ok := passed(r); !ok {
+		return false
+	}
+	if offer.Resume {
+		claims, err := g.keys.VerifyForOwner(offer.Token)
+		if err != nil || !g.hasSeats(claims.Session) || g.isHere(claims) {
+			return false
+		}
+		if to := g.moves.node(claims.Session); to != "" {
+			w.Header().Set(movedHeader, to)
+		}
+	}
+	http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere
+	return true
+}
+
 // resumeBySeat serves a resume whose session is at none of the nodes that its token leads to. here
 // reports that this node has the session after all, perhaps since now.
 func (g *Gateway) resumeBySeat(s *search) (here bool) {
 	ctx, cancel := context.WithTimeout(s.r.Context(), findTime)
 	defer cancel()
 	for range findTries {
-		seat, err := g.getSeat(ctx, s.claims.Session)
+		seat, err := g.seats.get(ctx, s.claims.Session)
 		switch {
 		case errors.Is(err, cluster.ErrNoSeat):
 			g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "%s", lostText(s.v)))
@@ -135,14 +171,6 @@ func lostText(v NodeVerdict) string {
 
 func (g *Gateway) refuseSearch(s *search, refusal *session.Refusal) {
 	g.refuseElsewhere(s.w, s.r, refusal, s.claims.Session, s.v)
-}
-
-// getSeat reads a seat, and lets a freeze of the sessions go on meanwhile.
-func (g *Gateway) getSeat(ctx context.Context, id string) (seat cluster.Seat, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*seatTime)
-	defer cancel()
-	away(ctx, func() { seat, err = g.seats.store.Get(ctx, id) })
-	return seat, err
 }
 
 // passToOwner passes a resume on to the node that a seat names. claimable reports that this node is
@@ -291,25 +319,6 @@ func (g *Gateway) adopt(e *registry.Record, core *session.Session) {
 	e.Adopt(g.driver.Adopt(core, -1, -1, true, observer{g, e}))
 }
 
-// confirmSeat reads the seat of a claimed session again, before its client gets a hello: of two claims
-// that both seem to have succeeded, the later one counts.
-func (g *Gateway) confirmSeat(ctx context.Context, e *registry.Record) *session.Refusal {
-	if !e.Durable || !e.Seat().Unsure {
-		return nil
-	}
-	seat, err := g.getSeat(ctx, e.ID)
-	mine := e.Seat()
-	switch {
-	case err != nil && !errors.Is(err, cluster.ErrNoSeat):
-		return unreachable()
-	case err != nil || seat.Owner != g.seats.self() || seat.Epoch != mine.Epoch:
-		g.seats.fence(e, "another node has claimed it")
-		return unreachable()
-	}
-	e.UpdateSeat(func(s *registry.Seat) { s.Unsure = false })
-	return nil
-}
-
 // SeatOver is called for a session whose node was lost, and whose client has not come back in time to
 // another one.
 func (g *Gateway) SeatOver(seat cluster.Seat) {
@@ -322,4 +331,14 @@ func (g *Gateway) SeatOver(seat cluster.Seat) {
 	g.metrics.ended.WithLabelValues(session.ReasonNodeLost).Inc()
 	g.publishEvent(ev)
 	g.log.Info("session.ended", "session", seat.Session, "player", ev.Player, "path", ev.Path, "reason", session.ReasonNodeLost)
+}
+
+// RenewSeats writes the seats of all durable sessions again: the engine is back, and may have lost them.
+func (g *Gateway) RenewSeats() { g.seats.renew(g.reg.All(), false) }
+
+// Fenced is called when another node has taken a session of this one, in that epoch.
+func (g *Gateway) Fenced(id string, epoch uint64) {
+	if e := g.reg.Find(id); e != nil && e.Durable && e.Seat().Epoch < epoch {
+		g.seats.fence(e, "another node has taken it")
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -33,57 +32,6 @@ const (
 	// maxHandoff bounds a session on its way, in bytes, besides the content of its buffers.
 	maxHandoff = 16 << 20
 )
-
-// A Handoff is a session on its way to another node.
-type Handoff struct {
-	Session  string       `json:"session"`
-	Epoch    uint64       `json:"epoch"`    // of its seat, before the hand-off
-	Revision uint64       `json:"revision"` // the same
-	Format   int          `json:"format"`
-	At       session.Time `json:"at"` // when it was frozen, by the older node's clock
-	Record   []byte       `json:"record"`
-	State    []byte       `json:"state"`
-	Content  []byte       `json:"content"`
-}
-
-// Errors of TakeIn, by what the older node does then.
-var (
-	errNotTaken = errors.New("the session cannot be taken in")
-	errTaken    = errors.New("the session has gone to another node meanwhile")
-)
-
-// moves are the sessions that this node has handed over, and to which node.
-type moves struct {
-	mu sync.Mutex
-	to map[string]moved
-}
-
-type moved struct {
-	node  string
-	until time.Time
-}
-
-func (m *moves) add(id, node string, keep time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.to == nil {
-		m.to = make(map[string]moved)
-	}
-	now := time.Now()
-	for id, old := range m.to {
-		if now.After(old.until) {
-			delete(m.to, id)
-		}
-	}
-	m.to[id] = moved{node, now.Add(keep)}
-}
-
-// node returns the node that has a session now, "" if this one has not handed it over.
-func (m *moves) node(id string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.to[id].node
-}
 
 // handOffAll offers all durable sessions to other nodes until ctx is done, or the drain is over.
 func (g *Gateway) handOffAll(ctx context.Context) {
@@ -184,7 +132,7 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 
 // afterUnclearHandoff finds out by the seat whether a node has taken a session, when its answer was lost.
 func (g *Gateway) afterUnclearHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
-	seat, err := g.getSeat(ctx, e.ID)
+	seat, err := g.seats.get(ctx, e.ID)
 	switch {
 	case err != nil: // it may have been: this node must not go on with it
 		return fmt.Errorf("%w: %w, and its seat cannot be read: %w", errTaken, cause, err)
@@ -210,38 +158,6 @@ func (g *Gateway) handedOver(e *registry.Record, node string) {
 	e.Do(func(core *session.Session, now session.Time) {
 		core.HandedOver(now, time.Millisecond+rand.N(handoffSpread))
 	})
-}
-
-// leavings are the sessions that are just being handed over. Each has a channel that is closed once the
-// session has left its game server, or has ended.
-type leavings struct {
-	mu sync.Mutex
-	of map[*registry.Record]chan struct{}
-}
-
-// begin returns e's channel, nil if it is being handed over already.
-func (l *leavings) begin(e *registry.Record) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.of == nil:
-		l.of = make(map[*registry.Record]chan struct{})
-	case l.of[e] != nil:
-		return nil
-	}
-	c := make(chan struct{})
-	l.of[e] = c
-	return c
-}
-
-// left is called when e has left, has ended, or is handed over no longer.
-func (l *leavings) left(e *registry.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c := l.of[e]; c != nil {
-		close(c)
-		delete(l.of, e)
-	}
 }
 
 // freezeLeft waits until a session has left its game server, and returns a copy of it.
@@ -278,7 +194,7 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 			return nil, err
 		case !slow && time.Since(begun) > handoffTime/5: // its client takes what it is sent too slowly
 			slow = true
-			d.Do(func(core *session.Session, now session.Time) { core.CloseClient(now, serviceRestart, "") })
+			d.Do(func(core *session.Session, now session.Time) { core.CloseClient(now, wire.CodeServiceRestart, "") })
 		}
 		select {
 		case <-time.After(settlePoll):
@@ -318,20 +234,6 @@ func (g *Gateway) ServeHandoff(w http.ResponseWriter, r *http.Request) {
 		g.log.Warn("handoff.unclear", "session", h.Session, "err", err)
 		http.Error(w, err.Error(), http.StatusGatewayTimeout)
 	}
-}
-
-// HandoffError is the error of HandOver for an answer of ServeHandoff, nil if the session was taken.
-func HandoffError(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
-	switch resp.StatusCode {
-	case http.StatusNoContent:
-		return nil
-	case http.StatusConflict:
-		return fmt.Errorf("%w: %s", errTaken, text)
-	case http.StatusGatewayTimeout:
-		return fmt.Errorf("unclear: %s", text)
-	}
-	return fmt.Errorf("%w: status %d: %s", errNotTaken, resp.StatusCode, text)
 }
 
 // takeIn takes in a session of another node: it writes its seat, and serves it from then on.

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"gateway/client":            {"gateway/wire"},
 	"gateway/admin":             {"gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
 	"gateway/demo":              {"gateway", "gateway/handshake", "gateway/policy", "upstream", "upstream/demo", "web"},
-	"gateway":                   {"gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
+	"gateway":                   {"gateway/cluster", "gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/policy":            {"gateway/session", "tokens/login", "upstream"},
 	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/tlv", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
 	"gateway/listen":            {"gateway/transport/rawconn"},

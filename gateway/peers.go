@@ -18,7 +18,6 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
-	"reseat/tokens/generation"
 )
 
 // This file passes a client that comes back to another node of a cluster on to the node that
@@ -30,9 +29,6 @@ const (
 	nodeIDLen = 8
 	// forwardTimeout is how long an owner may take to answer.
 	forwardTimeout = 5 * time.Second
-	// The bounds of retry_after_ms of node_unreachable.
-	unreachableRetryMin = 300 * time.Millisecond
-	unreachableRetryMax = 1500 * time.Millisecond
 	// maxFirstAnswer is how much of an owner's answer is read at once.
 	maxFirstAnswer = 4 << 10
 )
@@ -61,78 +57,6 @@ func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
 		return node
 	}
 	return g.moves.node(c.Session)
-}
-
-// resumeElsewhere serves a resume of another node's session. It reports false if the session
-// is not another node's, or is here since now.
-func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) bool {
-	if g.cfg.Cluster == nil {
-		return false
-	}
-	claims, err := g.keys.VerifyForOwner(offer.Token)
-	if err != nil || g.isHere(claims) {
-		return false
-	}
-	s := &search{w: w, r: r, rt: rt, offer: offer, claims: claims}
-	node := g.ownerOf(r, claims)
-	if node == "" {
-		if _, ok := passed(r); ok || !g.hasSeats(claims.Session) {
-			return false
-		}
-		return !g.resumeBySeat(s)
-	}
-	answer, v, other := g.passOn(w, r, rt, node, claims.Session)
-	if s.v = v; answer == passNotThere && other != "" {
-		answer, s.v, _ = g.passOn(w, r, rt, other, claims.Session)
-	}
-	switch {
-	case answer == passServed:
-	case g.hasSeats(claims.Session) && (answer == passNotThere || s.v.State == NodeGone || s.v.State == NodeSilent):
-		return !g.resumeBySeat(s)
-	case answer == passGone, answer == passNotThere:
-		g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "its node was lost"))
-	default:
-		g.refuseSearch(s, unreachable())
-	}
-	return true
-}
-
-// isHere reports whether this node has a session. It lets go of one that the token shows to have gone to
-// another node since.
-func (g *Gateway) isHere(c tokens.Claims) bool {
-	e := g.reg.Find(c.Session)
-	if e == nil {
-		return g.late.next(c.Session) != nil // a predecessor has it
-	}
-	if e.Durable && generation.Epoch(c.Gen) > e.Seat().Epoch {
-		g.seats.fence(e, "a token of a later epoch")
-		return false
-	}
-	return true
-}
-
-// hasSeats reports whether a session may have a seat that says where it is.
-func (g *Gateway) hasSeats(id string) bool {
-	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
-}
-
-// notHereAnswer answers a node that has passed a client on whose session is not here. It reports false if
-// this node is to answer the client.
-func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wire.Offer) bool {
-	if _, ok := passed(r); !ok {
-		return false
-	}
-	if offer.Resume {
-		claims, err := g.keys.VerifyForOwner(offer.Token)
-		if err != nil || !g.hasSeats(claims.Session) || g.isHere(claims) {
-			return false
-		}
-		if to := g.moves.node(claims.Session); to != "" {
-			w.Header().Set(movedHeader, to)
-		}
-	}
-	http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere
-	return true
 }
 
 // resumeByCookieElsewhere is resumeElsewhere for a plain client. It reports false if the

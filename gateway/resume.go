@@ -139,7 +139,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 			}
 		}
 		p.Peer, p.Durable = a.peer, e.Durable && e.Seat().Covered
-		if refusal := g.confirmSeat(a.r.Context(), e); refusal != nil {
+		if refusal := g.seats.confirm(a.r.Context(), e); refusal != nil {
 			return refusal
 		}
 		refusal = d.Attach(a.conn, a.early, a.want, p)

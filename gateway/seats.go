@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -14,17 +15,6 @@ import (
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
-
-// Seats keeps the records of durable sessions in the engine of a cluster: cluster.Seats. Its methods
-// may be called from any goroutine.
-type Seats interface {
-	Get(ctx context.Context, session string) (cluster.Seat, error)
-	Put(ctx context.Context, seat cluster.Seat) (revision uint64, err error)
-	Renew(ctx context.Context, seat cluster.Seat) (revision uint64, err error)
-	Delete(ctx context.Context, session string, revision uint64) error
-	Fence(node, session string, epoch uint64)
-	Contact() time.Time
-}
 
 // seatKeeper writes the seats of this node's durable sessions. A session whose seat says all that
 // another node needs is covered; while the engine is away sessions go on, exposed.
@@ -61,6 +51,9 @@ const (
 	exposedEvery = 2 * time.Second
 	// seatsAtOnce is how many of those are written at a time.
 	seatsAtOnce = 16
+	// The bounds of retry_after_ms of node_unreachable.
+	unreachableRetryMin = 300 * time.Millisecond
+	unreachableRetryMax = 1500 * time.Millisecond
 )
 
 // hasContact reports whether the engine was there a moment ago.
@@ -303,12 +296,35 @@ func (k *seatKeeper) watch(all func() []*registry.Record) {
 	}
 }
 
-// RenewSeats writes the seats of all durable sessions again: the engine is back, and may have lost them.
-func (g *Gateway) RenewSeats() { g.seats.renew(g.reg.All(), false) }
+// unreachable refuses a resume that cannot be decided now.
+func unreachable() *session.Refusal {
+	ref := session.Refuse(wire.CodeNodeUnreachable, "")
+	ref.Retry = unreachableRetryMin + rand.N(unreachableRetryMax-unreachableRetryMin)
+	return ref
+}
 
-// Fenced is called when another node has taken a session of this one, in that epoch.
-func (g *Gateway) Fenced(id string, epoch uint64) {
-	if e := g.reg.Find(id); e != nil && e.Durable && e.Seat().Epoch < epoch {
-		g.seats.fence(e, "another node has taken it")
+// get reads a seat, and lets a freeze of the sessions go on meanwhile.
+func (k *seatKeeper) get(ctx context.Context, id string) (seat cluster.Seat, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*seatTime)
+	defer cancel()
+	away(ctx, func() { seat, err = k.store.Get(ctx, id) })
+	return seat, err
+}
+
+// confirm reads the seat of a claimed session again, before its client gets a hello: of two claims that
+// both seem to have succeeded, the later one counts.
+func (k *seatKeeper) confirm(ctx context.Context, e *registry.Record) *session.Refusal {
+	if !e.Durable || !e.Seat().Unsure {
+		return nil
 	}
+	seat, err := k.get(ctx, e.ID)
+	switch {
+	case err != nil && !errors.Is(err, cluster.ErrNoSeat):
+		return unreachable()
+	case err != nil || seat.Owner != k.self() || seat.Epoch != e.Seat().Epoch:
+		k.fence(e, "another node has claimed it")
+		return unreachable()
+	}
+	e.UpdateSeat(func(s *registry.Seat) { s.Unsure = false })
+	return nil
 }

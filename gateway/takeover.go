@@ -264,7 +264,7 @@ func (t *Takeover) EndPumps(older bool) {
 			up := r.UpForwarded && core.Upstream() == r.upstream
 			switch {
 			case !r.e.Resumable && (down || up):
-				core.CloseClient(now, serviceRestart, "upgrade")
+				core.CloseClient(now, wire.CodeServiceRestart, "upgrade")
 			case down, up && r.e.Terms().Hard:
 				core.Disconnect(now)
 			}
@@ -272,9 +272,6 @@ func (t *Takeover) EndPumps(older bool) {
 	}
 	t.pumped = slices.DeleteFunc(t.pumped, func(r restored) bool { return r.Older == older })
 }
-
-// serviceRestart is the close code for a plain client, of the IANA registry.
-const serviceRestart = 1012
 
 // AdoptLate begins to serve sessions that were restored after Adopt. Their players may
 // have begun other sessions meanwhile.
