@@ -13,7 +13,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -35,6 +34,7 @@ import (
 
 	"reseat/gateway/admin"
 	"reseat/gateway/handover"
+	"reseat/gateway/internal/test/freeport"
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/session"
 )
@@ -101,7 +101,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	s.flags = []string{
-		"--upstream=ws" + strings.TrimPrefix(s.game.URL, "http"), "--listen=" + freeAddr(t), "--admin=" + freeAddr(t),
+		"--upstream=ws" + strings.TrimPrefix(s.game.URL, "http"), "--listen=" + freeport.Addr(), "--admin=" + freeport.Addr(),
 		"--log-format=json", "--drain=0s", "--upgrade-timeout=2s", "--grace=60s", "--heartbeat=30s",
 	}
 	return s
@@ -138,21 +138,6 @@ func (g *echo) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-// freeAddr is an address that nobody listens at. Its port is below those that the system
-// chooses, so that no outgoing connection takes it meanwhile.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(20000)))
-		if err == nil {
-			defer ln.Close()
-			return ln.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // spawn starts a process.
