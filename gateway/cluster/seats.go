@@ -88,9 +88,9 @@ type Seats struct {
 
 	mu       sync.Mutex
 	onFenced []func(session string, epoch uint64)
-	listens  string // the id that fenced is subscribed for, "" for none
-	deaf     func() // ends that subscription
-	gone     map[string]time.Time
+	listens  string               // the id that fenced is subscribed for, "" for none
+	deaf     func()               // ends that subscription
+	gone     map[string]time.Time // when Sweep has found that a node is
 }
 
 // NewSeats returns the Seats of the node whose id self returns. derive is tokens.Keys.Derive: nodes with

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -54,20 +56,12 @@ func (p *pace) step(ctx context.Context) error {
 // A seat may not have been written for hours while its player was attached. So the time begins when a Sweep
 // has found its owner gone.
 func (s *Seats) Sweep(ctx context.Context, nodes func(id string) (gone bool), share func(session string) bool, over func(Seat)) error {
-	w := sweeper{Seats: s, nodes: nodes, over: over, owners: make(map[string]bool)}
+	w := sweeper{Seats: s, nodes: nodes, over: over}
+	w.forgetReturned()
 	for bucket := range SeatBuckets {
 		if share(fmt.Sprint("seats_", bucket)) {
 			w.bucket(ctx, bucket)
 		}
-	}
-	if len(w.errs) == 0 {
-		s.mu.Lock()
-		for id := range s.gone {
-			if !w.owners[id] {
-				delete(s.gone, id)
-			}
-		}
-		s.mu.Unlock()
 	}
 	if w.lost+w.ended+w.unreadable > 0 {
 		s.log.Info("seats.swept", "lost", w.lost, "ended", w.ended, "unreadable", w.unreadable)
@@ -81,9 +75,21 @@ type sweeper struct {
 	nodes                   func(id string) bool
 	over                    func(Seat)
 	pace                    pace
-	owners                  map[string]bool // of the seats that were read
 	lost, ended, unreadable int
 	errs                    []error
+}
+
+// forgetReturned forgets when nodes were lost that are back: it does not count when they are lost again.
+func (w *sweeper) forgetReturned() {
+	w.mu.Lock()
+	ids := slices.Collect(maps.Keys(w.gone))
+	w.mu.Unlock()
+	ids = slices.DeleteFunc(ids, w.nodes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		delete(w.gone, id)
+	}
 }
 
 // bucket sweeps one. After an error the rest of it is left for the next time.
@@ -139,19 +145,15 @@ func (w *sweeper) due(seat Seat) time.Time {
 	if seat.Ended != 0 {
 		return seat.Written.Add(seat.Keep + endedAfter)
 	}
-	gone := w.nodes(seat.Owner)
-	now := time.Now()
-	w.owners[seat.Owner] = true
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !gone {
-		delete(w.Seats.gone, seat.Owner)
+	if !w.nodes(seat.Owner) {
 		return never
 	}
-	since, known := w.Seats.gone[seat.Owner]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since, known := w.gone[seat.Owner]
 	if !known {
-		since = now
-		w.Seats.gone[seat.Owner] = now
+		since = time.Now()
+		w.gone[seat.Owner] = since
 	}
 	if seat.Written.After(since) {
 		since = seat.Written

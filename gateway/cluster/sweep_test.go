@@ -109,13 +109,26 @@ func TestNodeThatIsBackKeepsItsSeats(t *testing.T) {
 		if got := b.run(); got != nil {
 			t.Errorf("%v: the time before it was back counts", got)
 		}
-		e.Empty()
-		b.run() // it owns nothing now
-		time.Sleep(time.Hour)
+	})
+}
+
+// The sweep that learns that it is back need not meet a seat of it.
+func TestReturnedNodeNeedsNoSeatToBeNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := clustertest.NewSeats()
+		a := newNode(t, e, nodeA)
+		b := newSweep(newNode(t, e, nodeB))
 		a.put(seatOf(nodeA, sessionOfA))
-		time.Sleep(time.Second)
+		b.gone[nodeA] = true
+		b.run()
+		e.Empty()
+		b.gone[nodeA] = false
+		b.run()
+		a.put(seatOf(nodeA, sessionOfA))
+		time.Sleep(time.Hour)
+		b.gone[nodeA] = true
 		if got := b.run(); got != nil {
-			t.Errorf("%v", got)
+			t.Errorf("%v: the time of its first loss counts", got)
 		}
 	})
 }
