@@ -126,6 +126,10 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 			return false
 		case err != nil:
 			s.v.Evidence = fmt.Sprintf("%s; its seat cannot be read: %v", s.v.Evidence, err)
+			if s.v.State == NodeGone && s.rt != nil && !s.rt.Policy.Durable {
+				g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "%s", lostText(s.v)))
+				return false
+			}
 			g.metrics.claims.WithLabelValues("engine").Inc()
 			g.refuseSearch(s, unreachable())
 			return false
@@ -315,8 +319,14 @@ func (g *Gateway) takeClaimed(seat cluster.Seat, c claimable, o wire.Offer) erro
 
 // adopt begins to serve a session that has come from another node, without its connections.
 func (g *Gateway) adopt(e *registry.Record, core *session.Session) {
-	g.keepPlayer(e)
 	e.Adopt(g.driver.Adopt(core, -1, -1, true, observer{g, e}))
+	if _, one := g.playerOf(e); one {
+		g.running.Go(func() {
+			if !g.holdPlayer(g.ctx, e) {
+				e.Supersede()
+			}
+		})
+	}
 }
 
 // SeatOver is called for a session whose node was lost, and whose client has not come back in time to
@@ -334,7 +344,11 @@ func (g *Gateway) SeatOver(seat cluster.Seat) {
 }
 
 // RenewSeats writes the seats of all durable sessions again: the engine is back, and may have lost them.
-func (g *Gateway) RenewSeats() { g.seats.renew(g.reg.All(), false) }
+func (g *Gateway) RenewSeats() {
+	if g.seats.store != nil {
+		g.seats.renew(g.reg.All(), false)
+	}
+}
 
 // Fenced is called when another node has taken a session of this one, in that epoch.
 func (g *Gateway) Fenced(id string, epoch uint64) {

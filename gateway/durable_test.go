@@ -252,3 +252,25 @@ func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
 		q.Want("on")
 	})
 }
+
+// Without another node that takes them, durable sessions stay claimable: by this node's next process, say.
+func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Text("a")
+		game.Want("a")
+		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
+		go d.of[0].gw.Drain(context.Background())
+		if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
+			t.Errorf("reason %q", r)
+		}
+		if c := p.WantClosing(wire.CodeDraining); !c.Retry {
+			t.Errorf("close %+v", c)
+		}
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "it has left"})
+		if q := d.resumeAt(p, 1, 0, 1, 1); q.Hello.Moved != wire.MovedFailover || q.Hello.Received != 1 {
+			t.Errorf("hello %+v", q.Hello)
+		}
+	})
+}

@@ -27,6 +27,7 @@ type seatKeeper struct {
 	clock   *transport.Clock
 	log     *limitedLog
 	metrics *metrics
+	moved   func() bool // a successor has the sessions, and writes their seats
 	ctx     context.Context
 	running *sync.WaitGroup
 
@@ -132,7 +133,11 @@ func (k *seatKeeper) write(e *registry.Record) {
 	if d == nil || k.ctx.Err() != nil {
 		return
 	}
-	seat := k.seatOf(e, d.Info())
+	i := d.Info()
+	if k.moved() { // what Info has returned may be nothing
+		return
+	}
+	seat := k.seatOf(e, i)
 	ctx, cancel := context.WithTimeout(k.ctx, 2*seatTime)
 	defer cancel()
 	revision, err := k.store.Put(ctx, seat)

@@ -406,6 +406,16 @@ func (s *Session) Stay(now Time) {
 	}
 }
 
+// Release ends the session here without another node that has taken it: the first one that its client comes
+// back to claims it. The client first gets everything read from the upstream, which gets 1001.
+func (s *Session) Release(now Time, again time.Duration) {
+	name := wire.Name(wire.CodeDraining)
+	s.end(now, ending{
+		Ending: s.noSessionEnding(ReasonMoved), code: wire.CodeGoingAway, text: movedText,
+		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, Retry: true, RetryAfter: again.Milliseconds()}), clientMode: Linger, flush: true,
+	})
+}
+
 // HandedOver ends the session here: another node has taken it. Its client resumes there after again.
 func (s *Session) HandedOver(now Time, again time.Duration) {
 	name := wire.Name(wire.CodeDraining)
