@@ -33,7 +33,7 @@ func Reasons() []string {
 // An Ending records how a session ended, and what a later resume gets.
 type Ending struct {
 	Reason string // one of Reasons
-	Code   int    // close code for a later resume: 4404, 4408 or 4410
+	Code   int    // close code for a later resume: 4404, 4408 or 4410; 4504 where it goes on at another node
 	Text   string // close reason for a later resume
 	Detail string // what the operator, the game server or the client gave as the reason
 	At     Time
