@@ -271,9 +271,15 @@ func (s *Session) waitNoMore() {
 	}
 }
 
-// Owned answers AskOwner: the node has the session. What waited for that is due now.
+// Owned answers AskOwner: the node has the session. An end that waited for that comes now.
 func (s *Session) Owned(now Time) {
-	if d := s.durable; d != nil {
-		d.owned, d.asked, d.endBy = now.Add(ownedFor), 0, 0
+	d := s.durable
+	if d == nil || s.state == Ended {
+		return
+	}
+	waits := d.endBy > 0
+	d.owned, d.asked, d.endBy = now.Add(ownedFor), 0, 0
+	if waits {
+		s.endInTime(now)
 	}
 }

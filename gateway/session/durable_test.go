@@ -689,6 +689,9 @@ func (b *table) wantSilentEnd(u *session.Upstream) {
 	b.wantMode(u, session.Shut)
 	b.wants(u)
 	b.wantNothingHeld()
+	if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); ref == nil || ref.Code != wire.CodeNodeUnreachable || ref.Retry <= 0 {
+		b.t.Errorf("a resume gets %+v, want no verdict", ref)
+	}
 }
 
 // The grace period is over, and the node is not certain to have the session: it asks, and leaves in silence
@@ -731,7 +734,6 @@ func TestGraceOverWithoutCertaintyIsSilent(t *testing.T) {
 				b.sleep(tt.after)
 				b.wantState(session.Detached)
 				b.s.Owned(b.now)
-				b.sleep(0)
 			}
 			if tt.silent {
 				b.sleep(askWait - 1)
@@ -844,38 +846,83 @@ func TestIdleEndWithoutCertaintyIsSilent(t *testing.T) {
 		b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
 		b.sleep(askWait)
 		b.wantSilentEnd(b.up)
-		if got := b.s.Info().Ending; got.Reason != session.ReasonIdle || got.Code != wire.CodeEnded {
-			t.Errorf("ending %+v", got)
+		if got := b.s.Info().Ending.Reason; got != session.ReasonIdle {
+			t.Errorf("ended with %s", got)
 		}
 	}
 }
 
-// A full buffer or exhausted memory does not wait for an answer: the session ends at once.
+// A full buffer waits for the answer, and is not read meanwhile. Exhausted memory cannot wait.
 func TestOverflowWithoutCertaintyIsSilent(t *testing.T) {
-	for _, certain := range []bool{true, false} {
-		for _, evicted := range []bool{true, false} {
-			c := durableConfig()
-			c.BufferMessages, c.Overflow = 2, session.EndSession
-			b := newTable(t, c)
-			b.drop()
-			b.sleep(ownedFor)
-			if certain {
-				b.s.Owned(b.now)
-			}
-			if evicted {
-				b.s.Evict(b.now)
-			} else {
-				b.game(text("a") + text("b") + text("c"))
-			}
-			if !certain {
-				b.wantSilentEnd(b.up)
-				continue
-			}
-			b.wantState(session.Ended)
-			if got := frames(t, b.takes(b.up, 1<<30)); len(got) != 1 || !strings.HasPrefix(got[0], "close 1013 ") {
-				t.Errorf("the upstream gets %q", got)
-			}
+	for _, how := range []string{"certain", "answered", "not answered", "back in time", "other terms"} {
+		c := durableConfig()
+		c.BufferMessages, c.Overflow = 2, session.EndSession
+		b := newTable(t, c)
+		b.drop()
+		b.sleep(ownedFor)
+		if how == "certain" {
+			b.s.Owned(b.now)
 		}
+		b.s.Events()
+		b.game(text("a") + text("b") + text("c") + text("d"))
+		if how != "certain" {
+			b.wantState(session.Detached)
+			b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner, session.Overflowed)
+			if b.s.WantsRead(b.up) {
+				t.Error("it is read on")
+			}
+			b.sleep(askWait - 1)
+			b.wantState(session.Detached)
+		}
+		switch how {
+		case "answered":
+			b.s.Owned(b.now)
+		case "not answered":
+			b.sleep(1)
+			b.wantKinds([]session.Kind{session.Overflowed}, session.Overflowed)
+			b.wantSilentEnd(b.up)
+			continue
+		case "back in time":
+			b.resume(0)
+			b.wantHears("hello", "a", "b", "ping")
+			b.says("\x10ack 2")
+			b.wantHears("c", "d")
+			b.sleep(askWait)
+			b.wantState(session.Attached)
+			continue
+		case "other terms":
+			b.s.SetTerms(b.now, session.Terms{Grace: c.Grace, GraceBeforeStart: c.Grace, Overflow: session.DropOldest})
+			b.sleep(askWait)
+			b.wantState(session.Detached)
+			b.wantCounts(0, 0, 4, 0)
+			continue
+		}
+		b.wantState(session.Ended)
+		b.wantKinds([]session.Kind{session.Overflowed}, session.Overflowed)
+		b.wants(b.up, "close 1013 replay buffer full")
+		if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); ref.Code != wire.CodeWindowExceeded || ref.Retry != 0 {
+			t.Errorf("%s: refusal %+v", how, ref)
+		}
+	}
+}
+
+func TestEvictionWithoutCertaintyIsSilent(t *testing.T) {
+	for _, certain := range []bool{true, false} {
+		b := newTable(t, durableConfig())
+		b.drop()
+		b.sleep(ownedFor)
+		if certain {
+			b.s.Owned(b.now)
+		}
+		if !b.s.Evict(b.now) {
+			t.Fatal("not evicted")
+		}
+		if certain {
+			b.wantState(session.Ended)
+			b.wants(b.up, "close 1013 memory for replay buffers exhausted")
+			continue
+		}
+		b.wantSilentEnd(b.up)
 	}
 }
 
