@@ -160,6 +160,9 @@ func (g *Gateway) handedOver(e *registry.Record, node string) {
 	})
 }
 
+// errStays is why a session is not handed over that its game server has ended meanwhile.
+var errStays = errors.New("the game server has ended the session")
+
 // freezeLeft waits until a session has left its game server, and returns a copy of it.
 func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-chan struct{}) (*Handoff, error) {
 	select {
@@ -177,6 +180,10 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 		h := &Handoff{Session: e.ID, Epoch: s.Epoch, Revision: s.Revision, Format: session.Formats[0]}
 		err := session.ErrLater
 		d.Do(func(core *session.Session, now session.Time) {
+			if !core.HasLeft() {
+				err = errStays
+				return
+			}
 			var f session.Frozen
 			if f, err = core.Freeze(h.Format); err != nil {
 				return
@@ -190,7 +197,7 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 		case err == nil:
 			h.Record = e.AppendState(nil, g.table.byPattern[e.Route].Upstream)
 			return h, nil
-		case time.Since(begun) > handoffTime:
+		case errors.Is(err, errStays), time.Since(begun) > handoffTime:
 			return nil, err
 		case !slow && time.Since(begun) > handoffTime/5: // its client takes what it is sent too slowly
 			slow = true

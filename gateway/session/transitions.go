@@ -192,7 +192,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	switch {
 	case s.graceEnd <= now:
 		s.endInTime(now)
-	case s.cfg.Hard && (s.up.mode == Open || s.outage.since > 0):
+	case s.cfg.Hard && !s.isLeaving() && (s.up.mode == Open || s.outage.since > 0):
 		s.closeReleased()
 	default:
 		s.answerBuffered()
@@ -219,7 +219,7 @@ func (s *Session) TakesUpstream(inOutage bool) bool {
 	if inOutage {
 		return s.outage.since > 0 && s.state != Ended
 	}
-	return s.NeedsUpstream()
+	return s.NeedsUpstream() && !s.isLeaving()
 }
 
 // BeginRedial says that a client waits while a new upstream is dialled. The grace timer
