@@ -90,7 +90,7 @@ test('a gateway that does not close its older connection is helped', async (t) =
 });
 
 test('messages that were acked and are still under way on an older connection come first', async (t) => {
-  const game = await startGame(t, { WAIT_MS: 60_000 });
+  const game = await startGame(t, { WAIT_MS: 60_000, LINGER_MS: 60_000 });
   const player = new Player();
   const slow = await game.dial({ Session: 'a', Epoch: 1 });
   slow.write(1, 5);
