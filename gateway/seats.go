@@ -251,13 +251,11 @@ func (k *seatKeeper) fence(e *registry.Record, why string) {
 	}
 }
 
-// askOwner finds out whether this node still has e: the core has asked.
+// askOwner finds out whether this node still has e: the core has asked. Only a write decides: a node that stood
+// still for two seconds may have been replaced, however fresh its contact with the engine seems to be.
 func (k *seatKeeper) askOwner(e *registry.Record) {
-	owned := k.hasContact()
-	if !owned {
-		owned = k.settle(k.ctx, e) // writes it, or fences
-	}
-	if owned {
+	<-k.touch(e) // or e is fenced
+	if e.Seat().Covered {
 		e.Do(func(core *session.Session, now session.Time) { core.Owned(now) })
 	}
 }
