@@ -25,6 +25,7 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 		return
 	}
 	o := engineOptions(c, slog.New(slog.DiscardHandler))
+	o.Seats = set.Durable()
 	found, err := engine.Probe(ctx, o)
 	if found == nil {
 		r.say("NATS", "", 2, err)

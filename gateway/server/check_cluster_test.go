@@ -124,7 +124,7 @@ func TestCheckReportsTheClock(t *testing.T) {
 		{time.Second, true, "WARN  clock: 1s ahead of the NATS server's: set it by NTP", 0},
 		{-29 * time.Second, true, "WARN  clock: 29s behind the NATS server's: set it by NTP", 0},
 		{-30 * time.Second, true, "FAIL  clock: 30s behind the NATS server's: from 30s on a node may not join", 1},
-		{0, false, "ok    clock: not compared: NATS tells its time once the first node has made its bucket", 0},
+		{0, false, "ok    clock: not compared: NATS reports its time once the first node has made its bucket", 0},
 	} {
 		var out bytes.Buffer
 		r := &report{out: &out}
