@@ -38,7 +38,7 @@ type durable struct {
 
 const (
 	// ownedFor is how long a node may act for a player after it was certain to have the session.
-	ownedFor = 5 * time.Second
+	ownedFor = time.Second
 	// askWait is how long it waits for that certainty before it ends a session in silence.
 	askWait = 2 * time.Second
 	// leaveTime is how long an upstream may take to close before a hand-off.

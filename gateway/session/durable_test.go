@@ -19,9 +19,10 @@ import (
 // several owners at once.
 
 const (
-	ownedFor  = 5 * time.Second // a node may act for a player after it was certain to have the session,
-	askWait   = 2 * time.Second // and waits for that certainty
-	leaveTime = 5 * time.Second // an upstream may take to close before a hand-off
+	keepaliveWait = 500 * time.Millisecond // a keepalive that waits for certainty is tried again
+	ownedFor      = time.Second            // a node may act for a player after it was certain to have the session,
+	askWait       = 2 * time.Second        // and waits for that certainty
+	leaveTime     = 5 * time.Second        // an upstream may take to close before a hand-off
 )
 
 func durableConfig() session.Config {
@@ -931,16 +932,13 @@ func TestKeepalivesRestWithoutCertainty(t *testing.T) {
 	b := newTable(t, wordy())
 	b.drop()
 	b.s.Events()
-	b.sleep(4 * time.Second)
-	b.wants(b.up, "still here") // certain since it began
-	b.wantKinds(nil, session.AskOwner)
-	for range 2 {
-		b.sleep(4 * time.Second)
+	for _, d := range []time.Duration{4 * time.Second, askWait, askWait} {
+		b.sleep(d)
 		b.wants(b.up)
 		b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
 	}
 	b.s.Owned(b.now)
-	b.sleep(4 * time.Second)
+	b.sleep(keepaliveWait)
 	b.wants(b.up, "still here")
 	b.wantKinds(nil, session.AskOwner)
 	b.sleep(4 * time.Second)
