@@ -43,7 +43,7 @@ test-web: bin/rerun ## the tests of the browser client, the demo and the dashboa
 	cd web && $(RERUN) node --test demo/ dashboard/
 
 test-acme: build bin/rerun ## certificates from a real ACME CA, pebble
-	cd testdata/acme && $(RERUN) $(GO) test $(RACE) -count=1 -timeout=5m ./...
+	cd testdata/acme && $(RERUN) $(GO) test $(RACE) -count=1 -timeout=10m ./...
 
 test-peers: build bin/rerun ## Socket.IO, Colyseus and others through the gateway
 	cd testdata/peers && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
