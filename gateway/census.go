@@ -3,6 +3,7 @@ package gateway
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
 
@@ -60,18 +61,9 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	gauge(descDraining, draining)
 	gauge(descForwards, float64(c.g.passedIn.Load()), "in")
 	gauge(descForwards, float64(c.g.relays.count()), "out")
-	covered, exposed := 0, 0
-	for i, e := range all.List {
-		switch {
-		case !e.Durable || all.Infos[i].State == session.Ended:
-		case e.Seat().Covered:
-			covered++
-		default:
-			exposed++
-		}
-	}
-	gauge(descDurable, float64(covered), "covered")
-	gauge(descDurable, float64(exposed), "exposed")
+	durable := countDurable(&all)
+	gauge(descDurable, float64(durable.Covered), registry.Covered)
+	gauge(descDurable, float64(durable.Exposed), registry.Exposed)
 	counter(descMissed, c.g.events.Missed())
 }
 

@@ -84,6 +84,9 @@ func (g *Gateway) NodeOf(session string) string {
 	return session[:nodeIDLen]
 }
 
+// MovedTo returns the node that this one has handed a session to, "" if it has not.
+func (g *Gateway) MovedTo(session string) string { return g.moves.node(session) }
+
 // FrontOf returns the node that the client of a session of this node is connected to, "" if it
 // is not connected.
 func (g *Gateway) FrontOf(session string) string {

@@ -23,6 +23,24 @@ type Seat struct {
 	Unsure   bool   // claimed, and not yet read again: another node's claim may have come later
 }
 
+// The values of Snapshot.Durable.
+const (
+	Covered    = "covered"
+	Exposed    = "exposed"
+	NotDurable = "no"
+)
+
+// Durability says what a lost node means for e: Covered, Exposed or NotDurable.
+func (e *Record) Durability() string {
+	switch {
+	case !e.Durable:
+		return NotDurable
+	case e.Seat().Covered:
+		return Covered
+	}
+	return Exposed
+}
+
 // Handoff reports whether another node has handed the session over.
 func (s *Seat) Handoff() bool { return s.Moved == wire.MovedHandoff }
 

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -258,6 +259,7 @@ func (t *tombstone) walk(c *tlv.Codec) {
 		if err := json.Unmarshal(info, &t.info); err != nil {
 			c.Fail(err)
 		}
+		t.info.Durable = cmp.Or(t.info.Durable, NotDurable) // an older process writes none
 	}
 	tlv.Num(c, 2, &t.info.seq)
 	c.Sub(3, t.past.walk)
