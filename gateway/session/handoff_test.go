@@ -595,6 +595,9 @@ func TestSessionEndsDuringHandOff(t *testing.T) {
 			if b.s.Leave(b.now) || b.s.Next() != 0 {
 				t.Errorf("%s: the session goes on", name)
 			}
+			if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); (ref.Code == wire.CodeNodeUnreachable) != (name == "fence") {
+				t.Errorf("%s: a resume gets %+v", name, ref)
+			}
 			b.wantNothingHeld()
 		}
 	}
@@ -1039,4 +1042,22 @@ func TestUpgradeWhileCertaintyIsAwaited(t *testing.T) {
 		b.sleep(1)
 		b.wantSilentEnd(b.up)
 	}
+}
+
+// A client that was let in before, and waits for an upstream now, gets none: the session stays detached.
+func TestDialDuringHandOffChangesNothing(t *testing.T) {
+	b := newTable(t, handoffConfig(true))
+	b.drop()
+	b.s.BeginRedial(b.now)
+	b.up = b.s.Reconnect(b.now, nil)
+	b.resume(0)
+	b.leaves()
+	b.wants(b.up, "close 1001 moved")
+	b.drop()
+	b.s.BeginRedial(b.now)
+	b.wantState(session.Detached)
+	b.s.CancelRedial(b.now)
+	b.wants(b.up)
+	b.game(closed)
+	b.wantLeft(true)
 }

@@ -33,9 +33,9 @@ func (s *Session) sendText(text string) {
 	}
 }
 
-// notifyDetached sends Notices.Detach.
-func (s *Session) notifyDetached(now Time) {
-	if !s.cfg.Hard || s.graceEnd <= now { // else releaseUpstream sends it, ahead of the queue
+// notifyDetached sends Notices.Detach. ends says whether the session ends at once.
+func (s *Session) notifyDetached(ends bool) {
+	if !s.cfg.Hard || ends { // else closeReleased sends it, ahead of the queue
 		s.sendText(s.cfg.Notices.Detach)
 	}
 }
