@@ -45,6 +45,8 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		ref := Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", r.Gen)
 		ref.Superseded = true
 		return ref
+	case s.state == Ended && s.ending.Reason == ReasonMoved:
+		return RefuseMoved()
 	case s.state == Ended:
 		return &Refusal{Code: s.ending.Code, Text: s.ending.Text}
 	case s.att != nil && s.att.closing != nil: // about to end: nobody can return to it, protocol section 11

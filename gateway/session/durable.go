@@ -406,6 +406,17 @@ func (s *Session) Stay(now Time) {
 	}
 }
 
+// movedRetry is when a client comes back whose session left this node while it was resumed here.
+const movedRetry = 100 * time.Millisecond
+
+// RefuseMoved refuses a resume at a node that has just let go of the session. It has not ended: the
+// client's next handshake is led to where it is.
+func RefuseMoved() *Refusal {
+	ref := Refuse(wire.CodeNodeUnreachable, "moved")
+	ref.Retry = movedRetry
+	return ref
+}
+
 // HandedOver ends the session here: another node has taken it. Its client resumes there after again.
 func (s *Session) HandedOver(now Time, again time.Duration) {
 	name := wire.Name(wire.CodeDraining)
