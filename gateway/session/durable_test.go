@@ -1219,3 +1219,23 @@ func TestRepeatsSurviveUpgrade(t *testing.T) {
 	}
 	b.wants(b.up, "one", "two", "three", "four")
 }
+
+// Its client may be told so when it comes back at this node, which has not forgotten the session yet.
+func TestResumeOfSessionThatHasMovedIsToComeBack(t *testing.T) {
+	for name, leave := range map[string]func(b *table){
+		"fenced":      func(b *table) { b.s.Fence(b.now) },
+		"handed over": func(b *table) { b.s.HandedOver(b.now, time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newClaimed(t, durableConfig(), claim)
+			b.join(old(100, 40))
+			leave(b)
+			if ref := b.s.Check(b.now, old(100, 40)); ref == nil || ref.Code != wire.CodeNodeUnreachable || ref.Retry == 0 {
+				t.Errorf("refused by %+v, want %d with retry", ref, wire.CodeNodeUnreachable)
+			}
+			if ref := b.s.Check(b.now, session.Resume{Gen: generation.FirstOf(1), Received: 100}); ref == nil || ref.Code != wire.CodeBadToken {
+				t.Errorf("a spent token is refused by %+v", ref)
+			}
+		})
+	}
+}

@@ -149,8 +149,9 @@ func movedEnding() Ending {
 	return Ending{Reason: ReasonMoved, Code: wire.CodeNodeUnreachable, Text: wire.Name(wire.CodeNodeUnreachable)}
 }
 
-// elsewhere is the refusal for a resume that comes while the session goes elsewhere, or has gone.
-func elsewhere() *Refusal {
+// RefuseMoved is the refusal for a resume that comes while the session goes elsewhere, or has gone: the client's
+// next handshake is led to where it is.
+func RefuseMoved() *Refusal {
 	ref := Refuse(wire.CodeNodeUnreachable, "")
 	ref.Retry = elsewhereRetry
 	return ref
