@@ -24,37 +24,43 @@ cluster: build bin/nats-server ## three gateways and a NATS server on this machi
 	$(BUILD_CLUSTER)
 	@bin/cluster -bin $(BIN) -nats bin/nats-server $(if $(PORT),-port $(PORT))
 
-# Each part has its share of about 20 minutes on two cores.
+# Each part has its share of about 20 minutes on two cores. What failed once and passed alone is
+# said again at the end.
 test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e test-release ## install what is missing and run everything
+	@if [ -s bin/flaky ]; then cat bin/flaky; rm bin/flaky; fi
 
-test-go: ## Go tests under the race detector, the simulation's short form included
-	$(GO) test $(RACE) -timeout 10m ./...
-	$(GO) test -run Alloc ./gateway/...
-	cd $(HARNESS) && $(GO) test $(RACE) -timeout 10m ./...
+RERUN := $(CURDIR)/bin/rerun -list $(CURDIR)/bin/flaky
+bin/rerun: $(wildcard gateway/internal/test/rerun/*.go)
+	$(GO) build -o $@ ./gateway/internal/test/rerun
 
-test-web: ## the tests of the browser client, the demo and the dashboard
-	cd web && npm ci --no-audit --no-fund && npm test
-	cd web && node --test demo/ dashboard/
+test-go: bin/rerun ## Go tests under the race detector, the simulation's short form included
+	$(RERUN) $(GO) test $(RACE) -timeout=20m ./...
+	$(RERUN) $(GO) test -run=Alloc ./gateway/...
+	cd $(HARNESS) && $(RERUN) $(GO) test $(RACE) -timeout=20m ./...
 
-test-acme: build ## certificates from a real ACME CA, pebble
-	cd testdata/acme && $(GO) test $(RACE) -count=1 -timeout 5m ./...
+test-web: bin/rerun ## the tests of the browser client, the demo and the dashboard
+	cd web && npm ci --no-audit --no-fund && $(RERUN) node --test test/*.test.js
+	cd web && $(RERUN) node --test demo/ dashboard/
 
-test-peers: build ## Socket.IO, Colyseus and others through the gateway
-	cd testdata/peers && npm ci --no-audit --no-fund && npm test
+test-acme: build bin/rerun ## certificates from a real ACME CA, pebble
+	cd testdata/acme && $(RERUN) $(GO) test $(RACE) -count=1 -timeout=5m ./...
+
+test-peers: build bin/rerun ## Socket.IO, Colyseus and others through the gateway
+	cd testdata/peers && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
 
 bin/nats-server: .ci/go-tools.mod
 	$(GO) build -modfile=.ci/go-tools.mod -o $@ github.com/nats-io/nats-server/v2
 
-test-proxies: build bin/nats-server ## behind nginx, HAProxy and Caddy; the dashboard, the alerts and the files of docs/deploy
+test-proxies: build bin/nats-server bin/rerun ## behind nginx, HAProxy and Caddy; the dashboard, the alerts and the files of docs/deploy
 	./.ci/proxies
-	cd testdata/operate && $(GO) vet ./... && $(GO) test $(RACE) -count=1 -timeout 10m ./...
+	cd testdata/operate && $(GO) vet ./... && $(RERUN) $(GO) test $(RACE) -count=1 -timeout=20m ./...
 
-test-e2e: build bin/nats-server ## the demo and the client in headless Chromium
+test-e2e: build bin/nats-server bin/rerun ## the demo and the client in headless Chromium
 	$(BUILD_CLUSTER)
-	cd web/e2e && npm ci --no-audit --no-fund && npm test
+	cd web/e2e && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
 
-test-release: ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'
-	cd testdata/release && npm ci --no-audit --no-fund && npm test
+test-release: bin/rerun ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'
+	cd testdata/release && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
 
 simulate: ## the simulation of the session core, for longer: SEEDS=20000
 	$(GO) test ./gateway/internal/test/sim -timeout 60m -v -run TestSimulation -sim.seeds $(or $(SEEDS),20000)

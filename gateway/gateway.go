@@ -54,6 +54,10 @@ type Gateway struct {
 	draining    atomic.Bool               // new sessions are refused; drain.go sets it
 	drain       drain
 	relays      relays       // clients of other nodes' sessions
+	seats       seatKeeper   // of durable sessions
+	claims      claims       // durable sessions that are being taken in
+	leaving     leavings     // and those that are being handed over
+	moves       moves        // and those that were
 	passedIn    atomic.Int64 // connections that other nodes have passed on
 	dials       dials
 	redials     redialer

@@ -72,8 +72,14 @@ func (c *countedConn) CloseWrite() error {
 
 // NodeOf returns the node that has a session, "" without a cluster.
 func (g *Gateway) NodeOf(session string) string {
-	if g.cfg.Cluster == nil || len(session) != nodeIDLen+sessionIDLen {
+	switch {
+	case g.cfg.Cluster == nil || len(session) != nodeIDLen+sessionIDLen:
 		return ""
+	case g.reg.Find(session) != nil:
+		return g.cfg.Cluster.ID()
+	}
+	if to := g.moves.node(session); to != "" {
+		return to
 	}
 	return session[:nodeIDLen]
 }

@@ -443,3 +443,7 @@ func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 		nodes[0].wantProblem("POST", sessions+"?node=dun", http.StatusBadGateway, "node dun does not answer")
 	})
 }
+
+func (placeID) Takers(string) []string { return nil }
+
+func (placeID) HandOver(context.Context, string, *gateway.Handoff) error { return errNodeDown }

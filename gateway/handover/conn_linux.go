@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"reseat/gateway/transport/rawconn"
 )
 
 // A Conn is one end of the channel. One goroutine may receive while others send.
@@ -318,5 +316,15 @@ func CloseFD(fd int) {
 	}
 }
 
-// Descriptor returns the descriptor of the channel, which stays c's.
-func (c *Conn) Descriptor() (fd int, err error) { return rawconn.Descriptor(c.c) }
+// Duplicate returns a duplicate of the channel's descriptor, which is the caller's to close. It
+// stays open when c is closed.
+func (c *Conn) Duplicate() (fd int, err error) {
+	raw, err := c.c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if e := raw.Control(func(p uintptr) { fd, err = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+		return -1, e
+	}
+	return fd, err
+}

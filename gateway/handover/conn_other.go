@@ -62,5 +62,5 @@ func Monotonic() time.Duration { return 0 }
 // CloseFD does nothing.
 func CloseFD(int) {}
 
-// Descriptor fails with ErrUnsupported.
-func (c *Conn) Descriptor() (int, error) { return -1, ErrUnsupported }
+// Duplicate fails with ErrUnsupported.
+func (c *Conn) Duplicate() (int, error) { return -1, ErrUnsupported }

@@ -124,7 +124,7 @@ func TestCheckReportsTheClock(t *testing.T) {
 		{time.Second, true, "WARN  clock: 1s ahead of the NATS server's: set it by NTP", 0},
 		{-29 * time.Second, true, "WARN  clock: 29s behind the NATS server's: set it by NTP", 0},
 		{-30 * time.Second, true, "FAIL  clock: 30s behind the NATS server's: from 30s on a node may not join", 1},
-		{0, false, "ok    clock: not compared: NATS tells its time once the first node has made its bucket", 0},
+		{0, false, "ok    clock: not compared: NATS reports its time once the first node has made its bucket", 0},
 	} {
 		var out bytes.Buffer
 		r := &report{out: &out}
@@ -154,10 +154,12 @@ func TestCheckReportsTheReplicasOfBuckets(t *testing.T) {
 		{true, []engine.FoundBucket{with(a, 3), with(b, 3)}, []string{"ok    buckets x_nodes and x_players: 3 replicas"}, 0},
 		{true, []engine.FoundBucket{with(a, 3), with(b, 1)}, []string{"ok    bucket x_nodes: 3 replicas", "WARN  bucket x_players: 1 replica: a lost NATS server loses the directory"}, 0},
 		{true, []engine.FoundBucket{with(a, 3), broken}, []string{"ok    bucket x_nodes: 3 replicas", "FAIL  bucket x_players: has no leader"}, 1},
+		{true, []engine.FoundBucket{with(a, 3), with(a, 3), with(b, 3)}, []string{"ok    buckets x_nodes to x_players: 3 replicas"}, 0},
+		{true, nil, []string{""}, 0},
 	} {
 		var out bytes.Buffer
 		r := &report{out: &out}
-		r.bucket(c.clustered, c.list...)
+		r.buckets(c.clustered, "a lost NATS server loses the directory", c.list...)
 		wantLines(t, out.String(), c.want...)
 		if r.status != c.status {
 			t.Errorf("%+v: status %d", c.list, r.status)

@@ -140,18 +140,29 @@ func (g *giving) offer() error {
 		fds = append(fds, fd)
 		o.Listeners = append(o.Listeners, inheritedAddr{name, g.u.listen[name]})
 	}
-	g.u.mu.Lock()
-	older := slices.Clone(g.u.older)
-	g.u.mu.Unlock()
-	for _, ch := range older {
-		fd, err := ch.Descriptor()
-		if err != nil {
-			continue // it has ended
+	older := g.u.olderChannels()
+	defer closeAll(older)
+	o.Older = len(older)
+	return g.ch.SendJSON(handover.Offer, append(fds, older...), o)
+}
+
+// olderChannels returns duplicates of the channels to older processes: one that exits now closes
+// its channel, whose descriptor may be another's by the time it is sent.
+func (u *upgrader) olderChannels() (fds []int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, ch := range u.older {
+		if fd, err := ch.Duplicate(); err == nil { // otherwise it has just ended
+			fds = append(fds, fd)
 		}
-		fds = append(fds, fd)
-		o.Older++
 	}
-	return g.ch.SendJSON(handover.Offer, fds, o)
+	return fds
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		handover.CloseFD(fd)
+	}
 }
 
 // sendTombstones sends those that were not sent yet.

@@ -140,7 +140,7 @@ func TestThirdProcessThatWouldForwardIsRefused(t *testing.T) {
 func TestForwardedClientsLeaveWhenPumpIsOver(t *testing.T) {
 	s := newStage(t)
 	s.secure()
-	n := s.start("--upgrade-pump=1s")
+	n := s.start("--upgrade-pump=3s")
 	p := s.play(n, 4)
 	old := n.cmd.Process.Pid
 	n.upgradeOver(old)
@@ -180,7 +180,7 @@ func TestGameServerOverTLSIsForwarded(t *testing.T) {
 			if hard {
 				mode = "hard"
 			}
-			n := s.start("--upstream=wss"+strings.TrimPrefix(game.URL, "https"), "--upstream-ca="+ca, "--upgrade-pump=6s", "--disconnect="+mode)
+			n := s.start("--upstream=wss"+strings.TrimPrefix(game.URL, "https"), "--upstream-ca="+ca, "--upgrade-pump=10s", "--disconnect="+mode)
 			p := s.play(n, 6)
 			pid := n.cmd.Process.Pid
 			for range 2 {

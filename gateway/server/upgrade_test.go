@@ -13,7 +13,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -35,6 +34,7 @@ import (
 
 	"reseat/gateway/admin"
 	"reseat/gateway/handover"
+	"reseat/gateway/internal/test/freeport"
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/session"
 )
@@ -46,7 +46,7 @@ var (
 )
 
 // patience bounds each wait, so that a test ends. Nothing is asserted about it.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // A node is the program in a process of its own, and later its successors.
 type node struct {
@@ -101,8 +101,8 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	s.flags = []string{
-		"--upstream=ws" + strings.TrimPrefix(s.game.URL, "http"), "--listen=" + freeAddr(t), "--admin=" + freeAddr(t),
-		"--log-format=json", "--drain=0s", "--upgrade-timeout=2s", "--grace=60s", "--heartbeat=30s",
+		"--upstream=ws" + strings.TrimPrefix(s.game.URL, "http"), "--listen=" + freeport.Addr(), "--admin=" + freeport.Addr(),
+		"--log-format=json", "--drain=0s", "--upgrade-timeout=" + patience.String(), "--grace=60s", "--heartbeat=30s",
 	}
 	return s
 }
@@ -138,21 +138,6 @@ func (g *echo) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-// freeAddr is an address that nobody listens at. Its port is below those that the system
-// chooses, so that no outgoing connection takes it meanwhile.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(20000)))
-		if err == nil {
-			defer ln.Close()
-			return ln.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // spawn starts a process.
@@ -196,14 +181,29 @@ func (s *stage) start(more ...string) *node {
 	n := s.spawn(more...)
 	n.wait(0, "listen.clients")
 	n.addr, n.admin = strings.TrimPrefix(s.flags[1], "--listen="), "http://"+strings.TrimPrefix(s.flags[2], "--admin=")
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	until(s.t, func() error {
 		resp, err := ask.Get(n.admin + "/readyz")
 		if err == nil {
 			resp.Body.Close()
-			return n
+		}
+		return err
+	})
+	if slices.Contains(more, "--upgrade-socket="+s.socket) {
+		until(s.t, func() error { return handover.Probe(s.socket) })
+	}
+	return n
+}
+
+// until waits until try succeeds.
+func until(t *testing.T, try func() error) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 }
@@ -551,7 +551,7 @@ func (f *fake) wantAbort(why string) {
 // Whatever a successor does, the process goes on as if nothing had happened until it commits.
 func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 	s := newStage(t)
-	n := s.start("--upgrade-socket=" + s.socket)
+	n := s.start("--upgrade-socket="+s.socket, "--upgrade-timeout=4s")
 	p := s.play(n, 6)
 	pid := n.cmd.Process.Pid
 	most := descriptors(t, pid)
@@ -567,8 +567,9 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		{"leaves at once", func(f *fake) { f.Close() }, "start: the new process did not come up: it has exited"},
 		{"never says hello", func(f *fake) { f.wantAbort("timeout") }, "start: the new process did not come up: timeout"},
 		{"speaks HTTP", func(f *fake) {
-			fd, err := f.Descriptor()
+			fd, err := f.Duplicate()
 			if err == nil {
+				defer unix.Close(fd)
 				_, err = unix.Write(fd, []byte("GET / HTTP/1.1\r\n\r\n"))
 			}
 			if err != nil {
@@ -615,8 +616,9 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process could not take over: no route"},
 		{"exits between READY and COMMIT", func(f *fake) {
 			f.rested()
-			fd, err := f.Descriptor()
+			fd, err := f.Duplicate()
 			if err == nil {
+				defer unix.Close(fd)
 				err = unix.Shutdown(fd, unix.SHUT_RD) // COMMIT cannot be sent any more
 			}
 			if err != nil {
@@ -727,14 +729,13 @@ func TestManyUpgradesLeakNothing(t *testing.T) {
 	}
 }
 
-// gone reports whether a process has exited, if nobody has waited for it.
+// gone reports whether a process has exited, if nobody has waited for it. It waits for that.
 func gone(pid int) bool {
-	for range 1000 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(b), ") Z ") {
 			return true
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }
@@ -833,6 +834,35 @@ func TestTakeoverOfNobodyIsAnOrdinaryStart(t *testing.T) {
 	s.play(n, 2)
 	if u := n.status(); u.State != upgradeNone {
 		t.Errorf("%+v", u)
+	}
+}
+
+// An older process may exit, and its channel be closed, between the moment that an offer has its
+// descriptor and the moment that it is sent.
+func TestOfferKeepsChannelOfProcessThatExits(t *testing.T) {
+	exited, other, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	exited.Close()
+	ch, far, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	fds := (&upgrader{older: []*handover.Conn{exited, ch}}).olderChannels()
+	defer closeAll(fds)
+	ch.Close()
+	if len(fds) != 1 {
+		t.Fatalf("%d descriptors, want 1", len(fds))
+	}
+	if _, err := unix.Write(fds[0], []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	if n, err := unix.Read(int(far.Fd()), b[:]); n != 1 || b[0] != 'x' {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 
@@ -1050,9 +1080,9 @@ type moment struct {
 	child  int    // the successor
 }
 
-func momentOfUpgrade(t *testing.T, round int) moment {
+func momentOfUpgrade(t *testing.T, round int, more ...string) moment {
 	m := moment{s: newStage(t), driver: []string{"net", "poll"}[round%2], old: round/2%2 == 0, after: []string{"", "upgrade.begun", "upgrade.frozen"}[round/4%3]}
-	m.n = m.s.start("--driver=" + m.driver)
+	m.n = m.s.start(append(more, "--driver="+m.driver)...)
 	m.p = m.s.play(m.n, *killPlayers)
 	m.n.cmd.Process.Signal(syscall.SIGUSR2)
 	for end := time.Now().Add(patience); m.child == 0; time.Sleep(100 * time.Microsecond) {
@@ -1131,7 +1161,11 @@ func TestStoppedProcessLosesNothing(t *testing.T) {
 	for i := range *stopRounds {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			m := momentOfUpgrade(t, i)
+			var timeout []string
+			if i/4%3 == 0 { // the upgrade may be aborted before it has begun
+				timeout = []string{"--upgrade-timeout=2s"}
+			}
+			m := momentOfUpgrade(t, i, timeout...)
 			pid, what := m.child, "successor"
 			if m.old {
 				pid, what = m.n.cmd.Process.Pid, "older process"

@@ -43,7 +43,7 @@ func (s *Session) notifyDetached(now Time) {
 // notifyResumed sends Notices.Resume. It sends nothing to an upstream that got it right
 // after its handshake, nor for the first client of a session created before it.
 func (s *Session) notifyResumed() {
-	if !s.cfg.Hard && s.epoch > 0 {
+	if !s.cfg.Hard && s.epoch > 0 && s.awaiting == 0 { // else notifyReconnected has done it
 		s.sendText(s.cfg.Notices.Resume)
 	}
 }
@@ -139,13 +139,17 @@ func (s *Session) startKeepalives(now Time) {
 }
 
 // tickKeepalives sends the Keepalives that are due, unless the upstream has not taken earlier
-// output: they must not pile up.
+// output, since they must not pile up, or another node may speak for the player.
 func (s *Session) tickKeepalives(now Time) {
-	taken := s.q.empty() && len(s.up.rest) == 0
+	next := s.nextKeepalive()
+	if next == 0 || now < next {
+		return
+	}
+	sends := s.up.mode == Open && s.q.empty() && len(s.up.rest) == 0 && s.mayAct(now)
 	for i, b := range s.cfg.Keepalives {
 		if i < len(s.keepaliveDue) && now >= s.keepaliveDue[i] {
 			s.keepaliveDue[i] = now.Add(b.Every)
-			if taken {
+			if sends {
 				s.sendText(b.Text)
 			}
 		}

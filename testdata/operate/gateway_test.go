@@ -8,13 +8,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -121,16 +122,20 @@ func (g *gateway) sessions() []seen {
 	return list.Sessions
 }
 
-// freePort returns an unused port.
+// freePort returns an unused port, another one each time. It is below those that the system gives
+// to connections, so that it is still free when a process listens there, and does again.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		if port := 10000 + int(lastPort.Add(1)%10000); !inUse(port) {
+			return fmt.Sprint(port)
+		}
 	}
-	defer ln.Close()
-	return fmt.Sprint(ln.Addr().(*net.TCPAddr).Port)
 }
+
+var lastPort atomic.Uint32
+
+func init() { lastPort.Store(rand.Uint32N(10000)) } // other processes begin elsewhere
 
 // file reads a file of docs.
 func file(t *testing.T, name string) string {

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"reseat/gateway/internal/test/freeport"
 	"reseat/gateway/internal/test/harness/chaos/fault"
 	"reseat/gateway/internal/test/harness/chaos/process"
 )
@@ -86,11 +87,11 @@ func newCluster(r *run, game string) *cluster {
 	for i := range clusterSize {
 		name := fmt.Sprint("s", i)
 		s := &server{NATS: process.NewNATS(r.cfg.NATS, name, r.cfg.Dir, c.parties.Prefix(name))}
-		s.gate, s.route = fault.NewGate(process.FreeAddr(), s.Client, c.parties.Of), fault.NewGate(process.FreeAddr(), s.Routes, c.parties.Of)
+		s.gate, s.route = fault.NewGate(freeport.Addr(), s.Client, c.parties.Of), fault.NewGate(freeport.Addr(), s.Routes, c.parties.Of)
 		s.Advertised = s.route.Addr
 		c.servers = append(c.servers, s)
-		n := &node{name: fmt.Sprint("n", i), listen: process.FreeAddr()}
-		n.gate = fault.NewGate(process.FreeAddr(), process.FreeAddr(), c.parties.Of)
+		n := &node{name: fmt.Sprint("n", i), listen: freeport.Addr()}
+		n.gate = fault.NewGate(freeport.Addr(), freeport.Addr(), c.parties.Of)
 		n.near = fault.Proxy{Target: n.listen, Plan: r.plan, Struck: r.struck, Told: true}
 		c.nodes = append(c.nodes, n)
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +18,7 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
+	"reseat/gateway/internal/test/freeport"
 )
 
 // patience is for what must happen, on a machine that does other work as well.
@@ -35,17 +34,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// freePort returns a port that nobody listens at.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
-
 // A room is NATS servers that form a cluster, or one alone.
 type room struct {
 	*testing.T
@@ -57,19 +45,18 @@ type room struct {
 func newRoom(t *testing.T, n int, change func(*server.Options)) *room {
 	t.Helper()
 	r := &room{T: t, opts: make([]*server.Options, n), servers: make([]*server.Server, n)}
-	routes := make([]string, n)
+	ports, routes := make([]int, n), make([]string, n)
 	for i := range n {
-		routes[i] = "nats://127.0.0.1:" + strconv.Itoa(freePort(t))
+		ports[i] = freeport.Port()
+		routes[i] = fmt.Sprint("nats://127.0.0.1:", ports[i])
 	}
 	for i := range n {
 		o := &server.Options{
-			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: freePort(t), NoLog: true, NoSigs: true,
+			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: freeport.Port(), NoLog: true, NoSigs: true,
 			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 64 << 20,
 		}
 		if n > 1 {
-			_, port, _ := strings.Cut(strings.TrimPrefix(routes[i], "nats://"), ":")
-			number, _ := strconv.Atoi(port)
-			o.Cluster = server.ClusterOpts{Name: "room", Host: "127.0.0.1", Port: number}
+			o.Cluster = server.ClusterOpts{Name: "room", Host: "127.0.0.1", Port: ports[i]}
 			o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
 		}
 		if change != nil {
@@ -465,7 +452,7 @@ func TestEngineUsesNoConsumer(t *testing.T) {
 func TestUnusableServersAreNamed(t *testing.T) {
 	allowed := func(rights ...string) func(*server.Options) {
 		return func(o *server.Options) {
-			all := engine.Rights("test")
+			all := engine.Rights("test", false)
 			p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
 			for _, s := range all.Publish {
 				if !slices.Contains(rights, s) {

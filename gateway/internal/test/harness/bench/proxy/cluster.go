@@ -21,10 +21,7 @@ func nodes(n int, hop bool, args []string) func(Place, netip.AddrPort) (*Proxy, 
 		if err := os.WriteFile(key, []byte("a secret of the benchmark, 32 bytes or more\n"), 0o600); err != nil {
 			return nil, err
 		}
-		natsAddr, err := freeAddr()
-		if err != nil {
-			return nil, err
-		}
+		natsAddr := freeAddr()
 		nats, err := start(p.in("nats"), natsAddr, 1, nil, p.NATS, "-a", "127.0.0.1", "-p", fmt.Sprint(natsAddr.Port()), "-js", "-sd", filepath.Join(p.Dir, "nats"))
 		if err != nil {
 			return nil, err
@@ -45,14 +42,9 @@ func nodes(n int, hop bool, args []string) func(Place, netip.AddrPort) (*Proxy, 
 		for i := range n {
 			addr := first
 			if i > 0 {
-				if addr, err = freeAddr(); err != nil {
-					return nil, err
-				}
+				addr = freeAddr()
 			}
-			admin, err := freeAddr()
-			if err != nil {
-				return nil, err
-			}
+			admin := freeAddr()
 			argv := append([]string{p.Reseat, "--listen", addr.String(), "--admin", admin.String(), "--log-level", "warn", "--upstream", "ws://" + games[i%len(games)].String(),
 				"--token-key-file", key, "--cluster", "nats://" + natsAddr.String(), "--node-listen", "127.0.0.1:0"}, args...)
 			y, err := start(p.in(fmt.Sprint("node", i)), addr, 1, nil, argv...)

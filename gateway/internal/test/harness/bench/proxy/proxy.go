@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"reseat/gateway/internal/test/freeport"
 )
 
 const (
@@ -153,11 +155,4 @@ func (x *Proxy) Stop() {
 }
 
 // freeAddr returns an unused loopback address.
-func freeAddr() (netip.AddrPort, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	defer l.Close()
-	return netip.ParseAddrPort(l.Addr().String())
-}
+func freeAddr() netip.AddrPort { return netip.MustParseAddrPort(freeport.Addr()) }

@@ -34,11 +34,7 @@ func (s Subject) Base() string {
 
 // Start starts it.
 func (s Subject) Start(p Place) (*Proxy, error) {
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	return s.start(p, addr)
+	return s.start(p, freeAddr())
 }
 
 // The subjects that others are compared with.

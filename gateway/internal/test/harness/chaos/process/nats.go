@@ -5,16 +5,15 @@ package process
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"reseat/gateway/internal/test/freeport"
 )
 
 // NATS is a NATS server of several. Its addresses and its files stay when it is started again.
@@ -28,24 +27,9 @@ type NATS struct {
 	cmd                     *exec.Cmd
 }
 
-var lastPort atomic.Int32
-
-// FreeAddr returns a free address of loopback outside the range of ports that the system gives to
-// connections: a process that is started again finds it free.
-func FreeAddr() string {
-	lastPort.CompareAndSwap(0, 10000+rand.Int32N(20000))
-	for {
-		addr := fmt.Sprintf("127.0.0.1:%d", lastPort.Add(1))
-		if ln, err := net.Listen("tcp", addr); err == nil {
-			ln.Close()
-			return addr
-		}
-	}
-}
-
 // NewNATS returns a server with files below dir. prefix, if any, is a command that runs the program.
 func NewNATS(bin, name, dir string, prefix []string) *NATS {
-	n := &NATS{Name: name, Client: FreeAddr(), Routes: FreeAddr(), Monitor: FreeAddr(), bin: bin, dir: filepath.Join(dir, "nats-"+name), prefix: prefix}
+	n := &NATS{Name: name, Client: freeport.Addr(), Routes: freeport.Addr(), Monitor: freeport.Addr(), bin: bin, dir: filepath.Join(dir, "nats-"+name), prefix: prefix}
 	n.Advertised = n.Routes
 	return n
 }
