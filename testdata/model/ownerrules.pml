@@ -149,8 +149,10 @@ mtype = { hello, data, ack, close };
 /* F3: before hello the seat is read again. */
 #if defined(NO_CONFIRM_READ) || defined(HELLO_BEFORE_CLAIM)
 #define CONFIRMED_READ(i) true
-#else
+#elif defined(HELLO_FIRST)
 #define CONFIRMED_READ(i) (CONTACT(i) && OWNS(i))
+#else
+#define CONFIRMED_READ(i) (!inst[i].unsure || CONTACT(i) && OWNS(i))
 #endif
 
 /* F5: nobody claims from an owner that is not gone or silent. */
@@ -204,21 +206,22 @@ mtype = { hello, data, ack, close };
 #define HELLO_RECEIVED(i) inst[i].wrote
 #endif
 
-/* R1: a hello after a failover is not taken if an older connection has done something since the
-   handshake. With redelivery off that something has been sent on it counts as well. */
+/* R1: a hello after a failover is not taken if on an older connection anything was taken in or settled
+   since the handshake. What was sent on it does not count: with COUNT_SENT it does. */
 #ifdef MOVED_HELLO_TAKEN
 #define REFUSES_MOVED 0
 #else
 #define REFUSES_MOVED 1
 #endif
-#ifdef SENT_DOES_NOT_COUNT
-#define COUNTS_SENT 0
+#ifdef COUNT_SENT
+#define COUNTS_SENT 1
 #else
-#define COUNTS_SENT (!REDELIVER)
+#define COUNTS_SENT 0
 #endif
 
-/* R2: while nobody has confirmed a generation of the new owner's, a resume from before it moves
-   its numbers up; or it dials the game server again, as numbers that were told to that hold then. */
+/* R2: while nobody has confirmed a generation of the new owner's, a resume from before it that is further
+   raises both its counts. What the connection to the game server was told does not hold then: it is closed,
+   and another one is made. */
 #ifdef ONLY_DOWN
 #define RAISE(s, i) skip
 #else
@@ -229,33 +232,36 @@ mtype = { hello, data, ack, close };
 #else
 #define REBASES 1
 #endif
-#if defined(NO_RENUMBER)
-#define RENUMBER(s, i) skip
-#elif defined(RENUMBER_IN_PLACE)
+#ifdef RENUMBER_IN_PLACE
 #define RENUMBER(s, i) renumber(s, i)
 #else
-#define RENUMBER(s, i) printf("node %d: dials the game server anew\n", i); rebase(s, i); inst[i].game = 0; inst[i].stage = SEATED
+#define RENUMBER(s, i) \
+	printf("node %d: dials the game server anew\n", i); \
+	if :: inst[i].att != NONE -> supersede(inst[i].att); inst[i].att = NONE; inst[i].owing = 0 :: else -> skip fi; \
+	rebase(s, i); inst[i].game = 0; inst[i].stage = SEATED
 #endif
 
-/* The game server is dialled when the client has confirmed the new owner's hello, and so has left
-   the old owner: nothing that it is told changes after that. */
-#ifdef DIAL_FIRST
-#define DIALS_FIRST 1
-#define MAY_DIAL_GAME(i) (inst[i].waiter != NONE)
-#define MAY_GREET(i) (inst[i].stage == OPEN)
-#else
+/* The game server is dialled before hello. HELLO_FIRST is the other order: when the client has confirmed
+   the new owner's hello, and so has left the old owner, after which nothing that it is told changes. */
+#ifdef HELLO_FIRST
 #define DIALS_FIRST 0
 #define MAY_DIAL_GAME(i) (inst[i].moved == 0 && CONTACT(i))
 #define MAY_GREET(i) (inst[i].stage == OPEN || inst[i].stage == SEATED)
+#else
+#define DIALS_FIRST 1
+#define MAY_DIAL_GAME(i) (inst[i].waiter != NONE)
+#define MAY_GREET(i) (inst[i].stage == OPEN)
 #endif
 
-/* A game server that takes the new connection may close the old one. Its owner says end when it
-   knows that the session is still its own. */
-#ifdef END_UNTOUCHED
-#define END_AT_ONCE 1
+/* A game server that heeds Reseat-Epoch takes nothing from a connection of a lower one. */
+#if GAME == 1
+#define NEWEST(i, g) if :: inst[i].epoch >= newestEpoch -> newestEpoch = inst[i].epoch; newest = g + 1 :: else -> skip fi
 #else
-#define END_AT_ONCE 0
+#define NEWEST(i, g) skip
 #endif
+
+/* A game server may close its older connections when a newer one is there. The session ends at a node that
+   reads that while its client still listens there. */
 #ifdef REPLACES
 #define LOSE_OLDER x = 0; do :: x < NODES -> if :: x != i && inst[x].stage == OPEN -> inst[x].stage = REPLACED :: else -> skip fi; x++ :: else -> break od; x = 0
 #else

@@ -39,6 +39,7 @@ typedef Instance {
 	bit  owing;              /* an ack is due */
 	byte first, issued, confirmed; /* generations: its own are above first */
 	byte moved;              /* how it came here, until a generation of its own is confirmed */
+	bit  unsure;             /* claimed, and the confirm read has not been made */
 	byte tag[NUMBERS];       /* which message of the game server has which number */
 };
 
@@ -64,6 +65,9 @@ byte orphan = NONE, orphanSeat;  /* a write of which nobody waits for the answer
 
 /* The game server. */
 byte games = 1;              /* connections accepted */
+#if GAME == 1
+byte newest = 1, newestEpoch; /* the one of the highest Reseat-Epoch */
+#endif
 byte said[GAMES];            /* messages sent on each */
 byte seen;                   /* the newest message that it has taken; with REDELIVER=0 a set */
 #if LAG
@@ -148,7 +152,7 @@ inline refuse(s) {
 inline zero(i) {
 	inst[i].stage = NOTHING; inst[i].epoch = 0; inst[i].att = NONE; inst[i].waiter = NONE; inst[i].game = 0;
 	inst[i].base = 0; inst[i].last = 0; inst[i].sent = 0; inst[i].cursor = 0; inst[i].got = 0; inst[i].wrote = 0;
-	inst[i].owing = 0; inst[i].first = 0; inst[i].issued = 0; inst[i].confirmed = 0; inst[i].moved = 0;
+	inst[i].owing = 0; inst[i].first = 0; inst[i].issued = 0; inst[i].confirmed = 0; inst[i].moved = 0; inst[i].unsure = 0;
 	x = 0;
 	do :: x < NUMBERS -> inst[i].tag[x] = 0; x++ :: else -> break od;
 	x = 0
@@ -167,13 +171,18 @@ inline supersede(s) {
 	sayDown(s, close, SUPERSEDED); closeNode(s)
 }
 
-/* It begins with what the client says. */
+/* It goes on from what the client says, if that is further. What came from a connection to the game
+   server then gets no number any more. */
 inline rebase(s, i) {
-	inst[i].base = conn[s].stated; inst[i].last = conn[s].stated; inst[i].sent = conn[s].stated; inst[i].cursor = conn[s].stated;
-	RAISE(s, i);
-	x = 0;
-	do :: x < NUMBERS -> inst[i].tag[x] = 0; x++ :: else -> break od;
-	x = 0
+	if
+	:: conn[s].stated > inst[i].base ->
+		inst[i].base = conn[s].stated; inst[i].last = conn[s].stated; inst[i].sent = conn[s].stated; inst[i].cursor = conn[s].stated;
+		x = 0;
+		do :: x < NUMBERS -> inst[i].tag[x] = 0; x++ :: else -> break od;
+		x = 0
+	:: else -> skip
+	fi;
+	RAISE(s, i)
 }
 
 inline await(s, i) {
@@ -191,6 +200,7 @@ inline attach(s, i) {
 	DROP_QUEUE(i);
 	printf("node %d: #%d is attached: hello with epoch %d, generation %d, received %d\n", i, name[s], inst[i].epoch, inst[i].issued % PER_EPOCH, HELLO_RECEIVED(i));
 	MUST(helloBy[inst[i].epoch] == 0 || helloBy[inst[i].epoch] == i + 1, "BROKEN O1: two nodes say hello at one epoch\n");
+	MUST(!OWNS(i) || conn[s].token >= seatConfirmed, "BROKEN O6: a spent generation is attached\n");
 	MUST(inst[i].epoch < seat || !ended, "BROKEN O7: a session that has ended is revived\n");
 	helloBy[inst[i].epoch] = i + 1;
 	conn[s].stage = ATTACHED; conn[s].gen = inst[i].issued; conn[s].token = 0; conn[s].moved = inst[i].moved;
@@ -212,6 +222,9 @@ inline renumber(s, i) {
 	shift = 0
 }
 
+/* The client has accepted no number of this claim's. */
+#define UNACCEPTED(s, i) (inst[i].moved == FAILOVER && conn[s].token <= inst[i].first)
+
 /* The checks of protocol section 2: token, received. */
 inline check(s, i) {
 	code = 0;
@@ -220,7 +233,7 @@ inline check(s, i) {
 	:: else ->
 		if
 		:: conn[s].stated < inst[i].base -> code = TOO_OLD
-		:: conn[s].stated > inst[i].sent && !(inst[i].moved == FAILOVER && conn[s].token <= inst[i].first) -> code = TOO_FAR
+		:: conn[s].stated > inst[i].sent && !UNACCEPTED(s, i) -> code = TOO_FAR
 		:: else -> skip
 		fi
 	fi
@@ -245,12 +258,10 @@ inline answer(s, i) {
 				fi;
 				await(s, i)
 			fi
-		:: !code && inst[i].stage == OPEN && inst[i].moved == FAILOVER && conn[s].token <= inst[i].first ->
-			if
-			:: conn[s].stated > inst[i].base || FROM(s) > inst[i].wrote -> RENUMBER(s, i)
-			:: else -> skip
-			fi;
+		:: !code && inst[i].stage == OPEN && UNACCEPTED(s, i) && (conn[s].stated > inst[i].base || FROM(s) > inst[i].wrote) && REBASES ->
+			RENUMBER(s, i);
 			await(s, i)
+		:: !code && inst[i].stage == OPEN && (inst[i].unsure || inst[i].waiter != NONE) -> await(s, i)
 		:: else -> attach(s, i)
 		fi
 	fi
@@ -268,13 +279,17 @@ inline consult(s, v) {
 	i = conn[s].at; j = own[v];
 	if
 	:: ended -> code = NO_SESSION; refuse(s)
-	:: !ended && j == i -> claim(s, v)
-	:: !ended && j != i && RUNS(j) && LINK(i, j) -> conn[s].at = j
-	:: !ended && j != i && !(RUNS(j) && LINK(i, j)) ->
+	:: !ended && conn[s].token < seatConfirmed -> code = BAD_TOKEN; refuse(s)
+	:: !ended && conn[s].token >= seatConfirmed ->
+	if
+	:: j == i -> claim(s, v)
+	:: j != i && RUNS(j) && LINK(i, j) -> conn[s].at = j
+	:: j != i && !(RUNS(j) && LINK(i, j)) ->
 		if
 		:: JUDGED(i, j) -> claim(s, v)
 		:: else -> code = UNREACHABLE; refuse(s)
 		fi
+	fi
 	fi
 }
 
@@ -295,11 +310,11 @@ inline arrive(s, v) {
 	fi
 }
 
-/* The engine compares and sets. */
+/* The engine compares and sets. A seat that has been written since it was read is read again. */
 inline decide(s) {
 	i = conn[s].at;
 	if
-	:: ACCEPTS(conn[s].seat) ->
+	:: ACCEPTS(conn[s].seat) && conn[s].token >= seatConfirmed ->
 		j = own[conn[s].seat];
 		MUST(j == i || blamed[j], "BROKEN F5: a session is claimed from an owner that was well\n");
 		seat = MAX(conn[s].seat + 1, seat); own[conn[s].seat + 1] = i; conn[s].stage = WON;
@@ -334,22 +349,21 @@ inline begin(s) {
 		MUST(blamed[0] || blamed[1] || (NODES > 2 && blamed[NODES - 1]), "BROKEN: a failover though no node has failed\n");
 		inst[i].epoch = conn[s].seat + 1; inst[i].stage = SEATED;
 		inst[i].confirmed = seatConfirmed; inst[i].first = FIRST(s, inst[i].epoch); inst[i].issued = inst[i].first;
-		inst[i].moved = FAILOVER; failover = 1;
+		inst[i].moved = FAILOVER; inst[i].unsure = 1; failover = 1;
 		rebase(s, i); conn[s].seat = 0;
 		await(s, i)
 	fi
 }
 
-/* It writes the seat and dials the game server. */
+/* It writes the seat, if the engine answers, and dials the game server. */
 inline dialGame(i) {
 	if
-	:: !CONTACT(i) && DIALS_FIRST -> code = UNREACHABLE; refuse(inst[i].waiter); inst[i].waiter = NONE
 	:: CONTACT(i) && !OWNS(i) && !DIALS_UNSEATED -> letGo(i)
 	:: else ->
 		LOSE_OLDER;
 		inst[i].game = games; inst[i].stage = OPEN; upNext[games] = inst[i].wrote + 1; START_READING(games, inst[i].wrote);
 		if :: GAME == 2 -> said[games] = inst[i].last :: else -> skip fi;
-		games++;
+		NEWEST(i, games); games++;
 		printf("node %d: dials the game server: connection %d, up from %d, down from %d\n", i, games, inst[i].wrote + 1, inst[i].last + 1)
 	fi
 }
@@ -358,7 +372,7 @@ inline dialGame(i) {
 inline greet(i) {
 	if
 	:: CONFIRMED_READ(i) ->
-		n = inst[i].waiter; inst[i].waiter = NONE;
+		n = inst[i].waiter; inst[i].waiter = NONE; inst[i].unsure = 0;
 		attach(n, i)
 	:: !CONFIRMED_READ(i) && !CONTACT(i) -> code = UNREACHABLE; refuse(inst[i].waiter); inst[i].waiter = NONE
 	:: else -> letGo(i)
@@ -394,7 +408,7 @@ inline gameTakes(x, n) {
 	printf("game server: message %d on connection %d\n", n, x + 1);
 #if GAME == 1
 	if
-	:: x + 1 == games -> MUST(n <= seen + 1, "BROKEN O4: a message is left out, for a game server that heeds Reseat-Epoch\n"); seen = MAX(n, seen)
+	:: x + 1 == newest -> MUST(n <= seen + 1, "BROKEN O4: a message is left out, for a game server that heeds Reseat-Epoch\n"); seen = MAX(n, seen)
 	:: else -> skip
 	fi
 #elif GAME == 2
@@ -500,6 +514,7 @@ inline onHello(s) {
 	:: else ->
 		printf("client: hello on #%d, received %d\n", name[s], n);
 		INSIDE(n >= settled && n <= handed, "BROKEN: hello names less than was acked, or what was never sent\n");
+		MUST(!REDELIVER || GAME || n <= seen, "BROKEN O5: what hello names was not written\n");
 		MUST(EPOCH(conn[s].gen) >= EPOCH(token), "BROKEN O2: the client takes a hello of an older epoch\n");
 		if :: live != NONE -> closeClient(live) :: else -> skip fi;
 		live = s; attempt = NONE; touched = 0;
@@ -586,6 +601,10 @@ endNode:
 	:: d_step { conn[s].stage == ASKED && TO_NODE(s) && claiming[conn[s].at] == NONE -> arrive(s, seat) }
 	:: d_step { conn[s].stage == ASKED && TO_NODE(s) && claiming[conn[s].at] == NONE && stales < STALES && seat > 0 && HAS(s).stage == NOTHING && CONTACT(conn[s].at) ->
 		printf("engine: says what was, not what is\n"); stales++; arrive(s, seat - 1) }
+#ifdef STALE_NO_RECORD
+	:: d_step { conn[s].stage == ASKED && TO_NODE(s) && claiming[conn[s].at] == NONE && stales < STALES && HAS(s).stage == NOTHING && CONTACT(conn[s].at) ->
+		printf("engine: there is no seat\n"); stales++; code = NO_SESSION; refuse(s) }
+#endif
 	:: d_step { conn[s].stage == CLAIMING && TO_NODE(s) && CONTACT(conn[s].at) -> decide(s) }
 	:: d_step { conn[s].stage == CLAIMING && TO_NODE(s) && ENGINE_SLOW -> if :: CONTACT(conn[s].at) -> faults++ :: else -> skip fi; giveUpClaim(s) }
 	:: d_step { conn[s].stage == WON && TO_NODE(s) -> begin(s) }
@@ -688,7 +707,7 @@ endOwner:
 	:: d_step { inst[me].stage == SEATED && MAY_DIAL_GAME(me) && RUNS(me) -> dialGame(me) }
 	:: d_step { MAY_GREET(me) && inst[me].waiter != NONE && RUNS(me) -> greet(me) }
 	/* the game server has closed its connection: the newer one has taken its place */
-	:: d_step { inst[me].stage == REPLACED && RUNS(me) && END_AT_ONCE -> printf("node %d: end\n", me);
+	:: d_step { inst[me].stage == REPLACED && RUNS(me) -> printf("node %d: end\n", me);
 		if :: inst[me].att != NONE -> sayDown(inst[me].att, close, ENDED); closeNode(inst[me].att) :: else -> skip fi;
 		zero(me) }
 	/* F4: it learns that it was overtaken, or that the session has ended */
