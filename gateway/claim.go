@@ -89,11 +89,6 @@ func (g *Gateway) isHere(c tokens.Claims) bool {
 	return true
 }
 
-// hasSeats reports whether a session may have a seat that says where it is.
-func (g *Gateway) hasSeats(id string) bool {
-	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
-}
-
 // notHereAnswer answers a node that has passed a client on whose session is not here. It reports false if
 // this node is to answer the client.
 func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wire.Offer) bool {

@@ -118,6 +118,11 @@ func (g *Gateway) refuseMissing(c tokens.Claims) (registry.Snapshot, *session.Re
 	return g.reg.Refusal(c)
 }
 
+// hasSeats reports whether a session may have a seat that says where it is.
+func (g *Gateway) hasSeats(id string) bool {
+	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
+}
+
 // attach attaches a returning client to e once the session has an upstream. It signs the
 // new token outside the session's lock. If another attach overtakes it, or the upstream
 // disconnects meanwhile, it starts again.
