@@ -74,6 +74,9 @@ type Gateway struct {
 // sessionIDLen is the length of newID. In a cluster, a node's id comes before it.
 const sessionIDLen = 32
 
+// nodeIDLen is the length of a node's id in a session's.
+const nodeIDLen = 8
+
 // newID makes an id of 128 random bits.
 func newID() string {
 	var b [sessionIDLen / 2]byte

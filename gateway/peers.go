@@ -25,8 +25,6 @@ import (
 // never passed on.
 
 const (
-	// nodeIDLen is the length of a node's id in a session's.
-	nodeIDLen = 8
 	// forwardTimeout is how long an owner may take to answer.
 	forwardTimeout = 5 * time.Second
 	// maxFirstAnswer is how much of an owner's answer is read at once.
