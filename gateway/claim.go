@@ -89,11 +89,6 @@ func (g *Gateway) isHere(c tokens.Claims) bool {
 	return true
 }
 
-// hasSeats reports whether a session may have a seat that says where it is.
-func (g *Gateway) hasSeats(id string) bool {
-	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
-}
-
 // notHereAnswer answers a node that has passed a client on whose session is not here. It reports false if
 // this node is to answer the client.
 func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wire.Offer) bool {
@@ -126,6 +121,10 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 			return false
 		case err != nil:
 			s.v.Evidence = fmt.Sprintf("%s; its seat cannot be read: %v", s.v.Evidence, err)
+			if s.v.State == NodeGone && s.rt != nil && !s.rt.Policy.Durable {
+				g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "%s", lostText(s.v)))
+				return false
+			}
 			g.metrics.claims.WithLabelValues("engine").Inc()
 			g.refuseSearch(s, unreachable())
 			return false
@@ -315,8 +314,14 @@ func (g *Gateway) takeClaimed(seat cluster.Seat, c claimable, o wire.Offer) erro
 
 // adopt begins to serve a session that has come from another node, without its connections.
 func (g *Gateway) adopt(e *registry.Record, core *session.Session) {
-	g.keepPlayer(e)
 	e.Adopt(g.driver.Adopt(core, -1, -1, true, observer{g, e}))
+	if _, one := g.playerOf(e); one {
+		g.running.Go(func() {
+			if !g.holdPlayer(g.ctx, e) {
+				e.Supersede()
+			}
+		})
+	}
 }
 
 // SeatOver is called for a session whose node was lost, and whose client has not come back in time to
@@ -334,7 +339,11 @@ func (g *Gateway) SeatOver(seat cluster.Seat) {
 }
 
 // RenewSeats writes the seats of all durable sessions again: the engine is back, and may have lost them.
-func (g *Gateway) RenewSeats() { g.seats.renew(g.reg.All(), false) }
+func (g *Gateway) RenewSeats() {
+	if g.seats.store != nil {
+		g.seats.renew(g.reg.All(), false)
+	}
+}
 
 // Fenced is called when another node has taken a session of this one, in that epoch.
 func (g *Gateway) Fenced(id string, epoch uint64) {

@@ -145,7 +145,13 @@ func (g *Gateway) closeRemaining() {
 	for part := range slices.Chunk(left, share) {
 		all.Go(func() {
 			for _, e := range part {
-				e.Do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
+				e.Do(func(core *session.Session, now session.Time) {
+					if e.Durable && e.Seat().Covered { // another node, or this one's next process, goes on with it
+						core.Release(now, spread())
+					} else {
+						core.Drain(now, spread())
+					}
+				})
 			}
 		})
 	}

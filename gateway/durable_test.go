@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -250,5 +251,49 @@ func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
 		d.of[1].wantState(r, session.Attached)
 		next.Text("on")
 		q.Want("on")
+	})
+}
+
+// Without another node that takes them, durable sessions stay claimable: by this node's next process, say.
+func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Text("a")
+		game.Want("a")
+		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
+		go d.of[0].gw.Drain(context.Background())
+		if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
+			t.Errorf("reason %q", r)
+		}
+		if c := p.WantClosing(wire.CodeDraining); !c.Retry {
+			t.Errorf("close %+v", c)
+		}
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "it has left"})
+		if q := d.resumeAt(p, 1, 0, 1, 1); q.Hello.Moved != wire.MovedFailover || q.Hello.Received != 1 {
+			t.Errorf("hello %+v", q.Hello)
+		}
+	})
+}
+
+// The client waits for the game server when another node takes the session.
+func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hard := durablePolicy()
+		hard.Hard = true
+		d := newDurableNodes(t, 2, hard)
+		p, game := d.beginDurable()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		game.Close(wire.CodeGoingAway, "")
+		synctest.Wait()
+		d.of[0].game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(3 * time.Second); return false }
+		waiting := d.settledAt(p, 0, 0, 0, 0)
+		time.Sleep(time.Second)
+		d.of[0].gw.Fenced(p.Hello.Session, 1)
+		if c := waiting.WantClosing(wire.CodeNodeUnreachable); !c.Retry || c.RetryAfter == 0 {
+			t.Errorf("close %+v", c)
+		}
 	})
 }

@@ -160,6 +160,9 @@ func (g *Gateway) handedOver(e *registry.Record, node string) {
 	})
 }
 
+// errStays is why a session is not handed over that its game server has ended meanwhile.
+var errStays = errors.New("the game server has ended the session")
+
 // freezeLeft waits until a session has left its game server, and returns a copy of it.
 func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-chan struct{}) (*Handoff, error) {
 	select {
@@ -177,6 +180,10 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 		h := &Handoff{Session: e.ID, Epoch: s.Epoch, Revision: s.Revision, Format: session.Formats[0]}
 		err := session.ErrLater
 		d.Do(func(core *session.Session, now session.Time) {
+			if !core.HasLeft() {
+				err = errStays
+				return
+			}
 			var f session.Frozen
 			if f, err = core.Freeze(h.Format); err != nil {
 				return
@@ -190,7 +197,7 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 		case err == nil:
 			h.Record = e.AppendState(nil, g.table.byPattern[e.Route].Upstream)
 			return h, nil
-		case time.Since(begun) > handoffTime:
+		case errors.Is(err, errStays), time.Since(begun) > handoffTime:
 			return nil, err
 		case !slow && time.Since(begun) > handoffTime/5: // its client takes what it is sent too slowly
 			slow = true
@@ -266,30 +273,76 @@ func (g *Gateway) takeIn(ctx context.Context, h *Handoff) error {
 		core.Discard()
 		return fmt.Errorf("%w: it is here already", errTaken)
 	}
-	defer end()
-	return g.takeArrived(ctx, h, s, rt, core)
-}
-
-// takeArrived registers a session that has arrived whole, and writes its seat.
-func (g *Gateway) takeArrived(ctx context.Context, h *Handoff, s *registry.State, rt *route, core *session.Session) error {
 	s.Durable = true
 	s.Seat = registry.Seat{Epoch: h.Epoch + 1, Revision: h.Revision, Moved: wire.MovedHandoff}
 	e, err := g.restoreRecord(s, rt, s.Terms.Apply(rt.terms))
-	if err == nil {
-		seat := g.seats.seatOf(e, core.Info())
-		away(ctx, func() { seat.Revision, err = g.seats.store.Put(ctx, seat) })
-		if err == nil {
-			e.UpdateSeat(func(s *registry.Seat) { s.Revision, s.Covered = seat.Revision, true })
-			g.adopt(e, core)
-			return nil
-		}
-		g.reg.Release(e, g.store)
+	if err != nil {
+		core.Discard()
+		end()
+		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	core.Discard()
+	return g.takeArrived(ctx, &arrived{e, core, g.seats.seatOf(e, core.Info()), end})
+}
+
+// An arrived session is registered, and waits for its seat to be written. Its resumes wait until end.
+type arrived struct {
+	e    *registry.Record
+	core *session.Session
+	seat cluster.Seat
+	end  func()
+}
+
+// arrivalTime is how long this node tries to find out whether it has written a seat.
+const arrivalTime = 30 * time.Second
+
+// takeArrived writes the seat of a session that has arrived whole, and serves it. If nobody knows whether the seat
+// was written, the session is kept until that is known: the older node may let it go meanwhile.
+func (g *Gateway) takeArrived(ctx context.Context, a *arrived) (err error) {
+	var revision uint64
+	away(ctx, func() { revision, err = g.seats.store.Put(ctx, a.seat) })
 	switch {
+	case err == nil:
+		g.arrive(a, revision)
+		return nil
 	case errors.Is(err, cluster.ErrSeatTaken):
+		g.turnAway(a)
 		return fmt.Errorf("%w: %w", errTaken, err)
-	default: // its seat may be written all the same: the older node finds out
-		return fmt.Errorf("take in session %s: %w", h.Session, err)
 	}
+	g.running.Go(func() { g.awaitSeat(a) })
+	return fmt.Errorf("take in session %s: %w", a.e.ID, err)
+}
+
+// awaitSeat reads the seat of an arrived session until it is known whose it is.
+func (g *Gateway) awaitSeat(a *arrived) {
+	ctx, cancel := context.WithTimeout(g.ctx, arrivalTime)
+	defer cancel()
+	for ctx.Err() == nil {
+		switch seat, err := g.seats.store.Get(ctx, a.e.ID); {
+		case err == nil && seat.Owner == a.seat.Owner && seat.Epoch == a.seat.Epoch:
+			g.arrive(a, seat.Revision)
+			return
+		case err == nil && seat.Revision != a.seat.Revision: // this node's write cannot succeed any more
+			g.turnAway(a)
+			return
+		}
+		select {
+		case <-time.After(findPause):
+		case <-ctx.Done():
+		}
+	}
+	g.turnAway(a)
+}
+
+// arrive serves an arrived session, whose seat is written.
+func (g *Gateway) arrive(a *arrived, revision uint64) {
+	a.e.UpdateSeat(func(s *registry.Seat) { s.Revision, s.Covered = revision, true })
+	g.adopt(a.e, a.core)
+	a.end()
+}
+
+// turnAway forgets an arrived session, which another node has.
+func (g *Gateway) turnAway(a *arrived) {
+	g.reg.Release(a.e, g.store)
+	a.core.Discard()
+	a.end()
 }

@@ -75,7 +75,7 @@ func (o observer) event(ev session.Event) {
 		g.seats.touch(e)
 	case session.AskOwner:
 		g.running.Go(func() { g.seats.askOwner(e) })
-	case session.Left:
+	case session.Left, session.Stays:
 		g.leaving.left(e)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })

@@ -88,7 +88,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 		away(a.r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
 	}
 	if e == nil {
-		return g.reg.Refusal(claims)
+		return g.refuseMissing(claims)
 	}
 	var only *http.Request
 	var same bool
@@ -98,7 +98,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
-		return g.reg.Refusal(claims)
+		return g.refuseMissing(claims)
 	}
 	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
@@ -106,6 +106,21 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 		a.want.Settled = settledOf(e.Terms().Redeliver, offer)
 	}
 	return e.Identity(), g.attach(e, d, a)
+}
+
+// refuseMissing refuses a resume of a session that is not here. It was when the handshake began, or another
+// node has passed the client on: if it has not ended here, it may have gone to another node meanwhile, which
+// its seat tells the next handshake.
+func (g *Gateway) refuseMissing(c tokens.Claims) (registry.Snapshot, *session.Refusal) {
+	if g.hasSeats(c.Session) {
+		return registry.Snapshot{ID: c.Session}, session.RefuseMoved()
+	}
+	return g.reg.Refusal(c)
+}
+
+// hasSeats reports whether a session may have a seat that says where it is.
+func (g *Gateway) hasSeats(id string) bool {
+	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
 }
 
 // attach attaches a returning client to e once the session has an upstream. It signs the

@@ -27,6 +27,7 @@ type seatKeeper struct {
 	clock   *transport.Clock
 	log     *limitedLog
 	metrics *metrics
+	moved   func() bool // a successor has the sessions, and writes their seats
 	ctx     context.Context
 	running *sync.WaitGroup
 
@@ -132,7 +133,11 @@ func (k *seatKeeper) write(e *registry.Record) {
 	if d == nil || k.ctx.Err() != nil {
 		return
 	}
-	seat := k.seatOf(e, d.Info())
+	i := d.Info()
+	if k.moved() { // what Info has returned may be nothing
+		return
+	}
+	seat := k.seatOf(e, i)
 	ctx, cancel := context.WithTimeout(k.ctx, 2*seatTime)
 	defer cancel()
 	revision, err := k.store.Put(ctx, seat)
@@ -246,13 +251,11 @@ func (k *seatKeeper) fence(e *registry.Record, why string) {
 	}
 }
 
-// askOwner finds out whether this node still has e: the core has asked.
+// askOwner finds out whether this node still has e: the core has asked. Only a write decides: a node that stood
+// still for two seconds may have been replaced, however fresh its contact with the engine seems to be.
 func (k *seatKeeper) askOwner(e *registry.Record) {
-	owned := k.hasContact()
-	if !owned {
-		owned = k.settle(k.ctx, e) // writes it, or fences
-	}
-	if owned {
+	<-k.touch(e) // or e is fenced
+	if e.Seat().Covered {
 		e.Do(func(core *session.Session, now session.Time) { core.Owned(now) })
 	}
 }

@@ -164,7 +164,12 @@ func (t *Takeover) termsOf(rt *route, s *registry.StateTerms) *registry.Terms {
 func (t *Takeover) Adopt(left []string) {
 	t.g.late.expect(left)
 	t.adoptAll()
-	t.g.driver.Pause()() // returns when all event loops have the sessions
+	t.g.driver.Pause()()    // returns when all event loops have the sessions
+	t.g.running.Go(func() { // the predecessor may have been about to write them
+		if s := &t.g.seats; s.store != nil {
+			s.renew(t.g.reg.All(), false)
+		}
+	})
 }
 
 // adoptAll adopts the restored sessions, on all processors: they stand still meanwhile.

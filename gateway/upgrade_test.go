@@ -176,7 +176,7 @@ func newSide(t *testing.T, game *tcpGame, older *side, p policy.Policy, patterns
 
 // within bounds what a test waits for. Nothing is asserted about it.
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

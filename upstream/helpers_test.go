@@ -10,14 +10,30 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain looks for goroutines that stay behind. A slow machine may take a while to end them.
+func TestMain(m *testing.M) {
+	status := m.Run()
+	for end := time.Now().Add(time.Minute); status == 0; {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}
+	os.Exit(status)
+}
 
 func mustParse(t testing.TB, raw string) *url.URL {
 	t.Helper()

@@ -13,17 +13,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"reseat/gateway"
 	"reseat/gateway/client"
+	"reseat/gateway/internal/test/leaks"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/tokens"
 	"reseat/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // A network connects clients with whatever accepts their connections.
 type network struct {

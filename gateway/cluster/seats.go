@@ -207,7 +207,8 @@ func (s *Seats) Delete(ctx context.Context, session string, revision uint64) err
 }
 
 // List iterates over the seats of sessions that a node began or owns: it reads the records of all nodes,
-// at a limited rate. An error ends it. Records that this node cannot read are left out.
+// at a limited rate. An error ends it. Records that this node cannot read are left out, and those that are
+// written meanwhile may be.
 func (s *Seats) List(ctx context.Context, node string) iter.Seq2[Seat, error] {
 	return func(yield func(Seat, error) bool) {
 		var p pace

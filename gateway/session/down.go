@@ -229,7 +229,9 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	}
 	switch {
 	case s.state == Detached && s.cfg.Overflow == EndSession:
-		s.endOverflow(now, "replay buffer full")
+		if s.scan.full = true; s.mayEnd(now) {
+			s.endOverflow(now, bufferFull)
+		}
 		return false
 	case s.state == Detached && s.cfg.Overflow == DropOldest:
 		s.noteOverflow("oldest messages dropped")

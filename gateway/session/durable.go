@@ -38,11 +38,13 @@ type durable struct {
 
 const (
 	// ownedFor is how long a node may act for a player after it was certain to have the session.
-	ownedFor = 5 * time.Second
+	ownedFor = time.Second
 	// askWait is how long it waits for that certainty before it ends a session in silence.
 	askWait = 2 * time.Second
 	// leaveTime is how long an upstream may take to close before a hand-off.
 	leaveTime = 5 * time.Second
+	// elsewhereRetry is when a client comes again whose session goes to another node.
+	elsewhereRetry = 500 * time.Millisecond
 )
 
 // movedText is the reason of a Close frame to the upstream of a session that goes on elsewhere.
@@ -81,56 +83,6 @@ func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
 	s.startPacer(now)
 	s.enterDetached(now)
 	return s, nil
-}
-
-// Arrive is called once after Restore, for a session that another node has handed over. then is that
-// node's time at Freeze. The client is detached: it resumes here.
-func (s *Session) Arrive(now, then Time, epoch uint64) error {
-	if s.durable == nil || !s.durable.left {
-		return errors.New("hand-off: the session still has its upstream")
-	}
-	if !s.gen.Restore(generation.FirstOf(epoch)-1, s.gen.Confirmed()) {
-		return errors.New("hand-off: its generations are of a later epoch")
-	}
-	if a := s.att; a != nil {
-		s.heard = max(s.heard, a.heard)
-		s.forgetInbound(a)
-		s.att = nil
-	}
-	// The older node may have sent everything, and the client may have it.
-	s.sentN, s.sentOff = s.ring.Last().N, s.ring.Last().Off
-	s.ackSent = s.written // its acks may be lost: the next hello says it again
-	s.rebase(now.Sub(then))
-	s.first = Upstream{mode: Shut, released: true, heard: now}
-	s.up = &s.first
-	s.durable = &durable{moved: wire.MovedHandoff, epoch: epoch, base: s.ring.Last().N}
-	s.outage, s.renewAt, s.awaiting, s.starved = outage{told: s.outage.told}, 0, 0, false
-	s.startPacer(now)
-	if s.state != Detached {
-		s.enterDetached(now)
-	}
-	return nil
-}
-
-// rebase moves every moment that outlives Arrive to this node's clock, d ahead of the other's.
-func (s *Session) rebase(d time.Duration) {
-	move := func(t *Time) {
-		if *t != 0 {
-			*t = max(t.Add(d), 1)
-		}
-	}
-	for _, t := range []*Time{&s.data, &s.created, &s.heard, &s.detached, &s.graceEnd, &s.expires, &s.futile.since, &s.scan.progress} {
-		move(t)
-	}
-	for i := range s.takeovers {
-		move(&s.takeovers[i])
-	}
-	for i := range s.keepaliveDue {
-		move(&s.keepaliveDue[i])
-	}
-	for i := range s.q.units {
-		move(&s.q.units[i].at)
-	}
 }
 
 // MovedHere returns how the session came to this node, for a hello, until a client was heard here.
@@ -206,7 +158,8 @@ func (s *Session) renumber(r Resume, keep bool) {
 // giveUpstream takes the upstream off a session that goes on, if there is one. It gets Close 1001.
 func (s *Session) giveUpstream() {
 	s.outage = outage{told: s.outage.told}
-	if s.up.mode == Open && !s.up.released {
+	s.keepaliveDue = s.keepaliveDue[:0]
+	if !s.up.released && !s.up.over {
 		s.releaseUpstream(s.movedFrame())
 	}
 }
@@ -318,99 +271,15 @@ func (s *Session) waitNoMore() {
 	}
 }
 
-// Owned answers AskOwner: the node has the session. What waited for that is due now.
+// Owned answers AskOwner: the node has the session. An end that waited for that comes now.
 func (s *Session) Owned(now Time) {
-	if d := s.durable; d != nil {
-		d.owned, d.asked, d.endBy = now.Add(ownedFor), 0, 0
-	}
-}
-
-// Fence ends the session here, since another node has it. The upstream gets 1001 and none of what it
-// has not taken; the client resumes there.
-func (s *Session) Fence(now Time) {
-	if s.writer == nil && s.q.part == 0 {
-		s.dropQueue()
-	}
-	s.end(now, ending{
-		Ending: s.noSessionEnding(ReasonMoved), code: wire.CodeGoingAway, text: movedText,
-		client: frame.Append(nil, frame.Close, frame.ClosePayload(wire.CodeServiceRestart, movedText)), clientMode: Linger,
-	})
-}
-
-// Leave begins a hand-off. The upstream gets a Close frame, and is read until it has answered, or for
-// five seconds: nothing that it has sent is lost. Then Left is emitted. What the client sends meanwhile
-// waits for the next upstream. Leave reports false, and does nothing, if the session cannot be handed
-// over: it is not durable, has no client of its own yet, or is about to end.
-func (s *Session) Leave(now Time) bool {
 	d := s.durable
-	if d == nil || d.leaving > 0 || s.state == Connecting || s.state == Ended || s.up.over {
-		return false
-	}
-	d.leaving = now
-	if s.outage.since > 0 || s.up.released {
-		s.outage = outage{told: s.outage.told}
-		s.left(nil)
-		return true
-	}
-	// Everything must be read, whether it fits or not, or the Close frame is never reached.
-	if s.scan.full {
-		s.scan.full = false
-		s.scanRaw(now)
-	}
-	s.closeLeaving()
-	return true
-}
-
-// isLeaving reports whether the session is being handed over.
-func (s *Session) isLeaving() bool { return s.durable != nil && s.durable.leaving > 0 }
-
-// closeLeaving sends the upstream its Close frame, once no message is written in part.
-func (s *Session) closeLeaving() {
-	d, u := s.durable, s.up
-	if d.closing || d.left || s.writer != nil || s.q.part > 0 || u.mode != Open {
+	if d == nil || s.state == Ended {
 		return
 	}
-	d.closing = true
-	u.rest = append(u.rest, s.masked(frame.Close, frame.ClosePayload(wire.CodeGoingAway, movedText))...)
-	u.closed = true
-}
-
-// left completes Leave. final goes to the upstream, if its connection is open.
-func (s *Session) left(final []byte) {
-	if s.durable.left {
-		return
+	waits := d.endBy > 0
+	d.owned, d.asked, d.endBy = now.Add(ownedFor), 0, 0
+	if waits {
+		s.endInTime(now)
 	}
-	s.durable.left = true
-	if !s.up.released {
-		s.releaseUpstream(append([]byte{}, final...))
-	}
-	s.emit(Event{Kind: Left})
-}
-
-// leaveBy returns when the upstream is waited for no longer; zero: it is not waited for.
-func (s *Session) leaveBy() Time {
-	if !s.isLeaving() || s.durable.left {
-		return 0
-	}
-	return s.durable.leaving.Add(leaveTime)
-}
-
-// Stay ends a hand-off that no node has taken. The client resumes, and gets a new upstream.
-func (s *Session) Stay(now Time) {
-	if !s.isLeaving() || s.state == Ended {
-		return
-	}
-	s.durable.leaving, s.durable.closing, s.durable.left = 0, false, false
-	if s.att != nil {
-		s.drop(now, "hand-off failed", Linger, frame.Append(nil, frame.Close, frame.ClosePayload(wire.CodeServiceRestart, "")))
-	}
-}
-
-// HandedOver ends the session here: another node has taken it. Its client resumes there after again.
-func (s *Session) HandedOver(now Time, again time.Duration) {
-	name := wire.Name(wire.CodeDraining)
-	s.end(now, ending{
-		Ending: s.noSessionEnding(ReasonMoved),
-		client: s.closing(wire.Closing{Code: wire.CodeDraining, Reason: name, Retry: true, RetryAfter: again.Milliseconds()}), clientMode: Linger,
-	})
 }

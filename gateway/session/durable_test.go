@@ -19,9 +19,10 @@ import (
 // several owners at once.
 
 const (
-	ownedFor  = 5 * time.Second // a node may act for a player after it was certain to have the session,
-	askWait   = 2 * time.Second // and waits for that certainty
-	leaveTime = 5 * time.Second // an upstream may take to close before a hand-off
+	keepaliveWait = 500 * time.Millisecond // a keepalive that waits for certainty is tried again
+	ownedFor      = time.Second            // a node may act for a player after it was certain to have the session,
+	askWait       = 2 * time.Second        // and waits for that certainty
+	leaveTime     = 5 * time.Second        // an upstream may take to close before a hand-off
 )
 
 func durableConfig() session.Config {
@@ -161,6 +162,23 @@ func (b *table) wantCounts(received, written, sent, acked uint64) {
 	if got, want := [4]uint64{i.Received, i.Written, i.Sent, i.Acked}, [4]uint64{received, written, sent, acked}; got != want {
 		b.t.Fatalf("received, written, sent, acked are %v, want %v", got, want)
 	}
+}
+
+// upgrade freezes the session and goes on with its copy, in a process with the same clock.
+func (b *table) upgrade() {
+	b.t.Helper()
+	b.s.Events()
+	frozen, err := b.s.Freeze(session.Formats[0])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.store = replay.NewStore(1<<30, nil)
+	key := byte(50)
+	b.s, err = session.Restore(session.Formats[0], frozen.State, slices.Concat(frozen.Content...), b.store, func() [4]byte { key++; return [4]byte{key} })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.att, b.up = b.s.Attachment(), b.s.Upstream()
 }
 
 // confirmed returns the newest generation that a client has confirmed.
@@ -672,6 +690,9 @@ func (b *table) wantSilentEnd(u *session.Upstream) {
 	b.wantMode(u, session.Shut)
 	b.wants(u)
 	b.wantNothingHeld()
+	if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); ref == nil || ref.Code != wire.CodeNodeUnreachable || ref.Retry <= 0 {
+		b.t.Errorf("a resume gets %+v, want no verdict", ref)
+	}
 }
 
 // The grace period is over, and the node is not certain to have the session: it asks, and leaves in silence
@@ -714,7 +735,6 @@ func TestGraceOverWithoutCertaintyIsSilent(t *testing.T) {
 				b.sleep(tt.after)
 				b.wantState(session.Detached)
 				b.s.Owned(b.now)
-				b.sleep(0)
 			}
 			if tt.silent {
 				b.sleep(askWait - 1)
@@ -827,38 +847,83 @@ func TestIdleEndWithoutCertaintyIsSilent(t *testing.T) {
 		b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
 		b.sleep(askWait)
 		b.wantSilentEnd(b.up)
-		if got := b.s.Info().Ending; got.Reason != session.ReasonIdle || got.Code != wire.CodeEnded {
-			t.Errorf("ending %+v", got)
+		if got := b.s.Info().Ending.Reason; got != session.ReasonIdle {
+			t.Errorf("ended with %s", got)
 		}
 	}
 }
 
-// A full buffer or exhausted memory does not wait for an answer: the session ends at once.
+// A full buffer waits for the answer, and is not read meanwhile. Exhausted memory cannot wait.
 func TestOverflowWithoutCertaintyIsSilent(t *testing.T) {
-	for _, certain := range []bool{true, false} {
-		for _, evicted := range []bool{true, false} {
-			c := durableConfig()
-			c.BufferMessages, c.Overflow = 2, session.EndSession
-			b := newTable(t, c)
-			b.drop()
-			b.sleep(ownedFor)
-			if certain {
-				b.s.Owned(b.now)
-			}
-			if evicted {
-				b.s.Evict(b.now)
-			} else {
-				b.game(text("a") + text("b") + text("c"))
-			}
-			if !certain {
-				b.wantSilentEnd(b.up)
-				continue
-			}
-			b.wantState(session.Ended)
-			if got := frames(t, b.takes(b.up, 1<<30)); len(got) != 1 || !strings.HasPrefix(got[0], "close 1013 ") {
-				t.Errorf("the upstream gets %q", got)
-			}
+	for _, how := range []string{"certain", "answered", "not answered", "back in time", "other terms"} {
+		c := durableConfig()
+		c.BufferMessages, c.Overflow = 2, session.EndSession
+		b := newTable(t, c)
+		b.drop()
+		b.sleep(ownedFor)
+		if how == "certain" {
+			b.s.Owned(b.now)
 		}
+		b.s.Events()
+		b.game(text("a") + text("b") + text("c") + text("d"))
+		if how != "certain" {
+			b.wantState(session.Detached)
+			b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner, session.Overflowed)
+			if b.s.WantsRead(b.up) {
+				t.Error("it is read on")
+			}
+			b.sleep(askWait - 1)
+			b.wantState(session.Detached)
+		}
+		switch how {
+		case "answered":
+			b.s.Owned(b.now)
+		case "not answered":
+			b.sleep(1)
+			b.wantKinds([]session.Kind{session.Overflowed}, session.Overflowed)
+			b.wantSilentEnd(b.up)
+			continue
+		case "back in time":
+			b.resume(0)
+			b.wantHears("hello", "a", "b", "ping")
+			b.says("\x10ack 2")
+			b.wantHears("c", "d")
+			b.sleep(askWait)
+			b.wantState(session.Attached)
+			continue
+		case "other terms":
+			b.s.SetTerms(b.now, session.Terms{Grace: c.Grace, GraceBeforeStart: c.Grace, Overflow: session.DropOldest})
+			b.sleep(askWait)
+			b.wantState(session.Detached)
+			b.wantCounts(0, 0, 4, 0)
+			continue
+		}
+		b.wantState(session.Ended)
+		b.wantKinds([]session.Kind{session.Overflowed}, session.Overflowed)
+		b.wants(b.up, "close 1013 replay buffer full")
+		if ref := b.s.Check(b.now, session.Resume{Gen: b.s.Generation()}); ref.Code != wire.CodeWindowExceeded || ref.Retry != 0 {
+			t.Errorf("%s: refusal %+v", how, ref)
+		}
+	}
+}
+
+func TestEvictionWithoutCertaintyIsSilent(t *testing.T) {
+	for _, certain := range []bool{true, false} {
+		b := newTable(t, durableConfig())
+		b.drop()
+		b.sleep(ownedFor)
+		if certain {
+			b.s.Owned(b.now)
+		}
+		if !b.s.Evict(b.now) {
+			t.Fatal("not evicted")
+		}
+		if certain {
+			b.wantState(session.Ended)
+			b.wants(b.up, "close 1013 memory for replay buffers exhausted")
+			continue
+		}
+		b.wantSilentEnd(b.up)
 	}
 }
 
@@ -867,16 +932,13 @@ func TestKeepalivesRestWithoutCertainty(t *testing.T) {
 	b := newTable(t, wordy())
 	b.drop()
 	b.s.Events()
-	b.sleep(4 * time.Second)
-	b.wants(b.up, "still here") // certain since it began
-	b.wantKinds(nil, session.AskOwner)
-	for range 2 {
-		b.sleep(4 * time.Second)
+	for _, d := range []time.Duration{4 * time.Second, askWait, askWait} {
+		b.sleep(d)
 		b.wants(b.up)
 		b.wantKinds([]session.Kind{session.AskOwner}, session.AskOwner)
 	}
 	b.s.Owned(b.now)
-	b.sleep(4 * time.Second)
+	b.sleep(keepaliveWait)
 	b.wants(b.up, "still here")
 	b.wantKinds(nil, session.AskOwner)
 	b.sleep(4 * time.Second)
@@ -920,4 +982,260 @@ func TestOnlyDurableSessionsAsk(t *testing.T) {
 	b.sleep(30 * time.Second)
 	b.wantState(session.Ended)
 	b.wantKinds(nil, session.AskOwner)
+}
+
+// ---- hello.received, and repeats
+
+// hello.received names what was written. What waits is written once, though the client sends it again.
+func TestRepeatsOfWaitingMessagesAreDropped(t *testing.T) {
+	for _, written := range []int{0, 1, 2, 3} {
+		for _, flying := range []bool{true, false} {
+			b := newTable(t, durableConfig())
+			sent := []string{"one", "two", "three"}
+			for _, m := range sent {
+				b.says(m)
+			}
+			n := len(masked(frame.Text, "one")) * min(written, 2)
+			if written == 3 {
+				n = 1 << 30
+			}
+			var got []byte
+			received := written
+			if flying { // the report comes after the attach
+				got = b.lend(b.up)
+				n = min(n, len(got))
+				got = got[:n:n]
+				received = 0
+			} else {
+				got = b.takes(b.up, n)
+			}
+			b.drop()
+			b.resume(0)
+			if h := b.hello(); h.Received != uint64(received) {
+				t.Errorf("hello.received %d, want %d", h.Received, received)
+			}
+			if flying {
+				b.s.Wrote(b.now, b.up, n, false)
+			}
+			for _, m := range sent[received:] {
+				b.says(m)
+			}
+			b.says("four")
+			got = append(got, b.takes(b.up, 1<<30)...)
+			b.gets(got, "one", "two", "three", "four")
+			b.wantCounts(4, 4, 0, 0)
+			if i := b.s.Info(); i.Stats.ToUpstream != 4 {
+				t.Errorf("%d messages counted", i.Stats.ToUpstream)
+			}
+			b.sleep(time.Second)
+			b.wantHears("ack 4")
+		}
+	}
+}
+
+// A connection that breaks before all its repeats are in leaves nothing of them behind, and a takeover neither.
+func TestRepeatsOfNextConnectionCountAnew(t *testing.T) {
+	for _, takeover := range []bool{true, false} {
+		b := newTable(t, durableConfig())
+		for n := range 4 {
+			b.says(fmt.Sprint(n))
+		}
+		b.drop()
+		b.resume(0)
+		b.says("0")
+		b.says("1") // 2 and 3 are on their way
+		b.takes(b.up, len(masked(frame.Text, "0")))
+		if !takeover {
+			b.drop()
+		}
+		b.resume(0)
+		if h := b.hello(); h.Received != 1 {
+			t.Errorf("hello.received %d, want 1", h.Received)
+		}
+		for _, m := range []string{"1", "2", "3", "4"} {
+			b.says(m)
+		}
+		b.wants(b.up, "1", "2", "3", "4")
+		b.wantCounts(5, 5, 0, 0)
+	}
+}
+
+// A repeat counts however it is framed, and only as a whole; control messages between repeats are none.
+func TestRepeatsInAnyForm(t *testing.T) {
+	b := newTable(t, durableConfig())
+	for _, m := range []string{"one", "\x10\x10two", "three"} {
+		b.says(m)
+	}
+	b.drop()
+	b.resume(0)
+	b.hello()
+	read := func(p []byte) { b.s.Read(b.now, b.att, p); b.s.Retain() }
+	part := func(op byte, fin bool, text string) []byte {
+		p := frame.AppendMasked(nil, frame.Binary, [4]byte{9, 9, 9, 9}, []byte(text))
+		p[0] = op
+		if fin {
+			p[0] |= 0x80
+		}
+		return p
+	}
+	b.says("\x10ping 7")
+	read(part(frame.Text, false, "o"))
+	read(masked(frame.Ping, "between"))
+	read(part(frame.Continuation, true, "ne"))
+	for _, c := range masked(frame.Text, "\x10\x10two") { // byte by byte
+		read([]byte{c})
+	}
+	b.says("\x10ack 0")
+	whole := append(masked(frame.Text, "three"), masked(frame.Text, "four")...) // one read
+	read(whole)
+	b.wants(b.up, "one", "\x10two", "three", "four")
+	b.wantCounts(4, 4, 0, 0)
+}
+
+// A repeat that breaks off is one that never came.
+func TestHalfRepeatIsNone(t *testing.T) {
+	b := newTable(t, durableConfig())
+	b.says("one")
+	b.drop()
+	b.resume(0)
+	m := masked(frame.Text, "one")
+	b.s.Read(b.now, b.att, m[:4])
+	b.s.Retain()
+	b.drop()
+	b.resume(0)
+	b.says("one")
+	b.says("two")
+	b.wants(b.up, "one", "two")
+}
+
+// The window is what waits and is not acked: repeats need no room in it.
+func TestRepeatsNeedNoRoomInWindow(t *testing.T) {
+	b := newTable(t, durableConfig())
+	for n := range session.UnackedMessages {
+		b.says(fmt.Sprint(n))
+	}
+	b.drop()
+	b.resume(0)
+	for n := range session.UnackedMessages {
+		b.says(fmt.Sprint(n))
+	}
+	b.wantState(session.Attached)
+	b.wantCounts(session.UnackedMessages, 0, 0, 0)
+	b.says("one too many")
+	b.wantState(session.Ended)
+}
+
+// Repeats are no further messages for the rate limit either, and no sign of a game that is played.
+func TestRepeatsAreNoFurtherMessages(t *testing.T) {
+	c := durableConfig()
+	c.Rate, c.Idle = session.Rate{Messages: 1, End: true}, 10*time.Second
+	b := newTable(t, c)
+	b.says("one")
+	for range 2 * session.UnackedMessages {
+		b.resume(0)
+		b.says("one")
+		b.now = b.now.Add(time.Millisecond * 600)
+		if b.now > session.Time(9*time.Second) {
+			break
+		}
+	}
+	b.wantState(session.Attached)
+	b.sleep(2 * time.Second)
+	b.wantState(session.Ended)
+	if got := b.s.Info().Ending.Reason; got != session.ReasonIdle {
+		t.Errorf("ended with %s", got)
+	}
+}
+
+// A repeat proves that the client holds its token, like every message.
+func TestRepeatConfirmsGeneration(t *testing.T) {
+	b := newTable(t, durableConfig())
+	b.says("one")
+	b.drop()
+	b.resume(0)
+	gen := b.s.Generation()
+	b.says("one")
+	if b.confirmed() != gen {
+		t.Errorf("confirmed %d, want %d", b.confirmed(), gen)
+	}
+}
+
+// In an outage, and in a hard resume, the same.
+func TestRepeatsWithoutUpstream(t *testing.T) {
+	for _, hard := range []bool{true, false} {
+		c := durableConfig()
+		c.Hard = hard
+		if !hard {
+			c.Redial = 30 * time.Second
+		}
+		b := newTable(t, c)
+		b.says("one")
+		if hard {
+			b.drop()
+			b.redial(session.Resume{}, "")
+		} else {
+			b.breaks()
+		}
+		b.resume(0)
+		if h := b.hello(); h.Received != 0 {
+			t.Errorf("hello %+v", h)
+		}
+		b.says("one")
+		b.says("two")
+		if !hard {
+			b.next("")
+		}
+		b.wants(b.up, "one", "two")
+		b.wantCounts(2, 2, 0, 0)
+	}
+}
+
+// Other sessions say what they have received, and expect no repeats.
+func TestOtherSessionsExpectNoRepeats(t *testing.T) {
+	b := newTable(t, config())
+	b.says("one")
+	b.drop()
+	b.resume(0)
+	if h := b.hello(); h.Received != 1 {
+		t.Errorf("hello.received %d, want 1", h.Received)
+	}
+	b.says("two")
+	b.wants(b.up, "one", "two")
+}
+
+// An upgrade in the middle of the repeats forgets none.
+func TestRepeatsSurviveUpgrade(t *testing.T) {
+	b := newTable(t, durableConfig())
+	for _, m := range []string{"one", "two", "three"} {
+		b.says(m)
+	}
+	b.drop()
+	b.resume(0)
+	b.output()
+	b.says("one")
+	b.upgrade()
+	for _, m := range []string{"two", "three", "four"} {
+		b.says(m)
+	}
+	b.wants(b.up, "one", "two", "three", "four")
+}
+
+// Its client may be told so when it comes back at this node, which has not forgotten the session yet.
+func TestResumeOfSessionThatHasMovedIsToComeBack(t *testing.T) {
+	for name, leave := range map[string]func(b *table){
+		"fenced":      func(b *table) { b.s.Fence(b.now) },
+		"handed over": func(b *table) { b.s.HandedOver(b.now, time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newClaimed(t, durableConfig(), claim)
+			b.join(old(100, 40))
+			leave(b)
+			if ref := b.s.Check(b.now, old(100, 40)); ref == nil || ref.Code != wire.CodeNodeUnreachable || ref.Retry == 0 {
+				t.Errorf("refused by %+v, want %d with retry", ref, wire.CodeNodeUnreachable)
+			}
+			if ref := b.s.Check(b.now, session.Resume{Gen: generation.FirstOf(1), Received: 100}); ref == nil || ref.Code != wire.CodeBadToken {
+				t.Errorf("a spent token is refused by %+v", ref)
+			}
+		})
+	}
 }

@@ -33,7 +33,7 @@ func Reasons() []string {
 // An Ending records how a session ended, and what a later resume gets.
 type Ending struct {
 	Reason string // one of Reasons
-	Code   int    // close code for a later resume: 4404, 4408 or 4410
+	Code   int    // close code for a later resume: 4404, 4408 or 4410; 4504 where it goes on at another node
 	Text   string // close reason for a later resume
 	Detail string // what the operator, the game server or the client gave as the reason
 	At     Time
@@ -48,20 +48,28 @@ func (s *Session) endInTime(now Time) bool {
 		e = s.quietEnding(ReasonIdle, "idle timeout")
 	case s.state == Detached && now >= s.graceEnd:
 		e = ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"}
+	case s.state == Detached && s.scan.full && s.cfg.Overflow == EndSession: // and waits for certainty: see makeRoom
+		e = s.overflowEnding(bufferFull)
 	default:
 		s.waitNoMore()
 		return s.state == Ended
 	}
-	switch {
-	case s.mayEnd(now):
-		if e.Reason == ReasonGraceOver {
-			s.sendText(s.cfg.Notices.Expire)
-		}
-		s.end(now, e)
-	case now >= s.durable.endBy:
-		s.endSilently(now, e)
+	certain := s.mayEnd(now)
+	if !certain && now < s.durable.endBy {
+		return false
 	}
-	return s.state == Ended
+	if e.Reason == wire.Name(wire.CodeWindowExceeded) {
+		s.emit(Event{Kind: Overflowed, Reason: bufferFull})
+	}
+	if !certain {
+		s.endSilently(now, e)
+		return true
+	}
+	if e.Reason == ReasonGraceOver {
+		s.sendText(s.cfg.Notices.Expire)
+	}
+	s.end(now, e)
+	return true
 }
 
 // nextEnd returns when endInTime has something to do.
@@ -79,10 +87,10 @@ func (s *Session) nextEnd() (t Time) {
 }
 
 // endSilently ends a durable session while nobody knows whether another node has it: the game server's
-// connection is closed without a word.
+// connection is closed without a word, and a resume gets no verdict.
 func (s *Session) endSilently(now Time, e ending) {
 	s.shutUpstream(s.up)
-	e.code = 0
+	e.code, e.Ending.Code, e.Ending.Text = 0, wire.CodeNodeUnreachable, wire.Name(wire.CodeNodeUnreachable)
 	s.end(now, e)
 }
 
@@ -184,27 +192,36 @@ func (s *Session) Drain(now Time, again time.Duration) {
 // exhausted. A later resume gets 4408. It reports false, and does nothing, if the
 // session is not detached.
 func (s *Session) Evict(now Time) bool {
-	if s.state != Detached {
+	const why = "memory for replay buffers exhausted"
+	switch {
+	case s.state != Detached:
 		return false
+	case s.certain(now):
+		s.endOverflow(now, why)
+	default: // there is no time to ask
+		s.emit(Event{Kind: Overflowed, Reason: why})
+		s.endSilently(now, s.overflowEnding(why))
 	}
-	s.endOverflow(now, "memory for replay buffers exhausted")
 	return true
 }
+
+// bufferFull is why a session ends under the policy EndSession.
+const bufferFull = "replay buffer full"
 
 // endOverflow ends a session whose messages can no longer all be kept. Its client is
 // detached and learns of it from 4408 at its next resume: protocol section 6.1.
 func (s *Session) endOverflow(now Time, why string) {
-	name := wire.Name(wire.CodeWindowExceeded)
 	s.emit(Event{Kind: Overflowed, Reason: why})
-	e := ending{
+	s.end(now, s.overflowEnding(why))
+}
+
+// overflowEnding is its ending.
+func (s *Session) overflowEnding(why string) ending {
+	name := wire.Name(wire.CodeWindowExceeded)
+	return ending{
 		Ending: Ending{Reason: name, Code: wire.CodeWindowExceeded, Text: name + ": " + why},
 		code:   wire.UpstreamCode(wire.CodeWindowExceeded), text: why,
 	}
-	if !s.certain(now) { // there is no time to ask
-		s.endSilently(now, e)
-		return
-	}
-	s.end(now, e)
 }
 
 // Fail ends the session because of a bug in the gateway.

@@ -29,6 +29,7 @@ const (
 	Confirmed                // a client has confirmed a generation of a durable session
 	AskOwner                 // may this node act for a durable session? Call Owned or Fence
 	Left                     // the upstream of a session that is handed over will send nothing more: Freeze it
+	Stays                    // the session is not handed over: its game server has ended it
 	Message                  // a data message was numbered or received; only where Config.MessageLog is on
 )
 

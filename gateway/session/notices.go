@@ -33,9 +33,9 @@ func (s *Session) sendText(text string) {
 	}
 }
 
-// notifyDetached sends Notices.Detach.
-func (s *Session) notifyDetached(now Time) {
-	if !s.cfg.Hard || s.graceEnd <= now { // else releaseUpstream sends it, ahead of the queue
+// notifyDetached sends Notices.Detach. ends says whether the session ends at once.
+func (s *Session) notifyDetached(ends bool) {
+	if !s.cfg.Hard || ends { // else closeReleased sends it, ahead of the queue
 		s.sendText(s.cfg.Notices.Detach)
 	}
 }
@@ -145,9 +145,14 @@ func (s *Session) tickKeepalives(now Time) {
 	if next == 0 || now < next {
 		return
 	}
-	sends := s.up.mode == Open && s.q.empty() && len(s.up.rest) == 0 && s.mayAct(now)
+	sends := s.up.mode == Open && s.q.empty() && len(s.up.rest) == 0
+	waits := sends && !s.mayAct(now)
 	for i, b := range s.cfg.Keepalives {
-		if i < len(s.keepaliveDue) && now >= s.keepaliveDue[i] {
+		switch {
+		case i >= len(s.keepaliveDue) || now < s.keepaliveDue[i]:
+		case waits:
+			s.keepaliveDue[i] = now.Add(keepaliveWait)
+		default:
 			s.keepaliveDue[i] = now.Add(b.Every)
 			if sends {
 				s.sendText(b.Text)
@@ -155,6 +160,9 @@ func (s *Session) tickKeepalives(now Time) {
 		}
 	}
 }
+
+// keepaliveWait is how much later a keepalive is tried again that waits for certainty.
+const keepaliveWait = 500 * time.Millisecond
 
 // nextKeepalive returns when the next Keepalive is due; zero: never.
 func (s *Session) nextKeepalive() (t Time) {

@@ -121,7 +121,7 @@ func (s *Session) Tick(now Time) {
 		s.FailRedial(now, "not back in time")
 	}
 	if t := s.leaveBy(); t > 0 && now >= t {
-		s.left(nil)
+		s.left()
 	}
 	s.tickUpstream(now)
 }

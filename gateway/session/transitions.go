@@ -188,11 +188,12 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 		s.endFutile(now)
 		return
 	}
-	s.notifyDetached(now)
+	ends := s.graceEnd <= now && s.mayEnd(now)
+	s.notifyDetached(ends)
 	switch {
-	case s.graceEnd <= now:
+	case ends:
 		s.endInTime(now)
-	case s.cfg.Hard && (s.up.mode == Open || s.outage.since > 0):
+	case s.cfg.Hard && !s.isLeaving() && (s.up.mode == Open || s.outage.since > 0):
 		s.closeReleased()
 	default:
 		s.answerBuffered()
@@ -219,13 +220,14 @@ func (s *Session) TakesUpstream(inOutage bool) bool {
 	if inOutage {
 		return s.outage.since > 0 && s.state != Ended
 	}
-	return s.NeedsUpstream()
+	return s.NeedsUpstream() && !s.isLeaving()
 }
 
 // BeginRedial says that a client waits while a new upstream is dialled. The grace timer
-// pauses until the client is attached, or until CancelRedial.
+// pauses until the client is attached, or until CancelRedial. A session that is being handed over
+// gets none.
 func (s *Session) BeginRedial(now Time) {
-	if s.state == Detached {
+	if s.state == Detached && !s.isLeaving() {
 		s.state, s.awaiting = Connecting, now
 	}
 }

@@ -88,7 +88,7 @@ func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 
 // hasQueue reports whether u may write the queue now.
 func (u *Upstream) hasQueue(s *Session) bool {
-	return s.writer == nil && s.q.ready() && u == s.up && !u.released && !(s.isLeaving() && s.durable.closing)
+	return s.writer == nil && s.q.ready() && u == s.up && !u.released && !(s.durable != nil && s.durable.closing)
 }
 
 // out returns frames of the gateway first, then the queue. Only one upstream at a time may
@@ -149,11 +149,11 @@ func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
 		s.writer = nil
 		s.queueWrote(now, n-own)
 	}
-	switch {
-	case u.released:
+	if u.released {
 		s.takeBack(u)
 		s.recount(now)
-	case s.isLeaving():
+	}
+	if s.isLeaving() {
 		s.closeLeaving()
 	}
 	return false
@@ -203,12 +203,7 @@ func (u *Upstream) writeFailed(s *Session, _ Time, _ string) {
 // gone closes u's connection. If it is the current one and has sent no Close frame, the
 // upstream is lost: protocol section 6.
 func (u *Upstream) gone(s *Session, now Time, why string) {
-	switch {
-	case u != s.up || u.released || u.over:
-	case s.isLeaving():
-		u.mode = Shut
-		s.left(nil)
-	default:
+	if u == s.up && !u.released && !u.over {
 		s.breakUpstream(now, why)
 	}
 	s.shutUpstream(u)
@@ -227,18 +222,14 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 			return
 		}
 		switch {
-		case s.isLeaving() && (s.durable.closing || s.replaces(now, code)):
-			final := []byte{}
-			if !s.durable.closing { // it does not answer ours
-				final = s.masked(frame.Close, frame.ClosePayload(code, ""))
-			}
-			s.left(final)
+		case s.leavingEnds(now, code):
 			return
 		case s.replaces(now, code):
 			s.replaceUpstream(now, "closed with "+strconv.Itoa(code), frame.ClosePayload(code, ""))
 			return
 		}
 		s.up.over, s.up.code, s.up.reason = true, code, reason
+		s.stays()
 		if !s.relayUpstreamClose(now) {
 			s.answerUpstream()
 		}
@@ -252,19 +243,24 @@ func (s *Session) upstreamFault(now Time, code int, why string) bool {
 }
 
 // breakUpstream handles the end of a connection without a Close frame: another one replaces
-// it, or the upstream is lost.
+// it, here or at another node, or the upstream is lost.
 func (s *Session) breakUpstream(now Time, why string) {
-	if s.replaces(now, noCode) {
+	switch {
+	case s.isLeaving():
+		s.up.mode, s.up.rest = Shut, nil
+		s.left()
+	case s.replaces(now, noCode):
 		s.replaceUpstream(now, why, nil)
-		return
+	default:
+		s.loseUpstream(now, noCode, why)
 	}
-	s.loseUpstream(now, noCode, why)
 }
 
 // loseUpstream records that the upstream sends nothing more and did not say why. The
 // client is notified once it has everything before: protocol section 6.
 func (s *Session) loseUpstream(now Time, code int, why string) {
 	s.up.over, s.up.lost, s.up.reason = true, true, why
+	s.stays()
 	s.closeUpstream(code, why)
 	s.deliverEnd(now)
 }

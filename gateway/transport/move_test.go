@@ -26,7 +26,7 @@ func receiveNumbered(t *testing.T, c net.Conn, n, size int, masked bool) {
 	head := len(want) - size
 	b := make([]byte, len(want))
 	for i := range n {
-		c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		c.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.ReadFull(c, b); err != nil {
 			t.Errorf("message %d: %v", i, err)
 			return

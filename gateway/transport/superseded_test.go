@@ -30,7 +30,7 @@ func TestSupersededClientWithAFullSocketIsNotified(t *testing.T) {
 		ours, theirs = wstest.TCPPair(t, nil)
 		p.resume(ours, theirs, 0)
 		defer theirs.Close()
-		old.SetReadDeadline(time.Now().Add(10 * time.Second))
+		old.SetReadDeadline(time.Now().Add(time.Minute))
 		if code, err := old.closed(); code != wire.CodeSuperseded || err != nil {
 			t.Errorf("the older connection: %d, %v; want 4409", code, err)
 		}

@@ -13,16 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/leaks"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // events records what a session's Observer is called with.
 type events struct {

@@ -31,24 +31,17 @@ func narrowPair(t *testing.T) (ours, theirs net.Conn) {
 // protocol section 5: while a send buffer is full, bytes that the peer's socket still
 // accepts count as activity. The socket does not become writable meanwhile.
 func TestSlowReaderIsNotSilent(t *testing.T) {
-	const attempts = 5
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range attempts {
-				if trickled(t, newDriver(t, kind)) {
-					return
-				}
-			}
-			t.Error("the client was detached each time")
+			staysAttached(t, func(heartbeat time.Duration) bool { return trickled(t, newDriver(t, kind), heartbeat) })
 		})
 	}
 }
 
 // trickled makes a client read a little at a time, and send nothing, for several times
 // the silence timeout. It reports whether the client is still attached.
-func trickled(t *testing.T, d *transport.Driver) bool {
-	const heartbeat = 300 * time.Millisecond
+func trickled(t *testing.T, d *transport.Driver, heartbeat time.Duration) bool {
 	p := newPlayer(t, d, func(c *session.Config) { c.Heartbeat = heartbeat })
 	ours, theirs := narrowPair(t)
 	p.resume(ours, theirs, 0)

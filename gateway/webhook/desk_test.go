@@ -18,12 +18,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 
 	"reseat/gateway/events"
+	"reseat/gateway/internal/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // A receiver replaces a server. One goroutine owns it, so that concurrent attempts are
 // answered one after the other.

@@ -90,7 +90,7 @@ test('a gateway that does not close its older connection is helped', async (t) =
 });
 
 test('messages that were acked and are still under way on an older connection come first', async (t) => {
-  const game = await startGame(t, { WAIT_MS: 60_000 });
+  const game = await startGame(t, { WAIT_MS: 60_000, LINGER_MS: 60_000 });
   const player = new Player();
   const slow = await game.dial({ Session: 'a', Epoch: 1 });
   slow.write(1, 5);
@@ -219,6 +219,16 @@ test('a player is forgotten after a time', async (t) => {
   await line.read(1);
   line.die(0);
   while (await game.report('a')) await new Promise((done) => setTimeout(done, 5));
+});
+
+test('a player who is back is not forgotten', async (t) => {
+  const game = await startGame(t, { KEPT_SEAT_MS: 2000, TICK_MS: 100 });
+  const first = await game.dial({ Session: 'a', Epoch: 1 });
+  first.die(0);
+  await game.until('a', ({ connections }) => connections === 1);
+  await game.dial({ Session: 'a', Epoch: 2, Resumed: 'failover', 'Up-From': 1, 'Down-From': 1 });
+  const { connections } = await game.until('a', ({ sent }) => sent >= 30); // 3 seconds
+  assert.equal(connections, 2);
 });
 
 test('a request that cannot be counted is refused', async (t) => {

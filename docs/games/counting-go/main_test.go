@@ -356,7 +356,7 @@ func TestOlderConnectionIsClosedIfItsGatewayDoesNot(t *testing.T) {
 }
 
 func TestAckedMessagesStillUnderWayComeFirst(t *testing.T) {
-	game, player := start(t, "WAIT_MS=60000"), &player{t: t}
+	game, player := start(t, "WAIT_MS=60000", "LINGER_MS=60000"), &player{t: t}
 	slow := game.dial(dialled{epoch: 1})
 	slow.write(1, 5)
 	slow.read(5)

@@ -105,7 +105,7 @@ class Seat {
     this.send({ sum: this.sum, lost: this.report.lost || undefined });
   }
 
-  /** Sends again what the player does not have, from this number on: they have all before it, and nothing after it. */
+  /** Sends again all from this number on. What is before it has reached the player, or the gateway; nothing else has. */
   resend(from) {
     const kept = from - 1 - (this.sent - this.log.length);
     if (kept >= 0 && from <= this.sent + 1) {

@@ -11,14 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/leaks"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // A handClock advances only when moved.
 type handClock struct{ now atomic.Int64 }

@@ -3,7 +3,7 @@ package netio
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"reseat/gateway/internal/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -25,6 +25,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/leaks"
 	"reseat/gateway/policy"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -132,8 +133,8 @@ type arena struct {
 
 func newArena(t *testing.T, change ...func(*policy.Policy)) *arena {
 	t.Helper()
-	leaks := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, leaks) }) // runs last
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { leaks.VerifyNone(t, before) }) // runs last
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
 	a := &arena{t: t, ctx: ctx, joined: make(chan endpoint), offer: []string{"chat.v1", "chat.v2"}, connect: new(net.Dialer).DialContext}
