@@ -43,10 +43,11 @@ type DurableCounts struct {
 
 func countDurable(all *registry.Survey) (n DurableCounts) {
 	for i, e := range all.List {
-		if all.Infos[i].State == session.Ended {
+		state := all.Infos[i].State
+		if state == session.Ended {
 			continue
 		}
-		switch e.Durability() {
+		switch e.Durability(state) {
 		case registry.Covered:
 			n.Covered++
 		case registry.Exposed:

@@ -30,13 +30,16 @@ const (
 	NotDurable = "no"
 )
 
-// Durability says what a lost node means for e: Covered, Exposed or NotDurable.
-func (e *Record) Durability() string {
+// Durability says what a lost node means for e, in that state: Covered, Exposed or NotDurable.
+func (e *Record) Durability(state session.State) string {
+	seat := e.Seat()
 	switch {
 	case !e.Durable:
 		return NotDurable
-	case e.Seat().Covered:
+	case seat.Covered:
 		return Covered
+	case state == session.Connecting && seat.Revision == 0: // its first seat is written before its hello
+		return NotDurable
 	}
 	return Exposed
 }

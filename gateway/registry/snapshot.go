@@ -134,7 +134,7 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: frame.Clip(i.Ending.Detail, maxDetail), seq: e.seq,
 	}
 	seat := e.Seat()
-	s.Durable, s.Epoch, s.Moved = e.Durability(), seat.Epoch, seat.Moved
+	s.Durable, s.Epoch, s.Moved = e.Durability(i.State), seat.Epoch, seat.Moved
 	if i.RTT > 0 {
 		ms := float64(max(i.RTT, time.Microsecond).Microseconds()) / 1000
 		s.RTT = &ms
