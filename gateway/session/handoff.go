@@ -23,7 +23,10 @@ import (
 // upstream that is dialled, or is about to end.
 func (s *Session) Leave(now Time) bool {
 	d := s.durable
-	if d == nil || d.leaving > 0 || s.state == Connecting || s.state == Ended || s.up.over {
+	switch {
+	case d == nil || d.leaving > 0 || s.state == Connecting || s.state == Ended || s.up.over:
+		return false
+	case s.MovedHere() == wire.MovedFailover: // its client may state more than the claim: see unaccepted
 		return false
 	}
 	d.leaving = now
