@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the models of reseat.v1 and of the cluster with Spin: what must hold holds,
+# Checks the models of reseat.v1, of the cluster and of durable sessions with Spin: what must hold holds,
 # and each broken rule is found out. DEEP=1 checks larger bounds as well, which takes longer and
 # up to 4 GiB. Needs Spin and gcc, which it installs where they are missing: as
 # .ci/tools does, on a Debian-like distribution.
@@ -215,6 +215,14 @@ breaks 'SUPERSEDE_AT_ISSUE: the hello is lost with the node that passes it on' '
 circles 'NOBODY_IS_GONE: a node that was killed is only unreachable' 'client: resume' -DNOBODY_IS_GONE "${two[@]}" "${calm[@]}" -DNODES=2 -DFAULTS=0
 breaks 'a resume that its front has given up takes over the one that followed it' REACHED "${two[@]}" -DKILLS=0 -DREACH=LATE_TAKEOVER
 breaks 'the client is attached through its second front, the first one dead' REACHED "${two[@]}" "${calm[@]}" -DREACH=THROUGH_TWO_FRONTS
+
+printf '\nDurable sessions:\n'
+model=owners.pml fair=-f
+up=(-DUP=1 -DDOWN=0)
+down=(-DUP=0 -DDOWN=1)
+none=(-DUP=0 -DDOWN=0)
+@HOLDS@
+@BREAKS@
 
 echo
 [ "$failed" = 0 ] || { echo 'The model does not do what it should.'; exit 1; }
