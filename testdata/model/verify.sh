@@ -230,6 +230,7 @@ holds 'a pause, a message down' -DPAUSES=1 "${down[@]}"
 holds 'a pause, a message up, a game server that counts' -DPAUSES=1 -DGAME=2 "${up[@]}"
 holds 'a pause and a stale read, a message down' -DSTALES=1 -DPAUSES=1 "${down[@]}"
 holds 'a pause, the grace period may expire' -DPAUSES=1 -DGRACE=1 "${none[@]}"
+holds 'a partition and a fault of connections, a message up' -DPARTITIONS=1 -DFAULTS=1 "${up[@]}"
 holds 'a kill, and NATS away for a while' -DKILLS=1 -DOUTAGES=1 "${none[@]}"
 holds 'a kill, a message up, redelivery off' -DREDELIVER=0 -DKILLS=1 "${up[@]}"
 holds 'a hand-off, a message down' -DDRAIN=1 "${down[@]}"
@@ -256,6 +257,7 @@ breaks 'HANDOFF_BEFORE_SEAT: the client is sent away before another node has the
 
 printf '\nWhere durable sessions fall short, see docs/model.md:\n'
 breaks 'a game server that closes the older connection' 'BROKEN: the application gets end' -DREPLACES -DPAUSES=1 "${none[@]}"
+breaks 'redelivery off, and a resume beside a living connection' 'BROKEN O4: a message comes twice' -DREDELIVER=0 -DPAUSES=1 "${up[@]}"
 breaks 'a read that finds no seat' 'BROKEN: 4404 is a verdict' -DSTALES=1 -DSTALE_NO_RECORD -DPAUSES=1 "${none[@]}"
 breaks 'WORDS_ON_RECENT_CONTACT: an owner speaks that has asked a while ago' 'BROKEN O9' -DWORDS_ON_RECENT_CONTACT -DGRACE=1 -DPAUSES=1 "${none[@]}"
 
