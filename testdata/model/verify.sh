@@ -256,6 +256,7 @@ breaks 'HANDOFF_UPSTREAM_UNREAD: what the game server says after the Close is no
 breaks 'HANDOFF_BEFORE_SEAT: the client is sent away before another node has the seat' 'BROKEN: a failover though no node has failed' -DHANDOFF_BEFORE_SEAT -DDRAIN=1 "${down[@]}"
 
 printf '\nWhere durable sessions fall short, see docs/model.md:\n'
+breaks 'a game server that drops lower epochs at once' 'BROKEN O4' -DGAME=1 -DPAUSES=1 -DUP=2 -DDOWN=0 -DAGAIN=0
 breaks 'a game server that closes the older connection' 'BROKEN: the application gets end' -DREPLACES -DPAUSES=1 "${none[@]}"
 breaks 'redelivery off, and a resume beside a living connection' 'BROKEN O4: a message comes twice' -DREDELIVER=0 -DPAUSES=1 "${up[@]}"
 breaks 'a read that finds no seat' 'BROKEN: 4404 is a verdict' -DSTALES=1 -DSTALE_NO_RECORD -DPAUSES=1 "${none[@]}"
