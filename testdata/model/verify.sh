@@ -227,13 +227,16 @@ none=(-DUP=0 -DDOWN=0)
 holds 'a kill, one message each way' -DKILLS=1 -DUP=1 -DDOWN=1
 holds 'a pause, a message up' -DPAUSES=1 "${up[@]}"
 holds 'a pause, a message down' -DPAUSES=1 "${down[@]}"
+holds 'a pause, one message each way' -DPAUSES=1 -DUP=1 -DDOWN=1
 holds 'a pause, a message up, a game server that counts' -DPAUSES=1 -DGAME=2 "${up[@]}"
+holds 'a pause, one message each way, a game server that counts' -DPAUSES=1 -DGAME=2 -DUP=1 -DDOWN=1
 holds 'a pause and a stale read, a message down' -DSTALES=1 -DPAUSES=1 "${down[@]}"
 holds 'a pause, the grace period may expire' -DPAUSES=1 -DGRACE=1 "${none[@]}"
 holds 'a partition and a fault of connections, a message up' -DPARTITIONS=1 -DFAULTS=1 "${up[@]}"
 holds 'a kill, and NATS away for a while' -DKILLS=1 -DOUTAGES=1 "${none[@]}"
 holds 'a kill, a message up, redelivery off' -DREDELIVER=0 -DKILLS=1 "${up[@]}"
 holds 'a hand-off, a message down' -DDRAIN=1 "${down[@]}"
+holds 'three nodes, a kill and a pause' -DNODES=3 -DPAUSES=1 -DKILLS=1 "${none[@]}"
 settles 'every run settles: a kill' -DKILLS=1 "${none[@]}"
 settles 'every run settles: a pause' -DPAUSES=1 "${none[@]}"
 holds 'hello first: a pause, two messages up, a game server that drops lower epochs' -DHELLO_FIRST -DGAME=1 -DPAUSES=1 -DUP=2 -DDOWN=0 -DAGAIN=0
