@@ -371,11 +371,15 @@ inline dialGame(i) {
 /* The confirm read, and hello. */
 inline greet(i) {
 	if
+	:: conn[inst[i].waiter].token < inst[i].confirmed -> code = BAD_TOKEN; refuse(inst[i].waiter); inst[i].waiter = NONE
+	:: else ->
+	if
 	:: CONFIRMED_READ(i) ->
 		n = inst[i].waiter; inst[i].waiter = NONE; inst[i].unsure = 0;
 		attach(n, i)
 	:: !CONFIRMED_READ(i) && !CONTACT(i) -> code = UNREACHABLE; refuse(inst[i].waiter); inst[i].waiter = NONE
 	:: else -> letGo(i)
+	fi
 	fi
 }
 
@@ -599,8 +603,10 @@ proctype NodeEnd(byte s) {
 endNode:
 	do
 	:: d_step { conn[s].stage == ASKED && TO_NODE(s) && claiming[conn[s].at] == NONE -> arrive(s, seat) }
+#if STALES
 	:: d_step { conn[s].stage == ASKED && TO_NODE(s) && claiming[conn[s].at] == NONE && stales < STALES && seat > 0 && HAS(s).stage == NOTHING && CONTACT(conn[s].at) ->
 		printf("engine: says what was, not what is\n"); stales++; arrive(s, seat - 1) }
+#endif
 #ifdef STALE_NO_RECORD
 	:: d_step { conn[s].stage == ASKED && TO_NODE(s) && claiming[conn[s].at] == NONE && stales < STALES && HAS(s).stage == NOTHING && CONTACT(conn[s].at) ->
 		printf("engine: there is no seat\n"); stales++; code = NO_SESSION; refuse(s) }
@@ -706,14 +712,19 @@ endOwner:
 #endif
 	:: d_step { inst[me].stage == SEATED && MAY_DIAL_GAME(me) && RUNS(me) -> dialGame(me) }
 	:: d_step { MAY_GREET(me) && inst[me].waiter != NONE && RUNS(me) -> greet(me) }
+#if defined(REPLACES)
 	/* the game server has closed its connection: the newer one has taken its place */
 	:: d_step { inst[me].stage == REPLACED && RUNS(me) -> printf("node %d: end\n", me);
 		if :: inst[me].att != NONE -> sayDown(inst[me].att, close, ENDED); closeNode(inst[me].att) :: else -> skip fi;
 		zero(me) }
+#endif
 	/* F4: it learns that it was overtaken, or that the session has ended */
 	:: d_step { LETS_GO && inst[me].stage != NOTHING && inst[me].stage != PUSHED && RUNS(me) && CONTACT(me) && !OWNS(me) -> letGo(me) }
 	:: d_step { inst[me].stage != NOTHING && RUNS(me) && CONTACT(me) && OWNS(me) && seatConfirmed < inst[me].confirmed -> seatConfirmed = inst[me].confirmed }
+#if GRACE
 	:: d_step { GRACE && (inst[me].stage == SEATED || inst[me].stage == OPEN) && inst[me].att == NONE && inst[me].waiter == NONE && RUNS(me) && MAY_SPEAK(me) -> words(me) }
+#endif
+#if DRAIN
 	/* the hand-off */
 	:: d_step { DRAIN && !drained && inst[me].stage == OPEN && inst[me].waiter == NONE && RUNS(me) ->
 		printf("node %d: drains, and closes connection %d\n", me, inst[me].game + 1);
@@ -736,6 +747,7 @@ endOwner:
 		if :: TAKER(me) -> faults++ :: else -> skip fi;
 		takeBack(me) }
 	:: d_step { DRAIN && drained && alive[me] && me == 0 && inst[me].stage == NOTHING && claiming[me] == NONE && HANDED_OVER(me) -> printf("node %d: exits\n", me); alive[me] = 0; endConnections(me) }
+#endif
 	od
 }
 
@@ -745,23 +757,34 @@ endOwner:
 proctype Faults(byte me) {
 endFaults:
 	do
+	:: d_step { false -> skip } /* none of these may be asked for */
+#if KILLS
 	:: d_step { alive[me] && kills < KILLS && OTHERS(me) -> printf("network: node %d is killed\n", me);
 		kills++; alive[me] = 0; paused[me] = 0; parted[me] = 0; blamed[me] = 1;
 		endConnections(me); zero(me) }
+#endif
+#if PAUSES
 	:: d_step { alive[me] && !paused[me] && pauses < PAUSES -> printf("network: node %d stands still\n", me); pauses++; paused[me] = 1; blamed[me] = 1 }
 	:: d_step { paused[me] -> printf("network: node %d goes on\n", me); paused[me] = 0 }
+#endif
+#if PARTITIONS
 	:: d_step { alive[me] && !parted[me] && partitions < PARTITIONS -> printf("network: node %d is cut off\n", me); partitions++; parted[me] = 1; blamed[me] = 1 }
 	:: d_step { parted[me] -> printf("network: node %d is no longer cut off\n", me); parted[me] = 0 }
+#endif
 	od
 }
 
 proctype Engine() {
 endEngine:
 	do
+#if OUTAGES
 	:: d_step { outages < OUTAGES -> printf("network: the engine is lost\n"); outages++; outage = 1 }
 	:: d_step { outage -> printf("network: the engine is back\n"); outage = 0 }
+#endif
+#if PARTITIONS
 	:: d_step { partitions < PARTITIONS && !apart -> printf("network: nodes 0 and 1 lose each other\n"); partitions++; apart = 1 }
 	:: d_step { apart -> printf("network: nodes 0 and 1 reach each other\n"); apart = 0 }
+#endif
 	:: d_step { orphan != NONE && !outage -> lateWrite() }
 	:: d_step { orphan != NONE -> orphan = NONE; orphanSeat = 0 }
 	od
