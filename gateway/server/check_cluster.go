@@ -24,6 +24,7 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 	if !c.Enabled() {
 		return
 	}
+	r.durable(set)
 	o := engineOptions(c, slog.New(slog.DiscardHandler))
 	o.Seats = set.Durable()
 	found, err := engine.Probe(ctx, o)
@@ -49,6 +50,20 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 	r.ownAddress(ctx, node, address)
 	if found != nil {
 		r.otherNodes(ctx, node, address, found)
+	}
+}
+
+// durable says what the game servers of durable routes must do: nothing here can find out whether they do.
+func (r *report) durable(set *config.Settings) {
+	var list []string
+	for _, route := range set.Gateway.Routes {
+		if route.Policy.Durable {
+			list = append(list, route.Pattern)
+		}
+	}
+	if len(list) > 0 {
+		r.say("--durable "+strings.Join(list, ", "), "cannot be tried: the game server must take a further request with the same Reseat-Session as the same player, "+
+			"and ignore connections with a lower Reseat-Epoch (docs/sessions.md)", 0, nil)
 	}
 }
 
@@ -99,6 +114,8 @@ func (r *report) bucket(clustered bool, alone, what string, b engine.FoundBucket
 		r.warn(what, "not there yet: the first node makes them. There is one NATS server, so they get 1 replica: "+alone)
 	case b.Replicas == 1:
 		r.warn(what, "1 replica: "+alone)
+	case b.Replicas == 2:
+		r.warn(what, "2 replicas: while one of the two servers is down nothing can be written. Use three servers")
 	default:
 		r.say(what, plural(b.Replicas, "replica"), 1, nil)
 	}
