@@ -33,7 +33,11 @@ func build(t *testing.T, flags ...string) string {
 func chaos(t *testing.T, cfg Config) (*Report, string) {
 	t.Helper()
 	cfg.Dir = t.TempDir()
-	cfg.Late = 8 * time.Second // tests run on any machine, next to others
+	// Tests run on any machine, next to others: what takes a moment may take seconds.
+	cfg.Late, cfg.Grace, cfg.Drain = 8*time.Second, max(cfg.Grace, 25*time.Second), max(cfg.Drain, 6*time.Second)
+	if !cfg.FailFast {
+		cfg.Limit = max(cfg.Limit, 5*time.Minute)
+	}
 	rep, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

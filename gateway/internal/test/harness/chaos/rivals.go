@@ -191,6 +191,9 @@ func (v *rivalry) hear(ctx context.Context, c *seat.Conn) (pong, superseded bool
 // period, or until about its end.
 func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 	attached, code := v.attempt(ctx, 0, r, true)
+	for tries := 1; !attached && code == 0 && tries < 3; tries++ { // no answer in time
+		attached, code = v.attempt(ctx, 0, r, true)
+	}
 	if !attached {
 		v.fault("rivals: the newest token was refused with %d", code)
 		return

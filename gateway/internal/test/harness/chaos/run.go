@@ -90,7 +90,7 @@ type run struct {
 	began   time.Time
 	exit    error
 
-	signals              sync.Mutex // held during an upgrade
+	signals              sync.Mutex // held during an upgrade, and while the keys change
 	bySession            sync.Map   // the players
 	byGateway, byClients delays     // until a silent line was noticed,
 	bySuspicion          delays     // or replaced
@@ -208,7 +208,7 @@ func origin(front string) string { return strings.Replace(front, "ws", "http", 1
 func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
 		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
-		"--buffer-messages=600", "--log-format=json"}, r.keys.flags()...)
+		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=1m"}, r.keys.flags()...)
 	for _, s := range specials {
 		flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
 	}
@@ -378,7 +378,7 @@ func (r *run) drain(ctx context.Context) {
 	if !slices.ContainsFunc(r.players, func(p *player) bool { return p.end == drained && !p.isDone() }) {
 		return // no session is left, so it exits at once
 	}
-	sleep(ctx, 300*time.Millisecond)
+	r.awaitDrain(ctx)
 	req, _ := http.NewRequestWithContext(seat.WithPath(ctx, "/s/999999/0"), "GET", origin(r.fronts[0])+"/s/999999/0", nil)
 	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "cmVzZWF0IGNoYW9zIHJ1bg=="} {
 		req.Header.Set(name, value)
@@ -394,16 +394,32 @@ func (r *run) drain(ctx context.Context) {
 	}
 }
 
+// awaitDrain waits until the gateway says that it drains.
+func (r *run) awaitDrain(ctx context.Context) {
+	for until := time.Now().Add(5*time.Second + r.cfg.Late); time.Now().Before(until) && sleep(ctx, 10*time.Millisecond); {
+		resp, err := http.Get("http://" + r.gateway.Admin + "/readyz")
+		if err != nil { // it has exited, which the new session shows, or is in another network namespace
+			sleep(ctx, 300*time.Millisecond)
+			return
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return
+		}
+	}
+}
+
 // rotate changes the signing key now and then.
 func (r *run) rotate(ctx context.Context) {
 	for sleep(ctx, r.cfg.Rotate) {
-		if err := r.keys.turn(); err != nil {
+		r.signals.Lock() // a process that is being replaced ignores it, and one that starts reads the files
+		err := r.keys.turn()
+		r.gateway.Signal(syscall.SIGHUP)
+		r.signals.Unlock()
+		if err != nil {
 			r.faults = append(r.faults, err.Error())
 			return
 		}
-		r.signals.Lock() // a process that is being replaced ignores it
-		r.gateway.Signal(syscall.SIGHUP)
-		r.signals.Unlock()
 		r.count.rotations.Add(1)
 	}
 }
@@ -412,7 +428,7 @@ func (r *run) rotate(ctx context.Context) {
 func (r *run) upgrade(ctx context.Context) {
 	for r.cfg.Upgrade > 0 && sleep(ctx, r.cfg.Upgrade) {
 		r.signals.Lock()
-		key, err := r.gateway.Upgrade(30 * time.Second)
+		key, err := r.gateway.Upgrade(90 * time.Second)
 		r.signals.Unlock()
 		switch {
 		case err != nil:

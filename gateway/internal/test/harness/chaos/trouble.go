@@ -98,7 +98,7 @@ var troubles = []trouble{
 		n := pick(r, c.nodes)
 		n.busy.Lock()
 		defer n.busy.Unlock()
-		key, err := n.now.Load().process.Upgrade(30 * time.Second)
+		key, err := n.now.Load().process.Upgrade(90 * time.Second)
 		if err != nil {
 			c.fault("%s: %v", n.name, err)
 		}
