@@ -294,6 +294,7 @@ func TestMessagesAreAppliedAndArriveOnceWhereverGatewayDies(t *testing.T) {
 			first := game.dial(dialled{epoch: 1})
 			first.write(1, written)
 			player.take(first.read(int(had)))
+			game.until(func(r report) bool { return r.Received >= acked }) // a reset takes what is unread with it
 			first.die(int(written))
 			second := game.dial(dialled{2, "failover", acked + 1, had})
 			second.write(acked+1, 20)
