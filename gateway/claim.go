@@ -116,6 +116,9 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 	for range findTries {
 		seat, err := g.seats.get(ctx, s.claims.Session)
 		switch {
+		case errors.Is(err, cluster.ErrNoSeat) && s.v.State == NodeSilent && !g.sessionIsGone(s.rt, s.v): // that node may have it
+			g.refuseSearch(s, unreachable())
+			return false
 		case errors.Is(err, cluster.ErrNoSeat):
 			g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "%s", lostText(s.v)))
 			return false

@@ -149,7 +149,7 @@ func report(flaky []failure, out io.Writer, list string) error {
 
 // neverForm matches what must not be lost by a repetition, in a test's output or that of a process
 // that it started.
-var neverForm = regexp.MustCompile(`WARNING: DATA RACE|race detected during execution of test|panic: |fatal error: |\[build failed\]|\[setup failed\]|(?m:^signal: )|ran too long`)
+var neverForm = regexp.MustCompile(`WARNING: DATA RACE|race detected during execution of test|panic: |fatal error: |(?m:^FAIL\t\S+ \[(build|setup) failed\])|(?m:^signal: )|ran too long`)
 
 // run runs a program, and returns what it said, which is printed as well.
 func run(out io.Writer, args ...string) (said string, err error) {

@@ -129,7 +129,7 @@ func TestFailuresThatAreNeverRepeated(t *testing.T) {
 		"panic":             {first("panic(\"x\")"), "panic: "},
 		"fatal error":       {first("new(sync.Mutex).Unlock()"), "fatal error: "},
 		"of a child":        {first("t.Error(\"it says\\npanic: x\")"), "panic: "},
-		"build":             {"func TestX(t *testing.T) { nothing() }\n", "[build failed]"},
+		"build":             {"func TestX(t *testing.T) { nothing() }\n", "FAIL\tm/a [build failed]"},
 		"timeout":           {"func init() { go func() { select {} }() }\n\nvar forever = make(chan int)\n\n" + first("<-forever"), "panic: "},
 		"killed":            {first("p, _ := os.FindProcess(os.Getpid())\n\t\tp.Kill()\n\t\tselect {}"), "signal: "},
 		"too many failures": {many, "6 tests failed, which is more than 5"},
