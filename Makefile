@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster engine mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster failover engine mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,13 @@ chaos: build ## a real gateway through 5,000 cuts, both drivers, and upgrades ev
 
 chaos-cluster: build bin/nats-server ## three gateways and three NATS servers, faults on every line between them; MINUTES=60 SEED=7
 	$(CHAOS) -cluster $(or $(MINUTES),60)m -driver poll -v -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED))
+
+bin/counting: $(wildcard docs/games/counting-go/*.go)
+	$(GO) build -o $@ ./docs/games/counting-go
+
+FAILOVER = cd $(HARNESS) && $(GO) test -count=1 -v -timeout 0 ./failover -bin $(abspath $(BIN)) -nats $(abspath bin/nats-server) -game $(abspath bin/counting)
+failover: build bin/nats-server bin/counting ## how long the sessions of a gateway that is killed take to go on at another: SESSIONS=200
+	for driver in net poll; do ($(FAILOVER) -run TestFailoverTime -driver $$driver -sessions $(or $(SESSIONS),200)) || exit 1; done
 
 engine: bin/nats-server ## conditional writes while NATS servers are killed and stopped: none accepted twice, none lost; MINUTES=60 SEED=7
 	cd $(HARNESS) && $(GO) test -count=1 -v -run 'Kills|Twice' -timeout 0 ./engine -minutes $(or $(MINUTES),60) -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED))

@@ -79,12 +79,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 			return
 		}
 	}
-	if _, ok := passed(r); ok && !offer.Resume {
-		http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere
+	if g.notHereAnswer(w, r, offer) {
 		return
 	}
 	switch {
-	case offer.Resume && g.resumeElsewhere(w, r, rt, offer.Token):
+	case offer.Resume && g.resumeElsewhere(w, r, rt, offer):
 	case offer.Resume:
 		g.resume(w, r, offer)
 	case unsafe != nil:
@@ -169,6 +168,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 	}
 	r = only
 	e := g.newRecord(rt, r.URL.EscapedPath(), player, offer.Resumable, g.clientAddr(r))
+	e.Durable = g.durable(rt) && offer.SettledOK && offer.Settled == wire.Settled{}
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // after a refusal's body has been read
 	e.SetFirst(g.upstreamRequest(e, r, offer.Protocols, nil), cancel)
@@ -277,9 +277,14 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 		return
 	}
 	p.Peer = e.Peer()
-	g.beginSession(e, up, conn).AttachFirst(conn, early, p)
+	d := g.beginSession(e, up, conn)
+	p.Durable = g.seats.settle(r.Context(), e)
+	d.AttachFirst(conn, early, p)
 	e.RunQueued()
 }
+
+// durable reports whether new sessions on rt outlive their node.
+func (g *Gateway) durable(rt *route) bool { return rt.Policy.Durable && g.seats.store != nil }
 
 // upstreamRequest builds the request that opens e's upstream for the client's handshake
 // r. The gateway's own headers in more are added.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
 
@@ -20,13 +21,14 @@ var (
 	descLimit    = prometheus.NewDesc("reseat_buffer_limit_bytes", "Maximum memory of all replay buffers, --buffer-total.", nil, nil)
 	descDraining = prometheus.NewDesc("reseat_draining", "1 while the gateway drains and refuses new sessions, else 0.", nil, nil)
 	descForwards = prometheus.NewDesc("reseat_forwarded_connections", "Client connections that this node passes on to another (out), or that another passes on to this one (in).", []string{"direction"}, nil)
+	descDurable  = prometheus.NewDesc("reseat_durable_sessions", "Living durable sessions: covered ones another node can go on with; for exposed ones NATS does not have what that takes.", []string{"state"}, nil)
 	descMissed   = prometheus.NewDesc("reseat_events_missed_total", "Events that readers of the event stream were too slow for; each reader is notified of the gap.", nil, nil)
 )
 
 func (c *census) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descSessions, descMessages, descBytes, descReplayed, descDropped,
-		descBuffer, descLimit, descDraining, descForwards, descMissed,
+		descBuffer, descLimit, descDraining, descForwards, descDurable, descMissed,
 	} {
 		ch <- d
 	}
@@ -59,6 +61,9 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	gauge(descDraining, draining)
 	gauge(descForwards, float64(c.g.passedIn.Load()), "in")
 	gauge(descForwards, float64(c.g.relays.count()), "out")
+	durable := countDurable(&all)
+	gauge(descDurable, float64(durable.Covered), registry.Covered)
+	gauge(descDurable, float64(durable.Exposed), registry.Exposed)
 	counter(descMissed, c.g.events.Missed())
 }
 

@@ -2,12 +2,17 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/hop"
+	"reseat/gateway/session"
 )
 
 // A Cluster knows and reaches the other nodes. Its methods may be called from any goroutine.
@@ -18,6 +23,54 @@ type Cluster interface {
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// Judge says what is known of a node that could not be reached.
 	Judge(ctx context.Context, node string) NodeVerdict
+	// Takers returns the other nodes that take sessions in, that which is to be asked first for this
+	// session at the beginning.
+	Takers(session string) []string
+	// HandOver has another node take a session in: HandoffError.
+	HandOver(ctx context.Context, node string, h *Handoff) error
+}
+
+// A Handoff is a session on its way to another node.
+type Handoff struct {
+	Session  string       `json:"session"`
+	Epoch    uint64       `json:"epoch"`    // of its seat, before the hand-off
+	Revision uint64       `json:"revision"` // the same
+	Format   int          `json:"format"`
+	At       session.Time `json:"at"` // when it was frozen, by the older node's clock
+	Record   []byte       `json:"record"`
+	State    []byte       `json:"state"`
+	Content  []byte       `json:"content"`
+}
+
+// Errors of TakeIn, by what the older node does then.
+var (
+	errNotTaken = errors.New("the session cannot be taken in")
+	errTaken    = errors.New("the session has gone to another node meanwhile")
+)
+
+// HandoffError is the error of HandOver for an answer of ServeHandoff, nil if the session was taken.
+func HandoffError(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
+	switch resp.StatusCode {
+	case http.StatusNoContent:
+		return nil
+	case http.StatusConflict:
+		return fmt.Errorf("%w: %s", errTaken, text)
+	case http.StatusGatewayTimeout:
+		return fmt.Errorf("unclear: %s", text)
+	}
+	return fmt.Errorf("%w: status %d: %s", errNotTaken, resp.StatusCode, text)
+}
+
+// Seats keeps the records of durable sessions in the engine of a cluster: cluster.Seats. Its methods
+// may be called from any goroutine.
+type Seats interface {
+	Get(ctx context.Context, session string) (cluster.Seat, error)
+	Put(ctx context.Context, seat cluster.Seat) (revision uint64, err error)
+	Renew(ctx context.Context, seat cluster.Seat) (revision uint64, err error)
+	Delete(ctx context.Context, session string, revision uint64) error
+	Fence(node, session string, epoch uint64)
+	Contact() time.Time
 }
 
 // Players keeps players from having sessions at two nodes at a time. Its methods may be called

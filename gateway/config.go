@@ -24,6 +24,9 @@ type Config struct {
 	// Cluster has the other nodes, nil without a cluster.
 	Cluster Cluster
 
+	// Seats keeps the records of durable sessions, nil without a cluster or durable routes.
+	Seats Seats
+
 	// NodeName is sent to clients as the route of their session, protocol section 5.1. It is
 	// not if it is empty, if it is no valid route, or without a cluster.
 	NodeName string

@@ -56,6 +56,7 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
 	e := g.newRecord(rt, ask.Path, w.Player, true, netip.Addr{})
+	e.Durable = g.durable(rt)
 	if w.Data != nil {
 		e.SetData(w.Data, g.tags.Add(1), nil)
 	}
@@ -118,6 +119,7 @@ func (g *Gateway) reserve(ctx context.Context, e *registry.Record, up *upstream.
 	}
 	p.Peer = e.Peer()
 	g.beginSession(e, up, nil)
+	g.seats.settle(ctx, e)
 	e.Do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
 	e.RunQueued()
 	return e.ID, p.Token, nil

@@ -114,11 +114,24 @@
 // with a dial, and clients whose handshake was under way follow one by one (forward.go,
 // late.go).
 //
+// # Durable sessions
+//
+// With --durable a session outlives its node of a cluster. Its node writes the seat, a record in
+// NATS that says whose the session is, before the first hello and at each change (seats.go). A
+// client that comes back to a node which does not have its session is passed on to the owner that
+// its token, or the seat, names. If that node is lost, the client's new node claims the session
+// (claim.go): a conditional write of the seat decides, the seat is read again before hello, and the
+// game server is dialled as for a hard resume. What the client states is the state: nothing else
+// of the session was kept. A node that drains hands its durable sessions over whole (handoff.go),
+// and one that has been overtaken lets them go (seatKeeper.fence). session/durable.go has the
+// rules for counts and generations, session/handoff.go those of a hand-off.
+//
 // # Exactly-once delivery, and its limits
 //
 // Between the client's library and the upstream's socket every data message of a
 // resumable session arrives once and in order, both ways, across any number of
-// connections within the grace period, while this process and its successors in upgrades
-// live. The guarantee ends with a crash, where --overflow drops messages (and reports how many), and at the
+// connections within the grace period, while this process, its successors in upgrades, and the
+// nodes that it hands durable sessions over to live. The guarantee ends with a crash (docs/sessions.md
+// says what is left of it for durable sessions), where --overflow drops messages (and reports how many), and at the
 // upstream's socket: the game server is responsible for what it has read.
 package gateway

@@ -52,6 +52,7 @@ func (g *Gateway) BeginDrain() {
 		return
 	}
 	g.log.Info("drain.begun", "time", g.cfg.Drain)
+	g.running.Go(func() { g.handOffAll(g.ctx) })
 	d.until = time.Now().Add(g.cfg.Drain)
 	var own *time.Timer
 	own = time.AfterFunc(g.cfg.Drain, func() {
@@ -100,13 +101,13 @@ func (g *Gateway) endDrain() {
 // three seconds for both legs of each to close. It logs how many did not.
 func (g *Gateway) Drain(ctx context.Context) {
 	g.endDrain()
-	limit := time.NewTimer(g.cfg.Drain)
-	defer limit.Stop()
+	hand, stop := context.WithTimeout(ctx, g.cfg.Drain)
+	defer stop()
+	g.running.Go(func() { g.handOffAll(hand) })
 	select {
 	case <-g.reg.Drained():
 		return
-	case <-limit.C:
-	case <-ctx.Done():
+	case <-hand.Done():
 	}
 	g.closeRemaining()
 	if !g.awaitClosed() {
@@ -144,7 +145,13 @@ func (g *Gateway) closeRemaining() {
 	for part := range slices.Chunk(left, share) {
 		all.Go(func() {
 			for _, e := range part {
-				e.Do(func(core *session.Session, now session.Time) { core.Drain(now, spread()) })
+				e.Do(func(core *session.Session, now session.Time) {
+					if e.Durable && e.Seat().Covered { // another node, or this one's next process, goes on with it
+						core.Release(now, spread())
+					} else {
+						core.Drain(now, spread())
+					}
+				})
 			}
 		})
 	}

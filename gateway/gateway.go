@@ -54,6 +54,10 @@ type Gateway struct {
 	draining    atomic.Bool               // new sessions are refused; drain.go sets it
 	drain       drain
 	relays      relays       // clients of other nodes' sessions
+	seats       seatKeeper   // of durable sessions
+	claims      claims       // durable sessions that are being taken in
+	leaving     leavings     // and those that are being handed over
+	moves       moves        // and those that were
 	passedIn    atomic.Int64 // connections that other nodes have passed on
 	dials       dials
 	redials     redialer
@@ -69,6 +73,9 @@ type Gateway struct {
 
 // sessionIDLen is the length of newID. In a cluster, a node's id comes before it.
 const sessionIDLen = 32
+
+// nodeIDLen is the length of a node's id in a session's.
+const nodeIDLen = 8
 
 // newID makes an id of 128 random bits.
 func newID() string {

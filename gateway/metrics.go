@@ -23,6 +23,9 @@ type metrics struct {
 	detached, outage, resume, rtt     prometheus.Histogram
 	forwards                          *prometheus.CounterVec // by direction and result
 	forward                           prometheus.Histogram
+	claims, handoffs                  *prometheus.CounterVec // of durable sessions, by result
+	fenced                            prometheus.Counter
+	failover                          prometheus.Histogram
 
 	byName map[string]prometheus.Counter // of those without a label
 	vecs   map[string]*prometheus.CounterVec
@@ -53,6 +56,10 @@ func newMetrics() *metrics {
 	for _, result := range []string{"ok", "gone", "not_there", "unreachable"} {
 		m.forwards.WithLabelValues("out", result)
 	}
+	m.claims = m.vec("reseat_claims_total", "Attempts to take over a durable session whose node may be lost, by result.", "result", []string{"won", "lost", "owner_alive", "engine"})
+	m.handoffs = m.vec("reseat_handoffs_total", "Durable sessions that a drain has handed over to another node, by result.", "result", []string{"ok", "lost", "failed"})
+	m.fenced = m.counter("reseat_sessions_fenced_total", "Durable sessions that this node has let go because another node has taken them.")
+	m.failover = m.histogram("reseat_failover_seconds", "From the arrival of a resume to its hello, where the session was taken over from a lost node.", 0.001, 2, 16)
 	m.resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), "ok"))
 	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)
 	m.logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())

@@ -28,7 +28,7 @@ var (
 		"no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "draining", "node_unreachable",
 	}
 	reasons = append([]string{
-		"bye", "grace_over", "upstream_closed", "idle_timeout", "no_progress", "client_gone",
+		"bye", "grace_over", "upstream_closed", "idle_timeout", "no_progress", "client_gone", "node_lost",
 	}, results[1:len(results)-1]...) // node_unreachable ends no session
 	promised = map[string]struct {
 		kind   dto.MetricType

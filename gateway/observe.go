@@ -36,12 +36,14 @@ func (o observer) event(ev session.Event) {
 		m.detached.Observe(ev.Elapsed.Seconds())
 		m.outage.Observe(ev.Outage.Seconds())
 		g.countsOf(e).resumed.Add(1)
+		o.noteMoved(ev)
 		o.publish(events.Resumed, ev)
 		o.log("session.resumed", "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
 		e.SetPeer(ev.Peer)
 		m.outage.Observe(ev.Outage.Seconds())
 		g.countsOf(e).resumed.Add(1)
+		o.noteMoved(ev)
 		o.publish(events.Superseded, ev)
 		o.log("session.superseded", "peer", ev.Peer, "was", ev.OldPeer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Disconnected:
@@ -69,11 +71,48 @@ func (o observer) event(ev session.Event) {
 	case session.Started:
 		o.publish(events.Started, ev)
 		o.log("session.started", "group", e.Terms().Group)
+	case session.Confirmed:
+		g.seats.touch(e)
+	case session.AskOwner:
+		g.running.Go(func() { g.seats.askOwner(e) })
+	case session.Left, session.Stays:
+		g.leaving.left(e)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
 	case session.SessionEnded:
-		o.over(ev)
+		if g.leaving.left(e); ev.Reason == session.ReasonMoved {
+			o.movedOn(ev)
+		} else {
+			o.over(ev)
+		}
 	}
+}
+
+// noteMoved reports that a session goes on at this node, once its client is attached.
+func (o observer) noteMoved(ev session.Event) {
+	if ev.Moved == "" {
+		return
+	}
+	o.e.Note(events.Moved, session.Event{Peer: ev.Peer, Reason: ev.Moved})
+	o.g.publish(o.e, events.Event{Type: events.Moved, Reason: ev.Moved})
+	o.log("session.moved", "how", ev.Moved, "owners", o.e.Seat().Epoch)
+}
+
+// movedOn forgets a session that goes on at another node: it has not ended.
+func (o observer) movedOn(ev session.Event) {
+	g, e := o.g, o.e
+	g.reg.MovedOn(e, *ev.Info)
+	o.released()
+}
+
+// released ends what was under way for a session that is not here any more.
+func (o observer) released() {
+	g, e := o.g, o.e
+	e.ReleaseMemory(g.store)
+	e.Answered()
+	g.redials.cancel(e)
+	g.outages.cancel(e)
+	g.releasePlayer(e)
 }
 
 // log writes a line about o's session, which the same fields identify in every line.
@@ -108,11 +147,10 @@ func (o observer) over(ev session.Event) {
 	info := *ev.Info
 	e.Note(events.Ended, ev)
 	g.reg.AddTombstone(e, info)
-	e.ReleaseMemory(g.store)
-	e.Answered()
-	g.redials.cancel(e)
-	g.outages.cancel(e)
-	g.releasePlayer(e)
+	o.released()
+	if e.Durable {
+		g.seats.end(e, info)
+	}
 	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail), By: e.Ender()})
 	o.log("session.ended", "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail), "by", e.Ender(),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)

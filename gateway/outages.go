@@ -24,6 +24,7 @@ type outages struct {
 	gate    *gate
 	clock   *transport.Clock
 	log     *limitedLog
+	seats   *seatKeeper
 
 	mu     sync.Mutex // never held over a call of the driver
 	of     map[*registry.Record]*outage
@@ -124,8 +125,9 @@ func (o *outages) dial(ctx context.Context, e *registry.Record) bool {
 		var ask upstream.Request
 		if !o.enter(func() { ask = o.request(e) }) {
 			cancel() // a successor has the session, and dials for it
+			return ask
 		}
-		return ask
+		return o.seats.numbered(attempt, e, ask, session.Resume{})
 	})
 	if err == nil && up.Protocol != e.Protocol() {
 		up.Close()
@@ -182,7 +184,7 @@ func outageOf(e *registry.Record) (until session.Time, ok bool) {
 func (o *outages) request(e *registry.Record) upstream.Request {
 	ask := e.First()
 	ask.Header = with(ask.Header, "Reseat-Resumed", "upstream")
-	return numbered(e, ask)
+	return ask
 }
 
 // final reports whether another dial would have the same result: the game server has refused

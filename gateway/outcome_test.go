@@ -61,7 +61,7 @@ func TestUpstreamWithoutWaitingClientIsClosed(t *testing.T) {
 		e := g.reg.All()[0]
 		e.SetTerms(&registry.Terms{Policy: policy.Policy{DialTimeout: 5 * time.Second}})
 		game := wstest.NewGame(t, 1<<10)
-		d := &redial{waiter: &waiter{}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
+		d := &redial{waiter: &waiter{arrival: &arrival{}}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
 		game.Refuse = func(net.Conn, *http.Request) bool { // what leave does, too late to cancel the dial
 			g.redials.mu.Lock()
 			defer g.redials.mu.Unlock()

@@ -15,6 +15,8 @@ type Totals struct {
 	Time     time.Time   `json:"time"`
 	Sessions StateCounts `json:"sessions"` // current
 
+	Durable DurableCounts `json:"durable"` // current
+
 	Created  uint64 `json:"created"`
 	Detached uint64 `json:"detached"` // how often a client was disconnected
 	Resumed  uint64 `json:"resumed"`
@@ -31,6 +33,28 @@ type Totals struct {
 	BufferBytes int64   `json:"buffer_bytes"`  // current: memory of all replay buffers
 	RTTMedian   float64 `json:"rtt_median_ms"` // of the attached clients; 0 if none was measured
 	RTTHigh     float64 `json:"rtt_p95_ms"`
+}
+
+// DurableCounts counts the living sessions that may go on at another node.
+type DurableCounts struct {
+	Covered int `json:"covered"` // another node can go on with them
+	Exposed int `json:"exposed"` // it cannot: NATS does not have what that takes
+}
+
+func countDurable(all *registry.Survey) (n DurableCounts) {
+	for i, e := range all.List {
+		state := all.Infos[i].State
+		if state == session.Ended {
+			continue
+		}
+		switch e.Durability(state) {
+		case registry.Covered:
+			n.Covered++
+		case registry.Exposed:
+			n.Exposed++
+		}
+	}
+	return n
 }
 
 // An Overview is a gateway at one moment: its totals, and the sessions that a
@@ -88,6 +112,7 @@ func (g *Gateway) totals(all *registry.Survey) Totals {
 	t := Totals{
 		Time:     time.Now().UTC(),
 		Sessions: StateCounts{states[session.Connecting], states[session.Attached], states[session.Detached]},
+		Durable:  countDurable(all),
 		Created:  value(m.created), Detached: value(m.drops),
 		ToUpstream: sum.ToUpstream, ToClient: sum.ToClient, ToUpstreamBytes: sum.ToUpstreamBytes, ToClientBytes: sum.ToClientBytes,
 		Replayed: sum.Replayed, Dropped: sum.Dropped,

@@ -1,11 +1,12 @@
 package gateway
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
+	"reseat/tokens"
 )
 
 // This file passes a client that comes back to another node of a cluster on to the node that
@@ -23,13 +25,8 @@ import (
 // never passed on.
 
 const (
-	// nodeIDLen is the length of a node's id in a session's.
-	nodeIDLen = 8
 	// forwardTimeout is how long an owner may take to answer.
 	forwardTimeout = 5 * time.Second
-	// The bounds of retry_after_ms of node_unreachable.
-	unreachableRetryMin = 300 * time.Millisecond
-	unreachableRetryMax = 1500 * time.Millisecond
 	// maxFirstAnswer is how much of an owner's answer is read at once.
 	maxFirstAnswer = 4 << 10
 )
@@ -38,45 +35,26 @@ const (
 // to serve it then.
 const notHere = "HTTP/1.1 421"
 
-// ownerOf returns the node that has a session, "" if that is this one, or if nobody else is
+// movedHeader says in that answer which node has the session now.
+const movedHeader = "Reseat-Node-Moved"
+
+// ownerOf returns the node that a token leads to, "" if that is this one, or if nobody else is
 // to be asked.
-func (g *Gateway) ownerOf(r *http.Request, id string) string {
-	if g.cfg.Cluster == nil || len(id) != nodeIDLen+sessionIDLen {
+func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
+	if g.cfg.Cluster == nil || len(c.Session) != nodeIDLen+sessionIDLen {
 		return ""
 	}
 	if _, ok := passed(r); ok {
 		return ""
 	}
-	if node := id[:nodeIDLen]; node != g.cfg.Cluster.ID() {
+	node := c.Owner
+	if node == "" {
+		node = c.Session[:nodeIDLen]
+	}
+	if node != g.cfg.Cluster.ID() {
 		return node
 	}
-	return ""
-}
-
-// resumeElsewhere serves a resume of another node's session. It reports false if the session
-// is not another node's.
-func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *route, token string) bool {
-	if g.cfg.Cluster == nil {
-		return false
-	}
-	claims, err := g.keys.VerifyForOwner(token)
-	if err != nil {
-		return false
-	}
-	node := g.ownerOf(r, claims.Session)
-	if node == "" {
-		return false
-	}
-	switch answer, verdict := g.passOn(w, r, rt, node, claims.Session); answer {
-	case passServed:
-	case passGone:
-		g.refuseElsewhere(w, r, session.Refuse(wire.CodeNoSession, "its node was lost"), claims.Session, verdict)
-	default:
-		refusal := session.Refuse(wire.CodeNodeUnreachable, "")
-		refusal.Retry = unreachableRetryMin + rand.N(unreachableRetryMax-unreachableRetryMin)
-		g.refuseElsewhere(w, r, refusal, claims.Session, verdict)
-	}
-	return true
+	return g.moves.node(c.Session)
 }
 
 // resumeByCookieElsewhere is resumeElsewhere for a plain client. It reports false if the
@@ -89,11 +67,11 @@ func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return false
 	}
-	node := g.ownerOf(r, claims.Session)
+	node := g.ownerOf(r, claims)
 	if node == "" {
 		return false
 	}
-	switch answer, verdict := g.passOn(w, r, rt, node, claims.Session); answer {
+	switch answer, verdict, _ := g.passOn(w, r, rt, node, claims.Session); answer {
 	case passServed:
 		return true
 	case passGone, passNotThere:
@@ -117,8 +95,9 @@ const (
 )
 
 // passOn connects a client with the owner of its session, and returns when the connection
-// has ended, or why it could not be made.
-func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (passAnswer, NodeVerdict) {
+// has ended, or why it could not be made. other is the node that has the session now, if the owner knows
+// one.
+func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (_ passAnswer, v NodeVerdict, other string) {
 	began := time.Now()
 	var conn net.Conn
 	var first []byte
@@ -133,20 +112,30 @@ func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node
 	switch {
 	case err != nil && g.sessionIsGone(rt, verdict):
 		g.metrics.forwards.WithLabelValues("out", "gone").Inc()
-		return passGone, verdict
+		return passGone, verdict, ""
 	case err != nil:
 		g.metrics.forwards.WithLabelValues("out", "unreachable").Inc()
-		return passUnreachable, verdict
+		return passUnreachable, verdict, ""
 	case len(first) >= len(notHere) && string(first[:len(notHere)]) == notHere:
 		conn.Close()
 		g.metrics.forwards.WithLabelValues("out", "not_there").Inc()
-		return passNotThere, verdict
+		return passNotThere, verdict, movedFrom(first)
 	}
 	g.metrics.forwards.WithLabelValues("out", "ok").Inc()
 	g.metrics.forward.Observe(time.Since(began).Seconds())
 	g.log.Debug("resume forwarded", "session", id, "node", node, "peer", g.clientAddr(r))
 	g.relay(w, r, conn, first)
-	return passServed, verdict
+	return passServed, verdict, ""
+}
+
+// movedFrom reads movedHeader in the beginning of an answer.
+func movedFrom(answer []byte) string {
+	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	return resp.Header.Get(movedHeader)
 }
 
 // sessionIsGone reports whether the sessions of a node cannot live any more. A node that is

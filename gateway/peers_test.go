@@ -35,6 +35,8 @@ type nodes struct {
 	cut      map[string]gateway.NodeVerdict // of nodes that cannot be reached
 	mute     map[string]bool                // of nodes that accept, and don't answer
 	requests []http.Header                  // what came to node listeners
+
+	lostAnswers bool // to hand-offs
 }
 
 // A member is the cluster as one node sees it.

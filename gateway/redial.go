@@ -21,6 +21,7 @@ type redialer struct {
 	ctx     context.Context // until Gateway.Close
 	running *sync.WaitGroup // of the dials
 	dials   *dials
+	seats   *seatKeeper
 	// request builds the request of a handshake with an upstream.
 	request func(e *registry.Record, r *http.Request, protocols []string, more http.Header) upstream.Request
 
@@ -236,9 +237,12 @@ func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again
 	rd.mu.Unlock()
 	up, err := rd.dials.dial(ctx, e, func() upstream.Request {
 		rd.mu.Lock()
-		ask := d.ask
+		ask, want := d.ask, session.Resume{}
+		if d.waiter != nil {
+			want = d.waiter.want
+		}
 		rd.mu.Unlock()
-		return numbered(e, ask)
+		return rd.seats.numbered(ctx, e, ask, want)
 	})
 	if err == nil && up.Protocol != e.Protocol() {
 		up.Close()

@@ -13,7 +13,17 @@ import (
 	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens"
+	"reseat/tokens/generation"
 )
+
+// settledOf is the newest of a client's messages that is not to be written again, after the loss of a
+// node.
+func settledOf(redeliver bool, o wire.Offer) uint64 {
+	if redeliver {
+		return o.Settled.Acked
+	}
+	return o.Settled.Sent
+}
 
 // renewAtMost is the minimum interval between two renewals of a token.
 const renewAtMost = 500 * time.Millisecond
@@ -78,7 +88,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 		away(a.r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
 	}
 	if e == nil {
-		return g.reg.Refusal(claims)
+		return g.refuseMissing(claims)
 	}
 	var only *http.Request
 	var same bool
@@ -88,11 +98,29 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
-		return g.reg.Refusal(claims)
+		return g.refuseMissing(claims)
 	}
 	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
+	if e.Durable && offer.SettledOK {
+		a.want.Settled = settledOf(e.Terms().Redeliver, offer)
+	}
 	return e.Identity(), g.attach(e, d, a)
+}
+
+// refuseMissing refuses a resume of a session that is not here. It was when the handshake began, or another
+// node has passed the client on: if it has not ended here, it may have gone to another node meanwhile, which
+// its seat tells the next handshake.
+func (g *Gateway) refuseMissing(c tokens.Claims) (registry.Snapshot, *session.Refusal) {
+	if g.hasSeats(c.Session) {
+		return registry.Snapshot{ID: c.Session}, session.RefuseMoved()
+	}
+	return g.reg.Refusal(c)
+}
+
+// hasSeats reports whether a session may have a seat that says where it is.
+func (g *Gateway) hasSeats(id string) bool {
+	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
 }
 
 // attach attaches a returning client to e once the session has an upstream. It signs the
@@ -125,10 +153,16 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 				return session.Refuse(wire.CodeInternalError, "")
 			}
 		}
-		p.Peer = a.peer
+		p.Peer, p.Durable = a.peer, e.Durable && e.Seat().Covered
+		if refusal := g.seats.confirm(a.r.Context(), e); refusal != nil {
+			return refusal
+		}
 		refusal = d.Attach(a.conn, a.early, a.want, p)
 		switch {
 		case refusal == nil:
+			if e.Seat().Moved == wire.MovedFailover && gen == generation.FirstOf(e.Seat().Epoch) {
+				g.metrics.failover.Observe(g.clock.Now().Sub(a.at).Seconds())
+			}
 			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
 				g.renew(e)
 			}
@@ -169,6 +203,9 @@ func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p 
 		life = cookieLife
 	}
 	claims := tokens.Claims{Session: e.ID, Subject: e.Subject(), Gen: gen, Expires: time.Now().Add(life)}
+	if e.Durable && e.Seat().Epoch > 0 {
+		claims.Owner = g.cfg.Cluster.ID()
+	}
 	token, kid, err := g.keys.Issue(claims)
 	if err == nil {
 		e.SetMemo(tokens.Remember(token, kid, claims))

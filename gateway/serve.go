@@ -48,8 +48,12 @@ func New(cfg Config) (*Gateway, error) {
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.trackConns()
 	g.dials.conns = g.conns
-	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, request: g.upstreamRequest}
-	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: &g.gate, clock: g.clock, log: g.refusals}
+	g.seats = seatKeeper{store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.metrics, moved: func() bool { return g.movedTo() != nil }, log: g.refusals, ctx: ctx, running: &g.running, writes: make(map[string]*seatWrite)}
+	if cfg.Cluster != nil {
+		g.seats.self = cfg.Cluster.ID
+	}
+	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, seats: &g.seats, request: g.upstreamRequest}
+	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: &g.gate, clock: g.clock, log: g.refusals, seats: &g.seats}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
@@ -58,6 +62,9 @@ func New(cfg Config) (*Gateway, error) {
 		}
 	}
 	g.running.Go(func() { g.relieve(ctx) })
+	if cfg.Seats != nil {
+		g.running.Go(func() { g.seats.watch(g.reg.All) })
+	}
 	return g, nil
 }
 
@@ -171,6 +178,7 @@ func (g *Gateway) Close() {
 	g.closeIdle()
 	g.relays.close()
 	g.outages.close()
+	g.seats.close()
 	for _, v := range g.cfg.logins {
 		v.Close()
 	}

@@ -72,11 +72,20 @@ func (c *countedConn) CloseWrite() error {
 
 // NodeOf returns the node that has a session, "" without a cluster.
 func (g *Gateway) NodeOf(session string) string {
-	if g.cfg.Cluster == nil || len(session) != nodeIDLen+sessionIDLen {
+	switch {
+	case g.cfg.Cluster == nil || len(session) != nodeIDLen+sessionIDLen:
 		return ""
+	case g.reg.Find(session) != nil:
+		return g.cfg.Cluster.ID()
+	}
+	if to := g.moves.node(session); to != "" {
+		return to
 	}
 	return session[:nodeIDLen]
 }
+
+// MovedTo returns the node that this one has handed a session to, "" if it has not.
+func (g *Gateway) MovedTo(session string) string { return g.moves.node(session) }
 
 // FrontOf returns the node that the client of a session of this node is connected to, "" if it
 // is not connected.

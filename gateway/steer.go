@@ -25,6 +25,7 @@ func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
 		return registry.Snapshot{}, g.missing(id)
 	}
 	made, ok := change(e, c)
+	g.seats.touch(e)
 	info, known := g.Session(id)
 	switch {
 	case !known:
@@ -106,6 +107,7 @@ func (g *Gateway) eachInGroup(group string, f func(*registry.Record)) (n int) {
 	for _, e := range g.reg.All() {
 		if e.Terms().Group == group && e.Alive() {
 			f(e)
+			g.seats.touch(e)
 			n++
 		}
 	}
@@ -133,5 +135,6 @@ func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (t
 	if tag = g.tags.Add(1); !e.SetData(data, tag, want) {
 		return 0, Stale
 	}
+	g.seats.touch(e)
 	return tag, Done
 }

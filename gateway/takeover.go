@@ -106,20 +106,9 @@ func (t *Takeover) Restore(d Decoded) error {
 	if rt == nil {
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
-	target := rt.Upstream
-	if s.Target != "" {
-		var err error
-		if target.URL, err = upstream.ParseTarget(s.Target); err != nil {
-			return fmt.Errorf("session %s: %w", s.ID, err)
-		}
-	}
-	var realm any
-	if rt.Policy.Login != nil {
-		realm = rt.Policy.Login.Realm()
-	}
-	e := g.reg.Restore(s, target, t.termsOf(rt, &s.Terms), realm, g.store)
-	_, tag := e.Data()
-	for old := g.tags.Load(); tag > old && !g.tags.CompareAndSwap(old, tag); old = g.tags.Load() {
+	e, err := g.restoreRecord(s, rt, t.termsOf(rt, &s.Terms))
+	if err != nil {
+		return err
 	}
 	t.list = append(t.list, restored{e: e, core: d.core, Moved: d.Moved, client: session.Leg(d.core.Attachment()), upstream: d.core.Upstream()})
 	return nil
@@ -175,7 +164,12 @@ func (t *Takeover) termsOf(rt *route, s *registry.StateTerms) *registry.Terms {
 func (t *Takeover) Adopt(left []string) {
 	t.g.late.expect(left)
 	t.adoptAll()
-	t.g.driver.Pause()() // returns when all event loops have the sessions
+	t.g.driver.Pause()()    // returns when all event loops have the sessions
+	t.g.running.Go(func() { // the predecessor may have been about to write them
+		if s := &t.g.seats; s.store != nil {
+			s.renew(t.g.reg.All(), false)
+		}
+	})
 }
 
 // adoptAll adopts the restored sessions, on all processors: they stand still meanwhile.
@@ -275,7 +269,7 @@ func (t *Takeover) EndPumps(older bool) {
 			up := r.UpForwarded && core.Upstream() == r.upstream
 			switch {
 			case !r.e.Resumable && (down || up):
-				core.CloseClient(now, serviceRestart, "upgrade")
+				core.CloseClient(now, wire.CodeServiceRestart, "upgrade")
 			case down, up && r.e.Terms().Hard:
 				core.Disconnect(now)
 			}
@@ -283,9 +277,6 @@ func (t *Takeover) EndPumps(older bool) {
 	}
 	t.pumped = slices.DeleteFunc(t.pumped, func(r restored) bool { return r.Older == older })
 }
-
-// serviceRestart is the close code for a plain client, of the IANA registry.
-const serviceRestart = 1012
 
 // AdoptLate begins to serve sessions that were restored after Adopt. Their players may
 // have begun other sessions meanwhile.

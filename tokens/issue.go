@@ -15,6 +15,8 @@ type Claims struct {
 	Session string
 	// Subject is the player, or the session's id if no player is known (sub).
 	Subject string
+	// Owner is the node that has the session, "" if that is the one that began it (own).
+	Owner string
 	// Gen is the generation, from 1 (gen).
 	Gen uint64
 	// Expires is when the token expires: it is invalid from this instant on (exp). As
@@ -66,6 +68,7 @@ func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 		Subject:  c.Subject,
 		Session:  c.Session,
 		Gen:      c.Gen,
+		Owner:    c.Owner,
 		Issued:   now.Unix(),
 		Begins:   max(now.Unix()-clockSkew, 0),
 		Expires:  ceilSecond(c.Expires),

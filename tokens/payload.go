@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxMembers bounds a header or claims set; the protocol has 3 and 9.
+	// maxMembers bounds a header or claims set; the protocol has 3 and 10.
 	maxMembers = 32
 	// maxGen is the largest integer that JSON numbers represent exactly in all
 	// implementations (RFC 8259 section 6).
@@ -31,6 +31,7 @@ type payload struct {
 	Begins   int64  `json:"nbf"`
 	Expires  int64  `json:"exp"`
 	ID       string `json:"jti"`
+	Owner    string `json:"own,omitempty"`
 
 	audiences []string
 	read      bool // UnmarshalJSON has filled it; JSON null never calls that
@@ -50,6 +51,9 @@ func (p *payload) UnmarshalJSON(data []byte) error {
 	r.Text("sub", &p.Subject)
 	r.Text("sid", &p.Session)
 	r.Text("jti", &p.ID)
+	if _, moved := o.Get("own"); moved {
+		r.Text("own", &p.Owner)
+	}
 	gen := r.Integer("gen", 1, maxGen)
 	iat := r.Integer("iat", 0, maxDate)
 	nbf := r.Integer("nbf", 0, maxDate)
@@ -68,6 +72,7 @@ func (p *payload) claims(kid string) Claims {
 		Session:  p.Session,
 		Subject:  p.Subject,
 		Gen:      p.Gen,
+		Owner:    p.Owner,
 		Expires:  time.Unix(p.Expires, 0),
 		IssuedAt: time.Unix(p.Issued, 0),
 		KeyID:    kid,

@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -37,6 +38,9 @@ const (
 	fromHeader   = "Reseat-Node-From"   // id of the node that asks
 	callerHeader = "Reseat-Node-Caller" // who asks it, as in its audit log
 	peerHeader   = "Reseat-Node-Peer"   // the caller's address
+	// movedHeader is in the answer of a node that does not have the session of a call: the id
+	// of the node to which it has handed the session over, or nothing.
+	movedHeader = "Reseat-Node-Moved"
 	// nodeHeader is in every answer: the id of the node. An answer without it is not one of
 	// this API.
 	nodeHeader = "Reseat-Node-Id"
@@ -133,6 +137,29 @@ func (a *api) pass(w http.ResponseWriter, r *http.Request, node Node, path strin
 		refuse(w, err)
 		return
 	}
+	switch answer, _ := a.forward(w, r, body, node, path); answer {
+	case passNotThere:
+		problem(w, http.StatusNotFound, noSession)
+	case passFailed:
+		a.unreachable(w, r.WithContext(context.WithoutCancel(r.Context())), node)
+	}
+}
+
+// A passAnswer is the result of passing a call on.
+type passAnswer uint8
+
+const (
+	passDone     passAnswer = iota // the caller has been answered
+	passNotThere                   // the node does not have the session
+	passFailed                     // it did not answer
+)
+
+// errNotThere is the answer of a node that does not have the session.
+var errNotThere = errors.New("the session is not there")
+
+// forward sends a call to another node, and its answer to the caller, unless the node does not have the
+// session or does not answer. Then movedTo is the node that has it now, if that one knows.
+func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node Node, path string) (answer passAnswer, movedTo string) {
 	ctx, cancel := r.Context(), func() {}
 	if !slow(r) {
 		ctx, cancel = context.WithTimeout(ctx, passTimeout)
@@ -154,9 +181,19 @@ func (a *api) pass(w http.ResponseWriter, r *http.Request, node Node, path strin
 			}
 		},
 		Transport: nodeTransport{a.cluster, node.ID},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			a.log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
-			a.unreachable(w, r.WithContext(context.WithoutCancel(r.Context())), node)
+		ModifyResponse: func(resp *http.Response) error {
+			moved, ok := resp.Header[movedHeader]
+			if resp.Header.Del(movedHeader); ok && resp.StatusCode == http.StatusNotFound {
+				movedTo = strings.Join(moved, "")
+				return errNotThere
+			}
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
+			if answer = passNotThere; !errors.Is(err, errNotThere) {
+				answer = passFailed
+				a.log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
+			}
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
@@ -164,6 +201,7 @@ func (a *api) pass(w http.ResponseWriter, r *http.Request, node Node, path strin
 		w = streamWriter{w}
 	}
 	a.g.Away(r.Context(), func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
+	return answer, movedTo
 }
 
 // A streamWriter closes the connection of a reader that does not take what is written.

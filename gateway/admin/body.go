@@ -48,8 +48,9 @@ func refuse(w http.ResponseWriter, err error) {
 
 // readBody reads a whole body of up to limit bytes. Without an error it is never nil.
 func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
-	// net/http removes the deadline once the body has been read.
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	if _, ok := r.Body.(bodyRead); !ok { // net/http removes the deadline once the body has been read
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
 	var large *http.MaxBytesError
 	switch {
@@ -62,6 +63,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error)
 	}
 	return nil, badRequest("the body is incomplete")
 }
+
+// A bodyRead is the body of a request that has been read from its connection already.
+type bodyRead struct{ *bytes.Reader }
+
+// Close implements io.Closer.
+func (bodyRead) Close() error { return nil }
 
 // A textOrObject is a member that holds text, or a JSON object, which is kept verbatim.
 type textOrObject struct{ text *string }

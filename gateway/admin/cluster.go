@@ -26,6 +26,9 @@ type Cluster interface {
 	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
 	// the node could not be reached or did not answer.
 	RoundTrip(node string, r *http.Request) (*http.Response, error)
+	// Seat returns what the seat of a durable session says. The error means that nobody knows
+	// now; without a seat, or durable sessions at this node, the result is the zero Seat.
+	Seat(ctx context.Context, session string) (Seat, error)
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool
@@ -40,6 +43,12 @@ type Cluster interface {
 	Lost(f func(node string))
 	// Log keeps the events of all nodes. Nil: there is none.
 	Log() events.Log
+}
+
+// A Seat says which node has a durable session.
+type Seat struct {
+	Owner string // id of a node; "" for no seat
+	Ended bool
 }
 
 // A Node is a node of the cluster as the API shows it.
@@ -144,62 +153,32 @@ func (a *api) steer(next http.Handler) http.Handler {
 	})
 }
 
-// owned passes a call for one session to the node that has it. It answers 404 only if that
-// node says so, or is gone.
-func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if a.alone(r) {
-			here(w, r)
-			return
-		}
-		if _, known := a.g.Session(id(r)); known {
-			here(w, r)
-			return
-		}
-		switch of := id(r); {
-		case !hexDigits(of):
-			here(w, r)
-		case len(of) == nodeIDLen+sessionIDLen:
-			a.passToMaker(w, r, of[:nodeIDLen], here)
-		case len(of) == sessionIDLen:
-			a.passToHolder(w, r)
-		default:
-			here(w, r)
-		}
-	}
-}
-
-// passToMaker passes a call to the node whose id begins the session's.
-func (a *api) passToMaker(w http.ResponseWriter, r *http.Request, maker string, here http.HandlerFunc) {
-	if maker == a.cluster.Self().ID {
-		here(w, r)
-		return
-	}
-	if node, ok := a.byID(maker); ok {
-		a.pass(w, r, node, pathIn(r))
-		return
-	}
-	a.unreachable(w, r, Node{ID: maker})
-}
-
 // passToHolder asks all nodes which one has the session, and passes the call to it. The id
 // does not say it: the session is from before its node joined the cluster.
 func (a *api) passToHolder(w http.ResponseWriter, r *http.Request) {
-	var missing []Node
+	node, missing := a.findHolder(r)
+	switch {
+	case node.ID != "":
+		a.pass(w, r, node, pathIn(r))
+	case missing == nil:
+		problem(w, http.StatusNotFound, noSession)
+	default:
+		details{Status: http.StatusBadGateway, Detail: "nodes that may have the session do not answer", Missing: names(missing)}.write(w)
+	}
+}
+
+// findHolder asks all nodes which one has the session, or remembers how it ended.
+func (a *api) findHolder(r *http.Request) (node Node, missing []Node) {
 	for _, n := range a.ask(r, a.cluster.Others(), http.MethodGet, "/sessions/"+id(r), "") {
-		switch {
-		case n.status == http.StatusOK:
-			a.pass(w, r, n.node, pathIn(r))
-			return
-		case n.status != http.StatusNotFound:
+		switch n.status {
+		case http.StatusOK:
+			return n.node, nil
+		case http.StatusNotFound:
+		default:
 			missing = append(missing, n.node)
 		}
 	}
-	if missing == nil {
-		problem(w, http.StatusNotFound, noSession)
-		return
-	}
-	details{Status: http.StatusBadGateway, Detail: "nodes that may have the session do not answer", Missing: names(missing)}.write(w)
+	return Node{}, missing
 }
 
 // unreachable answers a call for a node that did not answer.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
 )
@@ -39,6 +40,8 @@ type place struct {
 	down, gone bool // it does not answer; it is known to have ended
 	deaf       bool // its connection for events is lost
 	lost       func(node string)
+
+	seats *cluster.Seats // nil without durable sessions
 }
 
 // A subscriber gets messages one at a time, in their order.
@@ -67,7 +70,10 @@ func inTown(t *testing.T, names []string, test func(t *testing.T, nodes []*place
 func (all *town) add(id, name string, changes ...change) *place {
 	p := &place{town: all, node: Node{ID: id, Name: name, State: "up", Version: "v1"}, ln: wstest.NewListener(4 << 10)}
 	p.world = newWorld(all.T, append(changes, func(c *gateway.Config, o *Options) {
-		c.Cluster, o.Cluster = placeID(id), p
+		o.Cluster = p
+		if c.Cluster == nil {
+			c.Cluster = placeID(id)
+		}
 	})...)
 	h := p.admin.(*Handler)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -443,3 +449,7 @@ func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 		nodes[0].wantProblem("POST", sessions+"?node=dun", http.StatusBadGateway, "node dun does not answer")
 	})
 }
+
+func (placeID) Takers(string) []string { return nil }
+
+func (placeID) HandOver(context.Context, string, *gateway.Handoff) error { return errNodeDown }

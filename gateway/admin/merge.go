@@ -168,6 +168,11 @@ func addMap(to, from map[string]uint64) {
 	}
 }
 
+func addDurable(to *gateway.DurableCounts, n gateway.DurableCounts) {
+	to.Covered += n.Covered
+	to.Exposed += n.Exposed
+}
+
 func addStates(to *gateway.StateCounts, n gateway.StateCounts) {
 	to.Connecting += n.Connecting
 	to.Attached += n.Attached
@@ -176,13 +181,13 @@ func addStates(to *gateway.StateCounts, n gateway.StateCounts) {
 
 // current is the part of t that describes the moment.
 func current(t *gateway.Totals) gateway.Totals {
-	return gateway.Totals{Sessions: t.Sessions, BufferBytes: t.BufferBytes, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
+	return gateway.Totals{Sessions: t.Sessions, Durable: t.Durable, BufferBytes: t.BufferBytes, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
 }
 
 // counted is the part of t that only grows.
 func counted(t *gateway.Totals) gateway.Totals {
 	c := *t
-	c.Sessions, c.BufferBytes, c.RTTMedian, c.RTTHigh = gateway.StateCounts{}, 0, 0, 0
+	c.Sessions, c.Durable, c.BufferBytes, c.RTTMedian, c.RTTHigh = gateway.StateCounts{}, gateway.DurableCounts{}, 0, 0, 0
 	return c
 }
 
@@ -199,6 +204,7 @@ func addTotals(to *gateway.Totals, from gateway.Totals) {
 	}
 	to.RTTHigh = max(to.RTTHigh, from.RTTHigh)
 	addStates(&to.Sessions, from.Sessions)
+	addDurable(&to.Durable, from.Durable)
 	to.BufferBytes += from.BufferBytes
 	more := counters(&from)
 	for i, n := range counters(to) {

@@ -57,7 +57,9 @@ const (
 	askTime      = time.Second
 	refusedPause = 150 * time.Millisecond
 	judgedFor    = time.Second
-	maxWaiting   = 64 // for one node
+	// maxWaiting is how many clients of one node may wait for a judgement, at most 1.7 seconds: all players
+	// of a node that has died. Those who are refused come back, which costs more.
+	maxWaiting = 10000
 	// maxDials is how many connections to a node are made at once. When the players of a node come
 	// back all at once, the others wait for their turn for dialTurn, in order: a slow node does not
 	// fill this one.
@@ -65,6 +67,8 @@ const (
 	dialTurn = 3 * time.Second
 	// refusedEvery limits the log lines about one address with other keys.
 	refusedEvery = time.Minute
+	// refusedKept bounds how many such addresses are remembered.
+	refusedKept = 64
 )
 
 const (
@@ -699,7 +703,7 @@ func (c *Cluster) ownRecord(state string) []byte {
 }
 
 // Dial returns a TLS connection to a node's --node-listen. Both sides are verified, and the node has
-// this id. The error is ErrUnknown, ErrBusy, ErrSilent, ErrOtherNode, or that of the connection.
+// this id. The error is ErrUnknown, ErrGone, ErrBusy, ErrSilent, ErrOtherNode, or that of the connection.
 //
 // The kernel of a process that stands still goes on taking connections. So a node that is not heard is
 // asked for an answer first, once for all, and a judgement ends the connections being made: their
@@ -717,6 +721,9 @@ func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
 	}
 	if p == nil || p.gone != "" {
 		c.mu.Unlock()
+		if p != nil {
+			return nil, ErrGone
+		}
 		return nil, ErrUnknown
 	}
 	if p.dials == nil {
@@ -781,7 +788,7 @@ func (c *Cluster) Refused(address string, err error) {
 	c.mu.Lock()
 	again := now.Sub(c.refused[address]) < refusedEvery
 	if !again {
-		if len(c.refused) > maxWaiting {
+		if len(c.refused) > refusedKept {
 			clear(c.refused)
 		}
 		c.refused[address] = now
@@ -842,6 +849,8 @@ func (c *Cluster) hello(ctx context.Context, address string) (h Hello, err error
 var (
 	// ErrUnknown: the table has no address for this id.
 	ErrUnknown = errors.New("no such node is known")
+	// ErrGone: that node has ended.
+	ErrGone = errors.New("that node is gone")
 	// ErrBusy: too many connections to that node are being made, and for too long.
 	ErrBusy = errors.New("too many connections to that node are being made")
 	// ErrSilent: that node does not answer.

@@ -449,15 +449,16 @@ func TestJudgementIsShared(t *testing.T) {
 		n.mu.Lock()
 		n.dials = 0
 		n.mu.Unlock()
-		results := make(chan Judgement, 200)
-		for range 200 {
+		const storm = maxWaiting + 136
+		results := make(chan Judgement, storm)
+		for range storm {
 			go func() { results <- c.Judge(t.Context(), peerID) }()
 		}
 		count := make(map[Verdict]int)
-		for range 200 {
+		for range storm {
 			count[(<-results).Verdict]++
 		}
-		if count[Silent] != maxWaiting || count[Unclear] != 200-maxWaiting {
+		if count[Silent] != maxWaiting || count[Unclear] != storm-maxWaiting {
 			t.Errorf("%v", count)
 		}
 		if n.dials != 2 {

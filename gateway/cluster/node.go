@@ -1,8 +1,12 @@
 package cluster
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -100,4 +104,48 @@ func parseRecord(id string, value []byte) (record, error) {
 		return r, fmt.Errorf("record of node %.20q: names node %.20q", id, r.ID)
 	}
 	return r, nil
+}
+
+// Takers returns the ids of the nodes that may take this session from this one: up, heard of late, and of
+// this node's format. Each session has an order of its own, in which most nodes agree: rendezvous hashing.
+func (c *Cluster) Takers(session string) (list []string) {
+	for _, n := range c.Nodes() {
+		if !n.Self && n.State == StateUp && n.HeartbeatAge <= c.cfg.DeadAfter && len(n.Formats) > 0 && len(c.cfg.Formats) > 0 && slices.Contains(n.Formats, c.cfg.Formats[0]) {
+			list = append(list, n.ID)
+		}
+	}
+	slices.SortFunc(list, func(a, b string) int { return cmp.Compare(weight(b, session), weight(a, session)) })
+	return list
+}
+
+// Shares reports whether this node is the one of the living that does a piece of work.
+func (c *Cluster) Shares(piece string) bool {
+	own := weight(c.ID(), piece)
+	for _, n := range c.Nodes() {
+		if !n.Self && n.State <= StateDraining && weight(n.ID, piece) > own {
+			return false
+		}
+	}
+	return true
+}
+
+// IsGone reports whether a node is known to have ended. It answers from memory; of a node that it has never
+// heard of, it is certain once nothing was heard for as long as the table remembers.
+func (c *Cluster) IsGone(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id == c.id {
+		return false
+	}
+	p := c.peers[id]
+	if p == nil {
+		return c.synced && c.heard[id].IsZero() && c.up && time.Since(c.upSince) > hideAfter
+	}
+	return p.gone != "" || p.silent && c.quietLocked(id, time.Now()) > hideAfter
+}
+
+// weight is a node's weight for a key, in rendezvous hashing.
+func weight(node, key string) uint64 {
+	sum := sha256.Sum256([]byte(node + " " + key))
+	return binary.BigEndian.Uint64(sum[:])
 }

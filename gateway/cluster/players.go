@@ -97,7 +97,7 @@ func (p *Players) Hold(ctx context.Context, key, session string, policy PlayerPo
 		if err != nil {
 			break
 		}
-		other := revision > 0 && current.Node != p.self()
+		other := revision > 0 && current.Node != p.self() && current.Session != session // else it has moved to this node
 		if other && policy == OldestWins && p.peers.Answers(ctx, current.Node, current.Session) {
 			p.drop(key, session)
 			return false
@@ -198,7 +198,7 @@ func (p *Players) announce(ctx context.Context, key string, h holding, supersede
 			p.update(key, h, revision)
 			return
 		}
-		other := revision > 0 && current.Node != p.self() // of its own sessions this node has decided
+		other := revision > 0 && current.Node != p.self() && current.Session != h.Session // of its own sessions this node has decided
 		if other && !p.wins(h, current) && (h.policy == NewestWins || p.peers.Answers(ctx, current.Node, current.Session)) {
 			supersede(h.Session)
 			return

@@ -29,7 +29,7 @@ func TestHeartbeatRevivesANode(t *testing.T) {
 		if j := c.Judge(t.Context(), peerID); j.Verdict != Gone || log.count("node.gone") != 1 {
 			t.Fatalf("%+v, %d lines", j, log.count("node.gone"))
 		}
-		if _, err := c.Dial(t.Context(), peerID); !errors.Is(err, ErrUnknown) {
+		if _, err := c.Dial(t.Context(), peerID); !errors.Is(err, ErrGone) {
 			t.Errorf("a gone node is dialled: %v", err)
 		}
 		c.Heartbeat(peerID)
@@ -331,7 +331,7 @@ func TestSilentNodeIsAskedBeforeItIsConnectedTo(t *testing.T) {
 		n.answers(peerAddr, silence)
 		time.Sleep(10 * time.Second) // the judgement that its silence has brought is no longer used
 		before, began := n.made(), time.Now()
-		results := make(chan error, maxWaiting)
+		results := make(chan error, maxDials)
 		for range cap(results) {
 			go func() { _, err := c.Dial(t.Context(), peerID); results <- err }()
 		}

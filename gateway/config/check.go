@@ -94,6 +94,9 @@ var aboutLogins = []string{"auth-from", "auth-issuer", "auth-audience", "auth-fo
 // login.
 var errNoLogin = errors.New("requires --auth-jwks or --auth-key-file")
 
+// errNoCluster refuses --durable where there is no other node.
+var errNoCluster = errors.New("requires --cluster: another node goes on with the sessions of one that is lost")
+
 // checkAuth requires keys if other login settings are present. The demo's page has no
 // login, so keys would have no effect on it.
 func (d *draft) checkAuth() error {
@@ -129,6 +132,9 @@ func (d *draft) checkUpstreams() error {
 func (d *draft) buildRoutes() error {
 	if d.given["auth-jwks"] && d.given["auth-key-file"] {
 		return d.fault("auth-jwks", "want it or --auth-key-file, got both")
+	}
+	if d.defaults.Durable && !d.Cluster.Enabled() {
+		return d.fault("durable", "%w", errNoCluster)
 	}
 	d.Gateway.Default = d.defaults.Policy
 	paths, err := d.ownPaths()
@@ -203,6 +209,9 @@ func (d *draft) addRoute(paths *patterns, r route) error {
 	built, err := r.build(d.defaults)
 	if err != nil {
 		return err
+	}
+	if built.Policy.Durable && !d.Cluster.Enabled() {
+		return &UsageError{r.label("durable"), fmt.Errorf("durable: %w", errNoCluster)}
 	}
 	d.Gateway.Routes = append(d.Gateway.Routes, built)
 	return nil

@@ -4,8 +4,11 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"reseat/gateway/policy"
 )
 
 // Cluster are the settings --cluster* and --node-*. Without URLs there is no cluster.
@@ -92,4 +95,9 @@ func (d *draft) checkCluster() error {
 		return d.fault("node-listen", "want another port than --listen and --admin, got %q", c.Listen)
 	}
 	return nil
+}
+
+// Durable reports whether any route has durable sessions.
+func (s *Settings) Durable() bool {
+	return s.Gateway.Default.Durable || slices.ContainsFunc(s.Gateway.Routes, func(r policy.Route) bool { return r.Policy.Durable })
 }

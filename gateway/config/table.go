@@ -210,6 +210,14 @@ var table = []flag{
 	{name: "redial-for", group: groupSessions, arg: "DUR", def: "30s",
 		help:     "how long to try that before the session ends; the time begins anew once a connection has lived for 10s",
 		setLocal: one(func(l *local) *time.Duration { return &l.RedialFor }, duration(time.Millisecond, day))},
+	{name: "durable", group: groupSessions, arg: "off|on", def: "off",
+		help: "sessions outlive their node of a cluster: if it is lost, the next resume goes on at another node, which dials the game server again (resumable clients only). The game server must take the session back by its Reseat-Session header",
+		setLocal: one(func(l *local) *bool { return &l.Durable }, choice(
+			option[bool]{"off", false}, option[bool]{"on", true}))},
+	{name: "failover-redeliver", group: groupSessions, arg: "on|off", def: "on",
+		help: "after the loss of a node, send what the client had sent and was not acked to the game server again (on: at least once), or not (off: at most once)",
+		setLocal: one(func(l *local) *bool { return &l.Redeliver }, choice(
+			option[bool]{"on", true}, option[bool]{"off", false}))},
 	{name: "plain-resume", group: groupSessions, arg: "off|cookie", def: "off",
 		help: "also resume plain WebSocket clients, by a cookie. Delivery is at least once; only for games whose page expects nothing on connect",
 		setLocal: one(func(l *local) *bool { return &l.PlainResume }, choice(

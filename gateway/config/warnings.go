@@ -130,6 +130,12 @@ func idleWarnings(r *policy.Route) (list []Warning) {
 	if p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0 {
 		warn("flood", "no effect without --max-rate or --max-bytes-rate")
 	}
+	if !p.Durable && !p.Redeliver {
+		warn("failover-redeliver", "no effect without --durable on")
+	}
+	if p.Durable && p.PlainResume {
+		warn("durable", "clients that resume by --plain-resume cookie are not durable: their sessions end with their node")
+	}
 	if p.IdleTimeout > 0 && p.IdleTimeout < p.Grace {
 		warn("idle-timeout", "%v is shorter than --grace %v: a detached session ends after --idle-timeout unless the game server keeps sending", p.IdleTimeout, p.Grace)
 	}
@@ -151,7 +157,7 @@ func idleWarnings(r *policy.Route) (list []Warning) {
 			flag string
 			set  bool
 		}{
-			{"plain-resume", p.PlainResume}, {"on-resume", p.Notices.Resume != ""}, {"disconnect", p.Hard},
+			{"plain-resume", p.PlainResume}, {"durable", p.Durable}, {"on-resume", p.Notices.Resume != ""}, {"disconnect", p.Hard},
 			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0}, {"overflow", p.Overflow != session.Pause},
 		} {
 			if f.set {

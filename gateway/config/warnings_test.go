@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,6 +44,7 @@ func TestWarningsNameTheirRoute(t *testing.T) {
 }
 
 func TestDangerousAndUselessSettingsAreWarnedAbout(t *testing.T) {
+	durable := slices.Clip([]string{"--durable", "on", "--cluster", "nats://127.0.0.1:1", "--token-key-file", "k"})
 	for _, c := range []struct {
 		args []string
 		flag string // "" for no warning
@@ -77,6 +79,11 @@ func TestDangerousAndUselessSettingsAreWarnedAbout(t *testing.T) {
 		{[]string{"--grace", "0", "--plain-resume", "cookie"}, "plain-resume", "with --grace 0"},
 		{[]string{"--grace", "0", "--grace-before-start", "30s", "--plain-resume", "cookie"}, "", ""},
 		{[]string{"--grace", "0", "--overflow", "end"}, "overflow", "with --grace 0"},
+		{[]string{"--failover-redeliver", "off"}, "failover-redeliver", "no effect without --durable on"},
+		{append(durable, "--failover-redeliver", "off"), "", ""},
+		{append(durable, "--disconnect", "hard"), "", ""},
+		{append(durable, "--plain-resume", "cookie"), "durable", "clients that resume by --plain-resume cookie are not durable"},
+		{append(durable, "--grace", "0"), "durable", "with --grace 0"},
 		{[]string{"--disconnect", "hard", "--keepalive-send", "1s:x"}, "keepalive-send", "--disconnect hard closes"},
 		{[]string{"--disconnect", "hard", "--overflow", "end"}, "overflow", "--disconnect hard closes"},
 		{[]string{"--disconnect", "hard", "--on-expire", "x"}, "on-expire", "--disconnect hard closes"},

@@ -187,3 +187,8 @@ func TestCutIsMadeByTheNodeOfTheSession(t *testing.T) {
 		}
 	}
 }
+
+func (f *fake) Takers(string) []string { return nil }
+func (f *fake) HandOver(context.Context, string, *gateway.Handoff) error {
+	return errors.New("not here")
+}

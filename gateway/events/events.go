@@ -23,6 +23,8 @@ const (
 	UpstreamLost = "session.upstream_lost" // with --upstream-lost redial: the session goes on
 	UpstreamBack = "session.upstream_back"
 
+	Moved = "session.moved" // to this node, from one that was lost or that has handed it over
+
 	// Gap stands for events that a Reader missed, or that an earlier process
 	// published.
 	Gap = "gap"
@@ -30,7 +32,7 @@ const (
 
 // Names lists the types that an Event may have.
 func Names() []string {
-	return []string{Created, Started, Detached, Resumed, Superseded, Ended, Replayed, Overflowed, UpstreamLost, UpstreamBack, Gap}
+	return []string{Created, Started, Detached, Resumed, Superseded, Ended, Replayed, Overflowed, UpstreamLost, UpstreamBack, Moved, Gap}
 }
 
 // An Event is one thing that happened to a session. In JSON it is the data of

@@ -39,6 +39,9 @@ type Policy struct {
 	// --upstream-lost redial. RedialFor is for how long it is tried.
 	Redial    bool
 	RedialFor time.Duration
+	// Durable lets sessions outlive their node: --durable. Redeliver has what a client has sent, and
+	// was not acked, written again by the next node: --failover-redeliver.
+	Durable, Redeliver bool
 	// Rate is how much a client may send.
 	Rate session.Rate
 	// PlainResume lets plain clients resume by a cookie: --plain-resume.

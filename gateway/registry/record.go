@@ -35,6 +35,8 @@ type Record struct {
 	Resumable bool
 	Since     time.Time
 
+	Durable bool // another node of the cluster may go on with it
+
 	Target upstream.Target  // its game server
 	first  upstream.Request // the first handshake; once that is over, the part that is sent again
 	player playerKey        // for the registry
@@ -56,6 +58,7 @@ type Record struct {
 	tag      uint64             // of data; zero if unset
 	ender    string             // see SetEnder
 	epoch    uint64             // requests sent to the upstream
+	seat     Seat               // of a durable session
 	past     history
 }
 
@@ -293,7 +296,7 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 		Notices:   session.Notices{Detach: fill(p.Notices.Detach), Resume: fill(p.Notices.Resume), Expire: fill(p.Notices.Expire)},
 		Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
-		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: MaskingKey,
+		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: MaskingKey, Durable: e.Durable,
 	}
 	if p.Redial && e.Resumable {
 		c.Redial = p.RedialFor
@@ -343,12 +346,12 @@ func (e *Record) Begin(d *transport.Driver, store *replay.Store, watch session.O
 }
 
 // keptOfFirst is the part of the first handshake that is sent again. Only --upstream-lost
-// redial needs headers: a hard resume sends those of the newest handshake. Called with mu
-// held.
+// redial needs headers: a hard resume, and one at another node, send those of the newest
+// handshake. Called with mu held.
 func (e *Record) keptOfFirst() upstream.Request {
 	t := e.Terms()
 	redial := t.Redial && e.Resumable
-	if !t.Hard && !redial {
+	if !t.Hard && !redial && !e.Durable {
 		return upstream.Request{}
 	}
 	kept := upstream.Request{Path: strings.Clone(e.first.Path), RawQuery: strings.Clone(e.first.RawQuery)}

@@ -46,6 +46,13 @@ type Snapshot struct {
 
 	By string `json:"by,omitempty"` // who ended it by the control API, as in the audit log
 
+	// Durable is Covered, Exposed or NotDurable; of an ended session as it was at the end.
+	Durable string `json:"durable"`
+	// Epoch counts the nodes that have taken the session from another one.
+	Epoch uint64 `json:"epoch"`
+	// Moved says how it came to its node: as in hello.moved, "" if it began there.
+	Moved string `json:"moved"`
+
 	// Node is the name of the node that has the session, "" outside a cluster. The control
 	// API sets it.
 	Node string `json:"node,omitempty"`
@@ -126,6 +133,8 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 		BufferMaxMessages: e.Terms().BufferMessages, BufferMaxBytes: e.Terms().BufferBytes,
 		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: frame.Clip(i.Ending.Detail, maxDetail), seq: e.seq,
 	}
+	seat := e.Seat()
+	s.Durable, s.Epoch, s.Moved = e.Durability(i.State), seat.Epoch, seat.Moved
 	if i.RTT > 0 {
 		ms := float64(max(i.RTT, time.Microsecond).Microseconds()) / 1000
 		s.RTT = &ms

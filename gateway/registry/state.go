@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ type State struct {
 	Protocol                string
 	Peer                    string
 	Terms                   StateTerms
+
+	Durable bool
+	Seat    Seat
 
 	epoch uint64
 	seq   uint64
@@ -64,6 +68,11 @@ func (s *StateTerms) Apply(t *Terms) *Terms {
 
 // AppendState appends e's State. ofRoute is the upstream of e's route.
 func (e *Record) AppendState(b []byte, ofRoute upstream.Target) []byte {
+	s := e.state(ofRoute)
+	return tlv.Append(b, s.walk)
+}
+
+func (e *Record) state(ofRoute upstream.Target) State {
 	t := e.Terms()
 	s := State{
 		ID: e.ID, Route: e.Route, Path: e.Path, Player: e.Player, Resumable: e.Resumable, Since: e.Since, Peer: e.Peer(),
@@ -72,7 +81,7 @@ func (e *Record) AppendState(b []byte, ofRoute upstream.Target) []byte {
 			Kept: t.PlainResume, Hard: t.Hard, MessageLog: t.MessageLog,
 			Redial: t.Redial, RedialFor: t.RedialFor,
 		},
-		seq: e.seq, block: e.block,
+		seq: e.seq, block: e.block, Durable: e.Durable,
 	}
 	if e.Target.URL != ofRoute.URL {
 		s.Target = e.Target.URL.String()
@@ -80,7 +89,9 @@ func (e *Record) AppendState(b []byte, ofRoute upstream.Target) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.First, s.Protocol, s.data, s.tag, s.ender, s.past, s.epoch = e.first, e.protocol, e.data, e.tag, e.ender, e.past, e.epoch
-	return tlv.Append(b, s.walk)
+	s.Seat = e.seat
+	s.past.list = slices.Clone(s.past.list) // it goes on
+	return s
 }
 
 // ReadState reads what AppendState has written.
@@ -108,6 +119,7 @@ func (r *Registry) Restore(s *State, target upstream.Target, terms *Terms, realm
 		clock: r.clock, ID: s.ID, Route: s.Route, Path: s.Path, Player: s.Player, Resumable: s.Resumable, Since: s.Since,
 		Target: target, first: s.First, player: playerKey{realm: realm, name: s.Player}, block: s.block, won: true,
 		protocol: s.Protocol, data: s.data, tag: s.tag, ender: s.ender, past: s.past, epoch: s.epoch,
+		Durable: s.Durable, seat: s.Seat,
 	}
 	e.SetTerms(terms)
 	e.SetPeer(s.Peer)
@@ -173,6 +185,8 @@ func (s *State) walk(c *tlv.Codec) {
 	tlv.Num(c, 21, &s.epoch)
 	c.String(22, &s.First.Host)
 	walkHeader(c, 23, &s.First.Header)
+	c.Bool(24, &s.Durable)
+	c.Sub(25, s.Seat.walk)
 }
 
 func walkHeader(c *tlv.Codec, id uint64, h *http.Header) {
@@ -245,6 +259,7 @@ func (t *tombstone) walk(c *tlv.Codec) {
 		if err := json.Unmarshal(info, &t.info); err != nil {
 			c.Fail(err)
 		}
+		t.info.Durable = cmp.Or(t.info.Durable, NotDurable) // an older process writes none
 	}
 	tlv.Num(c, 2, &t.info.seq)
 	c.Sub(3, t.past.walk)

@@ -252,6 +252,17 @@ func TestStateHasEveryFieldOfTombstoneOrNamesReason(t *testing.T) {
 	}
 }
 
+// A process of an older version does not say whether a session was durable.
+func TestOlderTombstoneIsNotDurable(t *testing.T) {
+	got := new(tombstone)
+	if err := tlv.Read(tlv.Write((&tombstone{info: Snapshot{ID: "s"}}).walk), got.walk); err != nil {
+		t.Fatal(err)
+	}
+	if got.info.Durable != NotDurable {
+		t.Errorf("durable %q", got.info.Durable)
+	}
+}
+
 // Numbers are cursors of lists: two sessions must not have the same.
 func TestRestoredSessionsHaveDifferentNumbers(t *testing.T) {
 	e, _ := filledRecord(t)

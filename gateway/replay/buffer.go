@@ -48,6 +48,18 @@ func (b *Buffer) Base() Mark { return b.base }
 // Last returns the end of the newest complete message.
 func (b *Buffer) Last() Mark { return b.last }
 
+// Renumber adds by to the numbers of all messages, past and to come: nobody has used them yet.
+func (b *Buffer) Renumber(by uint64) {
+	b.base.N += by
+	b.last.N += by
+}
+
+// Restart forgets all messages; the next one is number n+1. Nobody has used the numbers of those.
+func (b *Buffer) Restart(n uint64) {
+	b.Ack(b.last.N, b.last.Off)
+	b.base.N, b.last.N = n, n
+}
+
 // Messages returns the number of complete messages held.
 func (b *Buffer) Messages() int { return int(b.last.N - b.base.N) }
 

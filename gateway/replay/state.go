@@ -65,6 +65,11 @@ func Restore(s *Store, st State, content []byte) (*Buffer, error) {
 	if len(content)+st.Free == 0 {
 		return b, nil
 	}
+	for stream > bigChunk { // in pieces, so that the memory is freed as messages are acked
+		b.link(s.get(bigChunk))
+		b.append(content[:bigChunk])
+		content, stream = content[bigChunk:], stream-bigChunk
+	}
 	c := &chunk{buf: make([]byte, len(content)+st.Free)} // of no size that the Store keeps
 	s.used.Add(int64(len(c.buf)))
 	b.link(c)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,12 +24,15 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 	if !c.Enabled() {
 		return
 	}
-	found, err := engine.Probe(ctx, engineOptions(c, slog.New(slog.DiscardHandler)))
+	r.durable(set)
+	o := engineOptions(c, slog.New(slog.DiscardHandler))
+	o.Seats = set.Durable()
+	found, err := engine.Probe(ctx, o)
 	if found == nil {
 		r.say("NATS", "", 2, err)
 	} else {
 		r.nats(found)
-		r.rights(found, engine.Rights(c.Name))
+		r.rights(found, engine.Rights(c.Name, o.Seats))
 	}
 	keys, err := tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience})
 	if err != nil {
@@ -49,6 +53,20 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 	}
 }
 
+// durable says what the game servers of durable routes must do: nothing here can find out whether they do.
+func (r *report) durable(set *config.Settings) {
+	var list []string
+	for _, route := range set.Gateway.Routes {
+		if route.Policy.Durable {
+			list = append(list, route.Pattern)
+		}
+	}
+	if len(list) > 0 {
+		r.say("--durable "+strings.Join(list, ", "), "cannot be tried: the game server must take a further request with the same Reseat-Session as the same player, "+
+			"and ignore connections with a lower Reseat-Epoch (docs/sessions.md)", 0, nil)
+	}
+}
+
 // nats reports which servers there are, and what is kept there.
 func (r *report) nats(f *engine.Found) {
 	for _, s := range f.Servers {
@@ -61,23 +79,33 @@ func (r *report) nats(f *engine.Found) {
 	if f.JetStream != nil {
 		return
 	}
-	r.bucket(f.Clustered, f.Nodes, f.Players)
+	r.buckets(f.Clustered, "a lost NATS server loses the directory, until the nodes have written it again", f.Nodes, f.Players)
+	r.buckets(f.Clustered, "while it is down, durable sessions of lost nodes are lost as well", f.Seats...)
 	r.clock(f)
 }
 
-// bucket reports on buckets, in one line if they are alike.
-func (r *report) bucket(clustered bool, list ...engine.FoundBucket) {
-	what := "bucket " + list[0].Name
-	if len(list) == 2 {
-		if list[0].Err != nil || list[1].Err != nil || list[0].Exists != list[1].Exists || list[0].Replicas != list[1].Replicas {
-			r.bucket(clustered, list[0])
-			r.bucket(clustered, list[1])
-			return
+// buckets reports on buckets of one kind, in one line if they are alike. alone is what one replica means.
+func (r *report) buckets(clustered bool, alone string, list ...engine.FoundBucket) {
+	switch alike := func(b engine.FoundBucket) bool {
+		return b.Err == nil && b.Exists == list[0].Exists && b.Replicas == list[0].Replicas
+	}; {
+	case len(list) == 0:
+	case !slices.ContainsFunc(list, func(b engine.FoundBucket) bool { return !alike(b) }):
+		last := list[len(list)-1].Name
+		what := "buckets " + list[0].Name + " and " + last
+		if len(list) > 2 {
+			what = "buckets " + list[0].Name + " to " + last
 		}
-		what = "buckets " + list[0].Name + " and " + list[1].Name
+		r.bucket(clustered, alone, what, list[0])
+	default:
+		for _, b := range list {
+			r.bucket(clustered, alone, "bucket "+b.Name, b)
+		}
 	}
-	const alone = "a lost NATS server loses the directory, until the nodes have written it again"
-	switch b := list[0]; {
+}
+
+func (r *report) bucket(clustered bool, alone, what string, b engine.FoundBucket) {
+	switch {
 	case b.Err != nil:
 		r.say(what, "", 1, b.Err)
 	case !b.Exists && clustered:
@@ -86,6 +114,8 @@ func (r *report) bucket(clustered bool, list ...engine.FoundBucket) {
 		r.warn(what, "not there yet: the first node makes them. There is one NATS server, so they get 1 replica: "+alone)
 	case b.Replicas == 1:
 		r.warn(what, "1 replica: "+alone)
+	case b.Replicas == 2:
+		r.warn(what, "2 replicas: while one of the two servers is down nothing can be written. Use three servers")
 	default:
 		r.say(what, plural(b.Replicas, "replica"), 1, nil)
 	}

@@ -60,6 +60,18 @@ func TestCheckReportsNATSThatCannotBeUsed(t *testing.T) {
 		"ok    --node-advertise "+down+": reachable, and nobody listens there yet")
 }
 
+// Whether a game server takes redials cannot be tried without being a player.
+func TestCheckSaysWhatDurableRoutesAskOfTheGameServer(t *testing.T) {
+	game, keys := startGame(t, nil), secretFile(t)
+	closed := startGame(t, nil)
+	closed.Close()
+	status, report, errs := once("check", "--route", "/a/*="+game.url("ws")+";durable=on", "--route", "/b/*="+game.url("ws"), "--route", "/c="+game.url("ws")+";durable=on",
+		"--token-key-file", keys, "--cluster=nats://"+closed.Addr().String())
+	if want := "\nok    --durable /a/*, /c: cannot be tried: the game server must take a further request with the same Reseat-Session"; status != 1 || errs != "" || !strings.Contains(report, want) {
+		t.Errorf("status %d, stderr %q, want %q:\n%s", status, errs, want, report)
+	}
+}
+
 // Files for a cluster that cannot be read are refused by check and by a start, with the same status.
 func TestUnreadableFilesForAClusterAreRefused(t *testing.T) {
 	closed := startGame(t, nil)
@@ -153,11 +165,14 @@ func TestCheckReportsTheReplicasOfBuckets(t *testing.T) {
 		{true, []engine.FoundBucket{a, b}, []string{"ok    buckets x_nodes and x_players: not there yet: the first node makes them, with up to 3 replicas"}, 0},
 		{true, []engine.FoundBucket{with(a, 3), with(b, 3)}, []string{"ok    buckets x_nodes and x_players: 3 replicas"}, 0},
 		{true, []engine.FoundBucket{with(a, 3), with(b, 1)}, []string{"ok    bucket x_nodes: 3 replicas", "WARN  bucket x_players: 1 replica: a lost NATS server loses the directory"}, 0},
+		{true, []engine.FoundBucket{with(a, 2), with(b, 2)}, []string{"WARN  buckets x_nodes and x_players: 2 replicas: while one of the two servers is down nothing can be written. Use three servers"}, 0},
 		{true, []engine.FoundBucket{with(a, 3), broken}, []string{"ok    bucket x_nodes: 3 replicas", "FAIL  bucket x_players: has no leader"}, 1},
+		{true, []engine.FoundBucket{with(a, 3), with(a, 3), with(b, 3)}, []string{"ok    buckets x_nodes to x_players: 3 replicas"}, 0},
+		{true, nil, []string{""}, 0},
 	} {
 		var out bytes.Buffer
 		r := &report{out: &out}
-		r.bucket(c.clustered, c.list...)
+		r.buckets(c.clustered, "a lost NATS server loses the directory", c.list...)
 		wantLines(t, out.String(), c.want...)
 		if r.status != c.status {
 			t.Errorf("%+v: status %d", c.list, r.status)

@@ -193,7 +193,7 @@ func (r *reader) do(b block) error {
 	case verb == "as" && rest != "":
 		return r.sh(root, rest, nil)
 	case strings.HasPrefix(b.mark, "run by "):
-		return namesPage(strings.TrimPrefix(b.mark, "run by "), filepath.Base(r.page))
+		return namesPage(strings.TrimPrefix(b.mark, "run by "), strings.TrimPrefix(r.page, "docs/"))
 	}
 	return fmt.Errorf("unknown mark %q", b.mark)
 }
@@ -249,17 +249,21 @@ func readPage(t *testing.T, page string) string {
 	return string(text)
 }
 
-// pages are README.md and those of docs.
+// pages are README.md and those of docs, the README.md of its directories included.
 func pages(t *testing.T) []string {
 	t.Helper()
 	list := []string{"README.md"}
-	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil || len(found) < 8 {
-		t.Fatalf("%d pages, %v", len(found), err)
+	for pattern, want := range map[string]int{"docs/*.md": 8, "docs/*/README.md": 1} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) < want {
+			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
+		}
+		for _, p := range found {
+			rel, _ := filepath.Rel(root, p)
+			list = append(list, filepath.ToSlash(rel))
+		}
 	}
-	for _, p := range found {
-		list = append(list, "docs/"+filepath.Base(p))
-	}
+	slices.Sort(list[1:])
 	return list
 }
 
@@ -429,7 +433,7 @@ func TestIndexNamesEveryPage(t *testing.T) {
 		linked[target] = true
 	}
 	for _, page := range pages(t)[1:] {
-		if !linked[filepath.Base(page)] {
+		if !linked[strings.TrimPrefix(page, "docs/")] {
 			t.Errorf("docs/README.md does not lead to %s; it leads to %v", page, slices.Sorted(maps.Keys(linked)))
 		}
 	}

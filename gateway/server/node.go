@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -39,6 +40,10 @@ const (
 	// playerPurpose is what the key is derived for that hides players' names from the engine.
 	playerPurpose = "reseat player v1"
 	playersPath   = "/node/v1/players/"
+	// handoffTimeout is how long another node may take to take a session in.
+	handoffTimeout = 5 * time.Second
+	// sweepEvery is how often seats are looked through that nobody comes back for.
+	sweepEvery = 30 * time.Second
 )
 
 // A member is this process's place in a cluster.
@@ -47,6 +52,8 @@ type member struct {
 	name     string // of the cluster
 	identity *cluster.Identity
 	players  *cluster.Players
+	seats    *cluster.Seats // nil without durable routes
+	stop     func()         // ends the sweeps
 	keys     *tokens.Keys
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
@@ -71,6 +78,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
 	o := engineOptions(c, log)
+	o.Seats = set.Durable()
 	o.Observe = func(op string, took time.Duration) { seconds.WithLabelValues(op).Observe(took.Seconds()) }
 	e, err := engine.New(o)
 	if err != nil {
@@ -93,6 +101,11 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
 	})
 	n.players.Unchecked = unchecked.Inc
+	if o.Seats {
+		n.seats = cluster.NewSeats(n.ID, e, keys.Derive, log)
+		n.seats.OnFenced(func(session string, epoch uint64) { n.gateway.Fenced(session, epoch) })
+		n.OnSynced(func() { n.gateway.RenewSeats() })
+	}
 	n.OnSynced(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -171,6 +184,9 @@ func (n *member) reload() error {
 
 // end leaves the cluster, unless another process goes on as this node.
 func (n *member) end() {
+	if n.stop != nil {
+		n.stop()
+	}
 	if n.elsewhere.Load() {
 		n.Stop()
 	} else {
@@ -199,6 +215,8 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		n.api.ServeHTTP(w, r)
 	case n.demo != nil && strings.HasPrefix(r.URL.Path, demo.NodePath):
 		n.demo.ServeHTTP(w, r)
+	case r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, gateway.HandoffPath):
+		n.gateway.ServeHandoff(w, r)
 	case isPlayer && r.Method == http.MethodDelete:
 		n.gateway.Supersede(id)
 		w.WriteHeader(http.StatusNoContent)
@@ -219,6 +237,58 @@ func (n *member) Judge(ctx context.Context, id string) gateway.NodeVerdict {
 	j := n.Cluster.Judge(ctx, id)
 	states := map[cluster.Verdict]gateway.NodeState{cluster.Alive: gateway.NodeUp, cluster.Silent: gateway.NodeSilent, cluster.Gone: gateway.NodeGone}
 	return gateway.NodeVerdict{State: states[j.Verdict], Evidence: j.Evidence, Heard: j.Heard}
+}
+
+// Takers implements gateway.Cluster.
+func (n *member) Takers(session string) []string { return n.Cluster.Takers(session) }
+
+// HandOver implements gateway.Cluster.
+func (n *member) HandOver(ctx context.Context, id string, h *gateway.Handoff) error {
+	body, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handoffTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+gateway.HandoffPath+h.Session, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := n.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return gateway.HandoffError(resp)
+}
+
+// keepSwept has seats swept until end.
+func (n *member) keepSwept() {
+	if n.seats == nil {
+		return
+	}
+	var ctx context.Context
+	ctx, n.stop = context.WithCancel(context.Background())
+	go n.sweepSeats(ctx)
+}
+
+// sweepSeats deletes the seats of sessions that nobody comes back for, and reports them as ended.
+func (n *member) sweepSeats(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if !n.Engine().Up {
+				continue
+			}
+			if err := n.seats.Sweep(ctx, n.IsGone, n.Shares, n.gateway.SeatOver); err != nil && ctx.Err() == nil {
+				n.log.Warn("seats.not_swept", "err", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Supersede implements cluster.PlayerPeers.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -77,6 +78,18 @@ func (p *peers) Status() admin.ClusterStatus {
 // RoundTrip implements admin.Cluster.
 func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
 	return p.transport.RoundTrip(r)
+}
+
+// Seat implements admin.Cluster.
+func (p *peers) Seat(ctx context.Context, session string) (admin.Seat, error) {
+	if p.node.seats == nil {
+		return admin.Seat{}, nil
+	}
+	seat, err := p.node.seats.Get(ctx, session)
+	if errors.Is(err, cluster.ErrNoSeat) {
+		return admin.Seat{}, nil
+	}
+	return admin.Seat{Owner: seat.Owner, Ended: seat.Ended != 0}, err
 }
 
 // Gone implements admin.Cluster. The sessions of a silent node live for their grace period at

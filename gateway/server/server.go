@@ -282,6 +282,9 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 			return p, err
 		}
 		cfg.Cluster, cfg.Players, cfg.NodeName = p.node, holders{p.node}, set.Cluster.NodeName
+		if p.node.seats != nil {
+			cfg.Seats = p.node.seats
+		}
 	}
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err
@@ -307,6 +310,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 			p.listenForNodes()
 		}
 		err = p.node.Join(joinWait)
+		p.node.keepSwept()
 	}
 	return p, err
 }

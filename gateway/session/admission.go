@@ -33,6 +33,7 @@ type Resume struct {
 	Gen       uint64 // the generation of its token
 	Received  uint64 // its N
 	Malformed bool   // N was missing, malformed, or given twice with different values
+	Settled   uint64 // after a claim: newest message of the client's that is not to be written again
 }
 
 // Check returns why r is refused, nil if it is not. It changes nothing. The token comes
@@ -44,8 +45,10 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		ref := Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", r.Gen)
 		ref.Superseded = true
 		return ref
-	case s.state == Ended:
+	case s.state == Ended && s.ending.Code != wire.CodeNodeUnreachable:
 		return &Refusal{Code: s.ending.Code, Text: s.ending.Text}
+	case s.state == Ended, s.isLeaving():
+		return RefuseMoved()
 	case s.att != nil && s.att.closing != nil: // about to end: nobody can return to it, protocol section 11
 		return Refuse(wire.CodeNoSession, "")
 	case !s.cfg.Resumable: // a cookie carries no N
@@ -53,7 +56,7 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")
 	case r.Received < s.acked:
 		return Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", r.Received, s.acked)
-	case !s.wasSent(r.Received):
+	case !s.wasSent(r.Received) && !s.unaccepted(r):
 		return Refuse(wire.CodeProtocolViolation, "received %d is beyond what was sent", r.Received)
 	case s.att != nil && len(s.takeovers) == takeoverLimit && now.Sub(s.takeovers[0]) < takeoverSpan:
 		ref := Refuse(wire.CodeTooFast, "more than %d takeovers in %v", takeoverLimit, takeoverSpan)
@@ -75,6 +78,7 @@ type Pass struct {
 	Arrived Time          // when the handshake arrived, for Event.Elapsed
 	Peer    string        // the client's address, for Event.Peer
 	Route   string        // of hello: protocol section 5.1
+	Durable bool          // of hello: the session outlives its node
 }
 
 // noteTakeover records a takeover. The last takeoverLimit times are kept, oldest

@@ -69,6 +69,7 @@ type Attachment struct {
 	pong    string // argument of the newest ping, which alone needs an answer: protocol section 5.4
 	wsPongs pongs  // answers to WebSocket Pings
 
+	repeats uint64 // of the client's next messages, how many were received before: see durable.go
 	acked   uint64 // newest client message acked on this connection
 	ackedAt uint64 // Session.acked at the attach
 	acks    Time   // when the client last acked something new

@@ -133,6 +133,10 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 // bye ends the session because the application closed it: protocol section 5. Messages
 // that the client sent before go to the upstream first.
 func (s *Session) bye(now Time, b wire.Bye) {
+	if s.isLeaving() { // what came before it waits for the next upstream: the client says it there again
+		s.drop(now, "said bye during a hand-off", Linger, frame.Append(nil, frame.Close, frame.ClosePayload(wire.CodeServiceRestart, "")))
+		return
+	}
 	s.end(now, ending{
 		Ending: s.noSessionEnding(ReasonBye), code: b.Code, text: b.Reason,
 		client: frame.Append(nil, frame.Close, frame.ClosePayload(b.Code, b.Reason)), clientMode: Linger,

@@ -229,7 +229,9 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 	}
 	switch {
 	case s.state == Detached && s.cfg.Overflow == EndSession:
-		s.endOverflow(now, "replay buffer full")
+		if s.scan.full = true; s.mayEnd(now) {
+			s.endOverflow(now, bufferFull)
+		}
 		return false
 	case s.state == Detached && s.cfg.Overflow == DropOldest:
 		s.noteOverflow("oldest messages dropped")
@@ -256,7 +258,7 @@ func (s *Session) makeRoom(now Time, payload int64) bool {
 // does: otherwise one larger than the buffer would wait forever.
 func (s *Session) fits(payload int64) bool {
 	n := s.ring.Messages()
-	return n == 0 || n < s.cfg.BufferMessages && s.ring.Bytes()+payload <= s.cfg.BufferBytes
+	return n == 0 || s.isLeaving() || n < s.cfg.BufferMessages && s.ring.Bytes()+payload <= s.cfg.BufferBytes
 }
 
 // dropOldest frees the oldest message. If it was written, the client may still count it

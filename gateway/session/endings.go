@@ -17,28 +17,81 @@ const (
 	ReasonNoProgress     = "no_progress"
 	ReasonClientGone     = "client_gone"
 	ReasonIdle           = "idle_timeout"
+	ReasonNodeLost       = "node_lost" // of a durable session that no client has asked for at another node
+
+	// ReasonMoved is that of a session which goes on at another node: it has not ended.
+	ReasonMoved = "moved"
 )
 
 // Reasons returns every reason for which a session may end, the names of close codes
 // first. They are metric labels, so the set is fixed.
 func Reasons() []string {
 	codes := slices.DeleteFunc(wire.Names(), func(name string) bool { return name == wire.Name(wire.CodeNodeUnreachable) }) // that ends none
-	return append(codes, ReasonBye, ReasonGraceOver, ReasonUpstreamClosed, ReasonNoProgress, ReasonClientGone, ReasonIdle)
+	return append(codes, ReasonBye, ReasonGraceOver, ReasonUpstreamClosed, ReasonNoProgress, ReasonClientGone, ReasonIdle, ReasonNodeLost)
 }
 
 // An Ending records how a session ended, and what a later resume gets.
 type Ending struct {
 	Reason string // one of Reasons
-	Code   int    // close code for a later resume: 4404, 4408 or 4410
+	Code   int    // close code for a later resume: 4404, 4408 or 4410; 4504 where it goes on at another node
 	Text   string // close reason for a later resume
 	Detail string // what the operator, the game server or the client gave as the reason
 	At     Time
 }
 
-// endGrace ends the session when its grace period is over: protocol section 6.
-func (s *Session) endGrace(now Time) {
-	s.sendText(s.cfg.Notices.Expire)
-	s.end(now, ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"})
+// endInTime ends the session if its grace period or its idle timeout is over, and reports whether it has ended.
+// A durable one may first have to ask whether it is this node's.
+func (s *Session) endInTime(now Time) bool {
+	var e ending
+	switch {
+	case s.cfg.Idle > 0 && now >= s.data.Add(s.cfg.Idle):
+		e = s.quietEnding(ReasonIdle, "idle timeout")
+	case s.state == Detached && now >= s.graceEnd:
+		e = ending{Ending: s.noSessionEnding(ReasonGraceOver), code: wire.CodeGoingAway, text: "grace period over"}
+	case s.state == Detached && s.scan.full && s.cfg.Overflow == EndSession: // and waits for certainty: see makeRoom
+		e = s.overflowEnding(bufferFull)
+	default:
+		s.waitNoMore()
+		return s.state == Ended
+	}
+	certain := s.mayEnd(now)
+	if !certain && now < s.durable.endBy {
+		return false
+	}
+	if e.Reason == wire.Name(wire.CodeWindowExceeded) {
+		s.emit(Event{Kind: Overflowed, Reason: bufferFull})
+	}
+	if !certain {
+		s.endSilently(now, e)
+		return true
+	}
+	if e.Reason == ReasonGraceOver {
+		s.sendText(s.cfg.Notices.Expire)
+	}
+	s.end(now, e)
+	return true
+}
+
+// nextEnd returns when endInTime has something to do.
+func (s *Session) nextEnd() (t Time) {
+	if d := s.durable; d != nil && d.endBy > 0 {
+		return d.endBy
+	}
+	if s.state == Detached {
+		t = s.graceEnd
+	}
+	if s.cfg.Idle > 0 {
+		t = earlier(t, s.data.Add(s.cfg.Idle))
+	}
+	return t
+}
+
+// endSilently ends a durable session while nobody knows whether another node has it: the game server's
+// connection is closed without a word, and a resume gets no verdict.
+func (s *Session) endSilently(now Time, e ending) {
+	s.shutUpstream(s.up)
+	e.code, e.Ending.Code, e.Ending.Text = 0, wire.CodeNodeUnreachable, wire.Name(wire.CodeNodeUnreachable)
+	s.end(now, e)
 }
 
 // endFutile ends a session whose client keeps reconnecting without progress: a message
@@ -46,17 +99,16 @@ func (s *Session) endGrace(now Time) {
 // no progress.
 func (s *Session) endFutile(now Time) { s.endQuietly(now, ReasonNoProgress, "no progress") }
 
-// endIdle ends a session that has carried no data message for Config.Idle.
-func (s *Session) endIdle(now Time) { s.endQuietly(now, ReasonIdle, "idle timeout") }
+// endQuietly ends the session for something that one side failed to do.
+func (s *Session) endQuietly(now Time, reason, text string) { s.end(now, s.quietEnding(reason, text)) }
 
-// endQuietly ends the session for something that one side failed to do: 4410 for
-// the client, 1001 for the upstream.
-func (s *Session) endQuietly(now Time, reason, text string) {
-	s.end(now, ending{
+// quietEnding is its ending: 4410 for the client, 1001 for the upstream.
+func (s *Session) quietEnding(reason, text string) ending {
+	return ending{
 		Ending: Ending{Reason: reason, Code: wire.CodeEnded, Text: text},
 		code:   wire.CodeGoingAway, text: text,
 		client: s.ended(wire.CodeGoingAway, text), clientMode: Linger,
-	})
+	}
 }
 
 // ended returns the frames that end the client's connection: 4410 for a resumable
@@ -140,22 +192,36 @@ func (s *Session) Drain(now Time, again time.Duration) {
 // exhausted. A later resume gets 4408. It reports false, and does nothing, if the
 // session is not detached.
 func (s *Session) Evict(now Time) bool {
-	if s.state != Detached {
+	const why = "memory for replay buffers exhausted"
+	switch {
+	case s.state != Detached:
 		return false
+	case s.certain(now):
+		s.endOverflow(now, why)
+	default: // there is no time to ask
+		s.emit(Event{Kind: Overflowed, Reason: why})
+		s.endSilently(now, s.overflowEnding(why))
 	}
-	s.endOverflow(now, "memory for replay buffers exhausted")
 	return true
 }
+
+// bufferFull is why a session ends under the policy EndSession.
+const bufferFull = "replay buffer full"
 
 // endOverflow ends a session whose messages can no longer all be kept. Its client is
 // detached and learns of it from 4408 at its next resume: protocol section 6.1.
 func (s *Session) endOverflow(now Time, why string) {
-	name := wire.Name(wire.CodeWindowExceeded)
 	s.emit(Event{Kind: Overflowed, Reason: why})
-	s.end(now, ending{
+	s.end(now, s.overflowEnding(why))
+}
+
+// overflowEnding is its ending.
+func (s *Session) overflowEnding(why string) ending {
+	name := wire.Name(wire.CodeWindowExceeded)
+	return ending{
 		Ending: Ending{Reason: name, Code: wire.CodeWindowExceeded, Text: name + ": " + why},
 		code:   wire.UpstreamCode(wire.CodeWindowExceeded), text: why,
-	})
+	}
 }
 
 // Fail ends the session because of a bug in the gateway.

@@ -26,6 +26,10 @@ const (
 	Started                  // the game server marked the session started
 	UpstreamLost             // the upstream's connection ended and must be replaced: dial, then Reconnect or FailRedial
 	UpstreamBack             // it is replaced
+	Confirmed                // a client has confirmed a generation of a durable session
+	AskOwner                 // may this node act for a durable session? Call Owned or Fence
+	Left                     // the upstream of a session that is handed over will send nothing more: Freeze it
+	Stays                    // the session is not handed over: its game server has ended it
 	Message                  // a data message was numbered or received; only where Config.MessageLog is on
 )
 
@@ -43,6 +47,7 @@ type Event struct {
 	Lost    uint64        // Resumed, Superseded: messages dropped by --overflow
 	Peer    string        // Created, Resumed, Superseded, Disconnected: the client's address
 	OldPeer string        // Superseded: the older client's address
+	Moved   string        // Resumed, Superseded: as in hello.moved
 	Info    *Info         // SessionEnded: a snapshot, taken when Events returned the event
 
 	// Of Message.

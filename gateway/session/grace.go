@@ -84,7 +84,7 @@ func (s *Session) retime(now Time, kept time.Duration) {
 	case s.waitsForClient():
 		s.graceEnd = s.detached.Add(s.paused + s.grace())
 		if s.state == Detached && s.graceEnd <= now {
-			s.endGrace(now)
+			s.endInTime(now)
 		}
 	case s.state == Attached && s.cfg.Resumable && !s.att.last:
 		// A client tries to resume for the grace period plus twice the heartbeat, protocol

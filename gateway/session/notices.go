@@ -33,9 +33,9 @@ func (s *Session) sendText(text string) {
 	}
 }
 
-// notifyDetached sends Notices.Detach.
-func (s *Session) notifyDetached(now Time) {
-	if !s.cfg.Hard || s.graceEnd <= now { // else releaseUpstream sends it, ahead of the queue
+// notifyDetached sends Notices.Detach. ends says whether the session ends at once.
+func (s *Session) notifyDetached(ends bool) {
+	if !s.cfg.Hard || ends { // else closeReleased sends it, ahead of the queue
 		s.sendText(s.cfg.Notices.Detach)
 	}
 }
@@ -43,7 +43,7 @@ func (s *Session) notifyDetached(now Time) {
 // notifyResumed sends Notices.Resume. It sends nothing to an upstream that got it right
 // after its handshake, nor for the first client of a session created before it.
 func (s *Session) notifyResumed() {
-	if !s.cfg.Hard && s.epoch > 0 {
+	if !s.cfg.Hard && s.epoch > 0 && s.awaiting == 0 { // else notifyReconnected has done it
 		s.sendText(s.cfg.Notices.Resume)
 	}
 }
@@ -139,18 +139,30 @@ func (s *Session) startKeepalives(now Time) {
 }
 
 // tickKeepalives sends the Keepalives that are due, unless the upstream has not taken earlier
-// output: they must not pile up.
+// output, since they must not pile up, or another node may speak for the player.
 func (s *Session) tickKeepalives(now Time) {
-	taken := s.q.empty() && len(s.up.rest) == 0
+	next := s.nextKeepalive()
+	if next == 0 || now < next {
+		return
+	}
+	sends := s.up.mode == Open && s.q.empty() && len(s.up.rest) == 0
+	waits := sends && !s.mayAct(now)
 	for i, b := range s.cfg.Keepalives {
-		if i < len(s.keepaliveDue) && now >= s.keepaliveDue[i] {
+		switch {
+		case i >= len(s.keepaliveDue) || now < s.keepaliveDue[i]:
+		case waits:
+			s.keepaliveDue[i] = now.Add(keepaliveWait)
+		default:
 			s.keepaliveDue[i] = now.Add(b.Every)
-			if taken {
+			if sends {
 				s.sendText(b.Text)
 			}
 		}
 	}
 }
+
+// keepaliveWait is how much later a keepalive is tried again that waits for certainty.
+const keepaliveWait = 500 * time.Millisecond
 
 // nextKeepalive returns when the next Keepalive is due; zero: never.
 func (s *Session) nextKeepalive() (t Time) {

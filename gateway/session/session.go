@@ -85,6 +85,7 @@ type Config struct {
 	PlainResume bool          // a plain client that may return with a cookie: protocol section 9
 	Hard        bool          // --disconnect hard: a detached session has no upstream
 	Redial      time.Duration // --upstream-lost redial: for how long a lost upstream is replaced; zero: it is not
+	Durable     bool          // another node may go on with it: see durable.go
 	MessageLog  MessageLog
 	Terms
 	Idle              time.Duration // max time without a data message; zero: no limit
@@ -134,8 +135,9 @@ type Session struct {
 	ackSent      tally     // acked to the client
 	charged      int       // bytes charged to the store for queued and unfinished client messages
 	pace         pacer
-	keepaliveDue []Time // when each of the Keepalives is due, while detached
-	outage       outage // of the upstream
+	keepaliveDue []Time   // when each of the Keepalives is due, while detached
+	outage       outage   // of the upstream
+	durable      *durable // nil: only this node can serve it
 
 	// The life cycle. Only transitions.go writes these, state and att.
 	epoch       uint64 // counts attaches
@@ -174,6 +176,9 @@ func (t *tally) add(payload int64) {
 func New(cfg Config, now Time, early []byte) *Session {
 	s := &Session{cfg: cfg, ring: *replay.New(cfg.Store), first: Upstream{heard: now}, created: now, data: now}
 	s.up = &s.first
+	if cfg.Durable {
+		s.durable = &durable{owned: now.Add(ownedFor)}
+	}
 	s.startPacer(now)
 	s.feed(now, early)
 	return s

@@ -158,6 +158,7 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	tlv.Num(c, 37, &s.futile.since)
 	tlv.Pointer(c, 38, &s.att, (*Attachment).walk)
 	c.Sub(40, s.outage.walk)
+	tlv.Pointer(c, 41, &s.durable, (*durable).walk)
 	return ring
 }
 
@@ -209,6 +210,7 @@ func (g *Config) walk(c *tlv.Codec) {
 	tlv.Num(c, 24, &g.BufferMessages)
 	tlv.Num(c, 25, &g.MaxMessage)
 	tlv.Num(c, 26, &g.Redial)
+	c.Bool(27, &g.Durable)
 }
 
 func (o *outage) walk(c *tlv.Codec) {
@@ -216,6 +218,19 @@ func (o *outage) walk(c *tlv.Codec) {
 	tlv.Num(c, 2, &o.until)
 	tlv.Num(c, 3, &o.back)
 	c.Bool(4, &o.told)
+}
+
+func (d *durable) walk(c *tlv.Codec) {
+	c.String(1, &d.moved)
+	tlv.Num(c, 2, &d.epoch)
+	tlv.Num(c, 3, &d.base)
+	tlv.Num(c, 4, &d.owned)
+	tlv.Num(c, 5, &d.asked)
+	tlv.Num(c, 6, &d.leaving)
+	c.Bool(7, &d.closing)
+	c.Bool(8, &d.left)
+	tlv.Num(c, 9, &d.told)
+	tlv.Num(c, 10, &d.endBy)
 }
 
 func (t *Stats) walk(c *tlv.Codec) {
@@ -389,4 +404,5 @@ func (a *Attachment) walk(c *tlv.Codec) {
 		c.Bool(2, &n.back)
 	})
 	a.hasNews = len(a.news) > 0
+	tlv.Num(c, 45, &a.repeats)
 }

@@ -75,7 +75,7 @@ func everyField(t *testing.T) *Session {
 	s := &Session{
 		att: &Attachment{closing: new(relayedClose), pings: make([]probe, 2), wsPongs: pongs{make([][]byte, 2)}, news: make([]news, 2)},
 		cfg: Config{KeepaliveReplies: make([]KeepaliveReply, 2), Keepalives: make([]Keepalive, 2)}, keepaliveDue: make([]Time, 2), takeovers: make([]Time, 2),
-		q: upqueue{units: make([]unit, 2)}, first: Upstream{pongs: pongs{make([][]byte, 2)}},
+		durable: new(durable), q: upqueue{units: make([]unit, 2)}, first: Upstream{pongs: pongs{make([][]byte, 2)}},
 	}
 	s.up = &s.first
 	n := int64(0)

@@ -21,22 +21,21 @@ func (s *Session) Next() Time {
 	case Ended:
 		return 0
 	case Detached:
-		t = earlier(s.graceEnd, s.nextKeepalive())
+		t = s.nextKeepalive()
 	case Attached:
 		t = s.nextAttached(s.att)
 	}
 	// From here on, moments that do not depend on a client: the upstream must be served
 	// while the session is detached, too.
+	t = earlier(t, s.nextEnd())
 	t = earlier(t, s.q.next())
 	if s.outage.since > 0 {
 		t = earlier(t, s.outage.until)
 	}
-	if s.cfg.Idle > 0 {
-		t = earlier(t, s.data.Add(s.cfg.Idle))
-	}
 	if s.starved {
 		t = earlier(t, s.up.heard.Add(starvedRetry))
 	}
+	t = earlier(t, s.leaveBy())
 	return earlier(t, s.nextUpstream())
 }
 
@@ -111,13 +110,7 @@ func (s *Session) Tick(now Time) {
 	s.notePause(now)
 	s.q.release(now)
 	switch {
-	case s.state == Ended:
-		return
-	case s.cfg.Idle > 0 && now >= s.data.Add(s.cfg.Idle):
-		s.endIdle(now)
-		return
-	case s.state == Detached && now >= s.graceEnd:
-		s.endGrace(now)
+	case s.state == Ended, s.endInTime(now):
 		return
 	case s.state == Detached:
 		s.tickKeepalives(now)
@@ -126,6 +119,9 @@ func (s *Session) Tick(now Time) {
 	}
 	if s.outage.since > 0 && now >= s.outage.until {
 		s.FailRedial(now, "not back in time")
+	}
+	if t := s.leaveBy(); t > 0 && now >= t {
+		s.left()
 	}
 	s.tickUpstream(now)
 }

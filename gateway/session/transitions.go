@@ -74,7 +74,7 @@ func (s *Session) Reserve(now Time, p Pass) {
 
 // Attach attaches a resuming client, or returns a Refusal as Check does. A Refusal with
 // code 0 asks the caller to try again: another attach has taken the generation of p
-// meanwhile, or NeedsUpstream.
+// meanwhile, or NeedsUpstream, perhaps only since the client has got further elsewhere: see goOnFrom.
 func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	if ref := s.Check(now, r); ref != nil {
 		return nil, ref
@@ -82,7 +82,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	switch {
 	case s.cfg.Resumable && p.Gen != s.gen.Next():
 		return nil, &Refusal{Text: "generation overtaken"}
-	case s.NeedsUpstream():
+	case s.NeedsUpstream(), s.goOnFrom(now, r):
 		return nil, &Refusal{Text: "upstream released"}
 	}
 	ev := Event{Kind: Resumed}
@@ -103,6 +103,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	// Using a token confirms it: older generations are superseded from here on, protocol
 	// section 7.
 	s.gen.Confirm(r.Gen)
+	ev.Moved = s.MovedHere()
 	s.grantResend(now)
 	base := s.ring.Base().N
 	if !s.cfg.Resumable {
@@ -124,7 +125,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	a := s.newAttachment(now, p)
 	a.resumed, a.replaying, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
 	if s.cfg.Resumable {
-		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.received.n, Lost: ev.Lost, Replay: ev.Replay})
+		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.receivedInHello(a), Lost: ev.Lost, Replay: ev.Replay, Moved: ev.Moved})
 	} else {
 		a.gen = r.Gen
 	}
@@ -137,7 +138,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	s.gen.Issue(p.Gen)
 	a.gen = p.Gen
-	h.Session, h.Token, h.Protocol, h.Route = s.cfg.ID, p.Token, s.cfg.Protocol, p.Route
+	h.Session, h.Token, h.Protocol, h.Route, h.Durable = s.cfg.ID, p.Token, s.cfg.Protocol, p.Route, p.Durable
 	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)
@@ -155,6 +156,7 @@ func (s *Session) enterAttached(now Time, a *Attachment, ev Event) {
 	s.state, s.att = Attached, a
 	// The grace timer must not survive the attach: the next detach starts a new one.
 	s.detached, s.graceEnd, s.awaiting, s.scan.overflowed = 0, 0, 0, false
+	s.waitNoMore()
 	ev.Peer = a.peer
 	s.emit(ev)
 	s.tellState(a)
@@ -186,11 +188,12 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 		s.endFutile(now)
 		return
 	}
-	s.notifyDetached(now)
+	ends := s.graceEnd <= now && s.mayEnd(now)
+	s.notifyDetached(ends)
 	switch {
-	case s.graceEnd <= now:
-		s.endGrace(now)
-	case s.cfg.Hard && (s.up.mode == Open || s.outage.since > 0):
+	case ends:
+		s.endInTime(now)
+	case s.cfg.Hard && !s.isLeaving() && (s.up.mode == Open || s.outage.since > 0):
 		s.closeReleased()
 	default:
 		s.answerBuffered()
@@ -217,13 +220,14 @@ func (s *Session) TakesUpstream(inOutage bool) bool {
 	if inOutage {
 		return s.outage.since > 0 && s.state != Ended
 	}
-	return s.NeedsUpstream()
+	return s.NeedsUpstream() && !s.isLeaving()
 }
 
 // BeginRedial says that a client waits while a new upstream is dialled. The grace timer
-// pauses until the client is attached, or until CancelRedial.
+// pauses until the client is attached, or until CancelRedial. A session that is being handed over
+// gets none.
 func (s *Session) BeginRedial(now Time) {
-	if s.state == Detached {
+	if s.state == Detached && !s.isLeaving() {
 		s.state, s.awaiting = Connecting, now
 	}
 }
@@ -261,6 +265,7 @@ func (s *Session) Reconnect(now Time, early []byte) *Upstream {
 		s.notifyReconnected()
 	}
 	s.feed(now, early)
+	s.recount(now)
 	return s.up
 }
 

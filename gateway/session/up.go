@@ -286,6 +286,9 @@ func flatten(msg []byte, size int64) []byte {
 // that is not passed on: the upstream has closed or was lost, or the client has exceeded
 // its window (protocol section 5.3) or its rate.
 func (s *Session) accept(now Time, payload int64) bool {
+	if s.repeated() {
+		return false
+	}
 	if s.up.mode != Open && s.outage.since == 0 {
 		return false
 	}
@@ -322,6 +325,9 @@ func (s *Session) confirm(a *Attachment) {
 	if !a.spoke {
 		a.spoke = true
 		s.gen.Confirm(a.gen)
+		if s.durable != nil {
+			s.emit(Event{Kind: Confirmed})
+		}
 	}
 }
 

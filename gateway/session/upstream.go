@@ -88,7 +88,7 @@ func (u *Upstream) hasOutput(s *Session, _ Time) bool {
 
 // hasQueue reports whether u may write the queue now.
 func (u *Upstream) hasQueue(s *Session) bool {
-	return s.writer == nil && s.q.ready() && u == s.up && !u.released
+	return s.writer == nil && s.q.ready() && u == s.up && !u.released && !(s.durable != nil && s.durable.closing)
 }
 
 // out returns frames of the gateway first, then the queue. Only one upstream at a time may
@@ -151,6 +151,10 @@ func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
 	}
 	if u.released {
 		s.takeBack(u)
+		s.recount(now)
+	}
+	if s.isLeaving() {
+		s.closeLeaving()
 	}
 	return false
 }
@@ -217,11 +221,15 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 			s.upstreamFault(now, closeFault(err), err.Error())
 			return
 		}
-		if s.replaces(now, code) {
+		switch {
+		case s.leavingEnds(now, code):
+			return
+		case s.replaces(now, code):
 			s.replaceUpstream(now, "closed with "+strconv.Itoa(code), frame.ClosePayload(code, ""))
 			return
 		}
 		s.up.over, s.up.code, s.up.reason = true, code, reason
+		s.stays()
 		if !s.relayUpstreamClose(now) {
 			s.answerUpstream()
 		}
@@ -235,19 +243,24 @@ func (s *Session) upstreamFault(now Time, code int, why string) bool {
 }
 
 // breakUpstream handles the end of a connection without a Close frame: another one replaces
-// it, or the upstream is lost.
+// it, here or at another node, or the upstream is lost.
 func (s *Session) breakUpstream(now Time, why string) {
-	if s.replaces(now, noCode) {
+	switch {
+	case s.isLeaving():
+		s.up.mode, s.up.rest = Shut, nil
+		s.left()
+	case s.replaces(now, noCode):
 		s.replaceUpstream(now, why, nil)
-		return
+	default:
+		s.loseUpstream(now, noCode, why)
 	}
-	s.loseUpstream(now, noCode, why)
 }
 
 // loseUpstream records that the upstream sends nothing more and did not say why. The
 // client is notified once it has everything before: protocol section 6.
 func (s *Session) loseUpstream(now Time, code int, why string) {
 	s.up.over, s.up.lost, s.up.reason = true, true, why
+	s.stays()
 	s.closeUpstream(code, why)
 	s.deliverEnd(now)
 }

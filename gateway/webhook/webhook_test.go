@@ -57,6 +57,14 @@ func TestChangedPostDoesNotVerify(t *testing.T) {
 	})
 }
 
+func TestMoveOfSessionIsPostedBeforeItsResume(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		d.publish("s1", events.Moved)
+		d.publish("s1", events.Resumed)
+		d.wantTypes("s1", events.Moved, events.Resumed)
+	})
+}
+
 func TestEventsOfOneSessionArePostedInOrder(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		tries := 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the models of reseat.v1 and of the cluster with Spin: what must hold holds,
+# Checks the models of reseat.v1, of the cluster and of durable sessions with Spin: what must hold holds,
 # and each broken rule is found out. DEEP=1 checks larger bounds as well, which takes longer and
 # up to 4 GiB. Needs Spin and gcc, which it installs where they are missing: as
 # .ci/tools does, on a Debian-like distribution.
@@ -9,6 +9,8 @@ here=$PWD
 work=$(mktemp -d)
 model=reseat.pml
 fair= # -f: what can always happen does happen
+opt=-O1 # for searches that take longer than gcc
+nfair=4 # there may be four processes for each, less two
 trap 'rm -rf "$work"' EXIT
 failed=0
 TIMEFORMAT=%U # seconds of the processor, however busy the machine is
@@ -48,7 +50,7 @@ run() {
 # trace -DFOO...: the run that was found, up to where something broke; of one that goes round, the round.
 trace() {
   spin -t -T "$@" "$model" 2>/dev/null |
-    sed -nE 's/^ +//; s/^<<<<<START OF CYCLE>>>>>/again and again:/; /^(client|gateway|node [0-9]|network|game server|rival|again and again):|^BROKEN|^REACHED/p' |
+    sed -nE 's/^ +//; s/^<<<<<START OF CYCLE>>>>>/again and again:/; /^(client|gateway|node [0-9]|network|engine|game server|rival|again and again):|^BROKEN|^REACHED/p' |
     awk '/^again/ {round = ""} {round = round $0 "\n"} /^(BROKEN|REACHED)/ {exit} END {printf "%s", round}'
 }
 
@@ -73,14 +75,14 @@ verdict() {
 
 # holds TITLE -DFOO...: every run keeps every promise.
 holds() {
-  verifier '-O1 -DSAFETY -DCOLLAPSE' "${@:2}"
+  verifier "$opt -DSAFETY -DCOLLAPSE" "${@:2}"
   run
   verdict "$@"
 }
 
 # settles TITLE -DFOO...: there is no way to go on for ever without getting there.
 settles() {
-  verifier '-O1 -DCOLLAPSE -DNFAIR=4' -DALWAYS_SETTLES "${@:2}"
+  verifier "$opt -DCOLLAPSE -DNFAIR=$nfair" -DALWAYS_SETTLES "${@:2}"
   run -a $fair
   verdict "$1" -DALWAYS_SETTLES "${@:2}"
 }
@@ -109,7 +111,7 @@ breaks() {
 
 # circles TITLE "WHAT IS DONE AGAIN AND AGAIN" -DFOO...: a run that never settles.
 circles() {
-  verifier '-O0 -DNFAIR=4' -DALWAYS_SETTLES "${@:3}"
+  verifier "-O0 -DNFAIR=$nfair" -DALWAYS_SETTLES "${@:3}"
   run -a $fair
   found "$1" "$2" -DALWAYS_SETTLES "${@:3}"
 }
@@ -215,6 +217,53 @@ breaks 'SUPERSEDE_AT_ISSUE: the hello is lost with the node that passes it on' '
 circles 'NOBODY_IS_GONE: a node that was killed is only unreachable' 'client: resume' -DNOBODY_IS_GONE "${two[@]}" "${calm[@]}" -DNODES=2 -DFAULTS=0
 breaks 'a resume that its front has given up takes over the one that followed it' REACHED "${two[@]}" -DKILLS=0 -DREACH=LATE_TAKEOVER
 breaks 'the client is attached through its second front, the first one dead' REACHED "${two[@]}" "${calm[@]}" -DREACH=THROUGH_TWO_FRONTS
+
+printf '\nDurable sessions:\n'
+model=owners.pml fair=-f nfair=5 opt=-O0
+up=(-DUP=1 -DDOWN=0)
+down=(-DUP=0 -DDOWN=1)
+none=(-DUP=0 -DDOWN=0)
+
+holds 'a kill, one message each way' -DKILLS=1 -DUP=1 -DDOWN=1
+holds 'a pause, a message up' -DPAUSES=1 "${up[@]}"
+holds 'a pause, a message down' -DPAUSES=1 "${down[@]}"
+holds 'a pause, one message each way' -DPAUSES=1 -DUP=1 -DDOWN=1
+holds 'a pause, a message up, a game server that counts' -DPAUSES=1 -DGAME=2 "${up[@]}"
+holds 'a pause, one message each way, a game server that counts' -DPAUSES=1 -DGAME=2 -DUP=1 -DDOWN=1
+holds 'a pause and a stale read, a message down' -DSTALES=1 -DPAUSES=1 "${down[@]}"
+holds 'a pause, the grace period may expire' -DPAUSES=1 -DGRACE=1 "${none[@]}"
+holds 'a partition and a fault of connections, a message up' -DPARTITIONS=1 -DFAULTS=1 "${up[@]}"
+holds 'a kill, and NATS away for a while' -DKILLS=1 -DOUTAGES=1 "${none[@]}"
+holds 'a kill, a message up, redelivery off' -DREDELIVER=0 -DKILLS=1 "${up[@]}"
+holds 'a hand-off, a message down' -DDRAIN=1 "${down[@]}"
+holds 'three nodes, a kill and a pause' -DNODES=3 -DPAUSES=1 -DKILLS=1 "${none[@]}"
+settles 'every run settles: a kill' -DKILLS=1 "${none[@]}"
+settles 'every run settles: a pause' -DPAUSES=1 "${none[@]}"
+holds 'hello first: a pause, two messages up, a game server that drops lower epochs' -DHELLO_FIRST -DGAME=1 -DPAUSES=1 -DUP=2 -DDOWN=0 -DAGAIN=0
+holds 'hello first: a pause, a message down, a game server that closes the older connection' -DHELLO_FIRST -DREPLACES -DPAUSES=1 "${down[@]}"
+holds 'hello first: a pause, a message up, redelivery off, what was sent counts' -DHELLO_FIRST -DREDELIVER=0 -DCOUNT_SENT -DPAUSES=1 "${up[@]}"
+
+breaks 'CLAIM_UNJUDGED: a session is claimed from any node that does not answer' 'BROKEN F5' -DCLAIM_UNJUDGED -DPARTITIONS=1 "${none[@]}"
+breaks 'BLIND_JUDGE: a node that hears nobody judges the others' 'BROKEN F5' -DBLIND_JUDGE -DPARTITIONS=1 "${none[@]}"
+breaks 'READ_DECIDES: a claim is believed although its seat has changed since it was read' 'BROKEN O1' -DREAD_DECIDES -DPAUSES=1 -DSTALES=1 "${none[@]}"
+breaks 'HELLO_BEFORE_CLAIM: a node says hello before it has written the seat' 'BROKEN O1' -DHELLO_BEFORE_CLAIM -DPAUSES=1 "${none[@]}"
+breaks 'EPOCH_NOT_IN_GEN: generations go on without the epoch' 'BROKEN: 4401 is a verdict' -DEPOCH_NOT_IN_GEN -DPAUSES=1 "${none[@]}" -DFAULTS=1
+breaks 'NO_FENCE: an owner keeps a session of a higher epoch' 'BROKEN O10' -DNO_FENCE -DPAUSES=1 "${none[@]}"
+breaks 'WORDS_WITHOUT_CONTACT: an owner speaks for an absent player without asking' 'BROKEN O9' -DWORDS_WITHOUT_CONTACT -DGRACE=1 -DPAUSES=1 "${none[@]}"
+breaks 'RECEIVED_WITHOUT_A: a claim does not go on from what the client was told is held' 'BROKEN: hello names less' -DRECEIVED_WITHOUT_A -DKILLS=1 "${up[@]}"
+breaks 'RECEIVED_NAMES_QUEUE: hello.received names what is not written yet' 'BROKEN O5' -DRECEIVED_NAMES_QUEUE -DKILLS=1 "${up[@]}" -DFAULTS=1
+breaks 'MOVED_HELLO_TAKEN: the client takes the hello of a failover although it has received more since' 'BROKEN O3' -DMOVED_HELLO_TAKEN -DPAUSES=1 -DUP=0 -DDOWN=1 -DAGAIN=2
+breaks 'NO_RENUMBER: the claim keeps its numbers when the client is further' 'BROKEN O3' -DNO_RENUMBER -DPAUSES=1 -DUP=0 -DDOWN=1 -DAGAIN=2
+breaks 'RENUMBER_IN_PLACE: the numbers move up, and the game server keeps its connection and the counts that it was told' 'BROKEN O3' -DRENUMBER_IN_PLACE -DPAUSES=1 -DGAME=2 "${down[@]}"
+breaks 'HANDOFF_UPSTREAM_UNREAD: what the game server says after the Close is not read' 'BROKEN O3' -DHANDOFF_UPSTREAM_UNREAD -DDRAIN=1 "${down[@]}"
+breaks 'HANDOFF_BEFORE_SEAT: the client is sent away before another node has the seat' 'BROKEN: a failover though no node has failed' -DHANDOFF_BEFORE_SEAT -DDRAIN=1 "${down[@]}"
+
+printf '\nWhere durable sessions fall short, see docs/model.md:\n'
+breaks 'a game server that drops lower epochs at once' 'BROKEN O4' -DGAME=1 -DPAUSES=1 -DUP=2 -DDOWN=0 -DAGAIN=0
+breaks 'a game server that closes the older connection' 'BROKEN: the application gets end' -DREPLACES -DPAUSES=1 "${none[@]}"
+breaks 'redelivery off, and a resume beside a living connection' 'BROKEN O4: a message comes twice' -DREDELIVER=0 -DPAUSES=1 "${up[@]}"
+breaks 'a read that finds no seat' 'BROKEN: 4404 is a verdict' -DSTALES=1 -DSTALE_NO_RECORD -DPAUSES=1 "${none[@]}"
+breaks 'WORDS_ON_RECENT_CONTACT: an owner speaks that has asked a while ago' 'BROKEN O9' -DWORDS_ON_RECENT_CONTACT -DGRACE=1 -DPAUSES=1 "${none[@]}"
 
 echo
 [ "$failed" = 0 ] || { echo 'The model does not do what it should.'; exit 1; }

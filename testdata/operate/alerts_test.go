@@ -55,6 +55,9 @@ var calm = map[string]string{
 	`reseat_forwards_total{direction="out",result="gone"}`:          "0+9x360",
 	`reseat_forwards_total{direction="out",result="unreachable"}`:   "0+0.3x360",
 	`reseat_clock_skew_seconds`:                                     "-0.4x360",
+	`reseat_durable_sessions{state="covered"}`:                      "900x360",
+	`reseat_durable_sessions{state="exposed"}`:                      "0x300 12x2 0x60", // NATS was restarted
+	`reseat_sessions_fenced_total`:                                  "3x360",
 }
 
 // wrong contains for each alert its cause: one series that differs from calm.
@@ -81,6 +84,8 @@ var wrong = map[string][2]string{
 	"ReseatEngineLost":             {`reseat_cluster_engine_up`, "1x350 0x10"},
 	"ReseatNodeSilent":             {`reseat_cluster_nodes{state="silent"}`, "0x355 1x2 0x5"},
 	"ReseatForwardsFail":           {`reseat_forwards_total{direction="out",result="unreachable"}`, "0+0.6x360"},
+	"ReseatExposed":                {`reseat_durable_sessions{state="exposed"}`, "0x350 5x10"},
+	"ReseatFenced":                 {`reseat_sessions_fenced_total`, "3x350 4x10"},
 	"ReseatClockSkew":              {`reseat_clock_skew_seconds`, "-1.1x360"},
 }
 

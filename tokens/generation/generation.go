@@ -15,6 +15,17 @@ type Line struct {
 	confirmed uint64
 }
 
+// epochBits is how many bits of a generation count attaches at one node. The bits above are the epoch
+// of the session's seat, which grows when another node takes the session: a token of an older epoch
+// is never newer than one of a later epoch.
+const epochBits = 20
+
+// Epoch returns the epoch in which gen was issued; 0: by the node where the session began.
+func Epoch(gen uint64) uint64 { return gen >> epochBits }
+
+// FirstOf returns the first generation of an epoch.
+func FirstOf(epoch uint64) uint64 { return epoch<<epochBits + 1 }
+
 // Next returns the generation that the next attach would issue. It reserves
 // nothing: two callers get the same result until one of them calls Issue.
 func (l *Line) Next() uint64 { return l.issued + 1 }

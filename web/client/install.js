@@ -59,7 +59,7 @@ function replacement(native, defaults, mark) {
       const href = webSocketURL(url, runtimeOf(defaults.runtime).base);
       // search() does not depend on the expression's lastIndex.
       const wanted = !match || (typeof match === 'function' ? match(href) : href.search(match) >= 0);
-      if (!wanted && newTarget === proxy) return new native(...args.slice(0, 2));
+      if (!wanted && newTarget === proxy) return new native(url, protocols);
       const options = { ...defaults, ...Object(own), [PLAIN_ONLY]: !wanted };
       const socket = Reflect.construct(target, [url, protocols, options], newTarget === proxy ? target : newTarget);
       for (const name of ['Detach', 'Resume', 'Replayed', 'Upstream', 'Close']) {

@@ -90,7 +90,7 @@ export class Outbox {
    * @param {number} n
    */
   _rewind(n) {
-    while (this.#received < n) this.#forget(this.#kept.get(++this.#received));
+    while (this.#received < n) this.#forget(/** @type {any} */ (this.#kept.get(++this.#received)));
     this.#cursor = n;
   }
 
@@ -99,9 +99,9 @@ export class Outbox {
     this.#kept.forEach(this.#forget);
   }
 
-  /** @param {{ data: any } | undefined} entry */
+  /** @param {{ data: any }} entry */
   #forget(entry) {
-    if (entry) entry.data = '';
+    entry.data = '';
   }
 
   /** All of it for a record; undefined where that is too large, or a Blob is still being read. */

@@ -3,15 +3,10 @@
 /**
  * Listens to all that the life of a page means to a connection.
  * @param {ReseatRuntime} runtime
+ * @param {AbortSignal} signal stops listening
  * @param {(event: any) => void} heard
- * @returns {() => void} stops listening
  */
-export function watchPage({ window, document }, heard) {
-  /** @param {'addEventListener' | 'removeEventListener'} change */
-  const all = (change) => {
-    for (const type of ['online', 'pageshow', 'pagehide']) window?.[change]?.(type, heard);
-    for (const type of ['visibilitychange', 'freeze', 'resume']) document?.[change]?.(type, heard);
-  };
-  all('addEventListener');
-  return () => all('removeEventListener');
+export function watchPage({ window, document }, signal, heard) {
+  for (const type of ['online', 'pageshow', 'pagehide']) window?.addEventListener?.(type, heard, { signal });
+  for (const type of ['visibilitychange', 'freeze', 'resume']) document?.addEventListener?.(type, heard, { signal });
 }

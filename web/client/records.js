@@ -27,7 +27,7 @@ export class Records {
   /** @returns {SavedSession[]} */
   #read() {
     try {
-      const list = JSON.parse(this.#store.getItem(this.#key) ?? '[]');
+      const list = JSON.parse(/** @type {any} */ (this.#store.getItem(this.#key)));
       return Array.isArray(list) ? list : [];
     } catch {
       return []; // another script's, or storage is denied

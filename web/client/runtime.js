@@ -20,7 +20,7 @@ export const NativeWebSocket = platformWebSocket();
 /** @param {{ WebSocket?: any }} options @param {any} otherwise */
 export function transportOf({ WebSocket }, otherwise) {
   const transport = typeof WebSocket === 'function' ? WebSocket : otherwise;
-  if (!transport) throw new TypeError('no WebSocket here: give one as options.WebSocket');
+  if (!transport) throw new TypeError('no WebSocket here: want options.WebSocket');
   return transport;
 }
 
@@ -47,8 +47,8 @@ export function runtimeOf(given) {
     setTimeout: (run, ms) => here.setTimeout(run, ms),
     clearTimeout: (timer) => here.clearTimeout(timer),
     now: () => here.performance.now(),
-    wall: () => Date.now(),
-    random: () => Math.random(),
+    wall: Date.now,
+    random: Math.random,
     window: here,
     document: here.document,
     navigator: here.navigator,

@@ -7,21 +7,21 @@ import { install } from './install.js';
 import { script } from './runtime.js';
 import { ReseatSocket } from './socket.js';
 
-const { match, hideOffline, keepalive, banner, bannerDetached, bannerResumed, storage } = script?.dataset ?? {};
+const set = script?.dataset ?? {};
 
 /** @type {Storage | undefined} */
-let tabStorage;
+let storage;
 try {
-  if (storage !== undefined) tabStorage = globalThis.sessionStorage;
+  if (set.storage !== undefined) storage = globalThis.sessionStorage;
 } catch (error) {
   console.warn('reseat: no sessionStorage', error); // the browser denies it
 }
 
 /** @type {any} */ (globalThis).Reseat ??= { ReseatSocket, install, reseat, CloseCode };
 install({
-  match: match && ((/** @type {string} */ url) => url.includes(match)),
-  hideOffline: hideOffline !== undefined,
-  keepalive,
-  banner: banner !== undefined && { detached: bannerDetached, resumed: bannerResumed },
-  storage: tabStorage,
+  match: set.match && ((/** @type {string} */ url) => url.includes(set.match)),
+  hideOffline: set.hideOffline !== undefined,
+  keepalive: set.keepalive,
+  banner: set.banner !== undefined && { detached: set.bannerDetached, resumed: set.bannerResumed },
+  storage,
 });

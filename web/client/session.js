@@ -52,7 +52,7 @@ export class Session {
   /** @type {Connection | null} */
   #attempt = null;
   #hellos = 0;
-  #abandoned = -1;
+  #abandoned = -2; // never
 
   /** The newest hello, with what `token` and `grace` have changed in it since. @type {Terms} */
   _said;
@@ -81,7 +81,7 @@ export class Session {
   // Page life.
   #born;
   #parked = false; // the page is gone, or in the back/forward cache: its record is in the store
-  #unwatchPage;
+  #watching = new AbortController(); // aborted at the end
 
   /** @type {Farewell | null} */
   #farewell = null;
@@ -133,14 +133,14 @@ export class Session {
     this.#standIns = new StandIns(plan._keepalive, alarm, (late) => this.#needsStandIn(late), host._message);
     if (this.#restore(saved)) this.#comeBack(0);
     else this.#attempt = this.#connect();
-    this.#unwatchPage = watchPage(runtime, (event) => this.#onPage(event));
+    watchPage(runtime, this.#watching.signal, (event) => this.#onPage(event));
   }
 
   // ---- the application's side
 
   /** @returns {0 | 1 | 2} CLOSED comes with the event */
   get _readyState() {
-    if (this.#state === State.CONNECTING || this.#state === State.RELOADED) return ReadyState.CONNECTING;
+    if (this.#state < State.ATTACHED) return ReadyState.CONNECTING;
     const closing = this.#state === State.ENDED || this.#farewell || this._live?._verdict?.retry === false;
     return closing ? ReadyState.CLOSING : ReadyState.OPEN;
   }
@@ -329,7 +329,6 @@ export class Session {
 
   /** @param {Connection} conn @param {import('./wire.js').Hello} hello */
   #onHello(conn, hello) {
-    const { replay, lost } = hello;
     const foreign = this._said.session && hello.session !== this._said.session;
     // protocol section 8: its numbers would not be those that the older connection has used since.
     const outdated = hello.moved === 'failover' && (this.#received > conn._stated || this.#out._acked > conn._settled);
@@ -343,9 +342,9 @@ export class Session {
     this.#owing = this.#over = this.#told = this.#waited = false;
     conn._hello = ++this.#hellos;
     conn._since = this.#runtime.now();
-    conn._replay = replay;
-    conn._awaited = replay > 0 || this.#out._unacked;
-    conn._last = conn._stated + lost;
+    conn._replay = hello.replay;
+    conn._awaited = hello.replay > 0 || this.#out._unacked;
+    conn._last = conn._stated + hello.lost;
     this.#received = Math.max(this.#received, conn._last);
     this._said = hello;
     this.#enter(State.ATTACHED, 'hello');
@@ -354,13 +353,13 @@ export class Session {
     this.#out._rewind(hello.received);
     this.#pump();
     this.#silence._rearm();
-    if (before !== State.CONNECTING && before !== State.RELOADED) return this.#resumed(replay, lost, ms);
+    if (before >= State.ATTACHED) return this.#resumed(hello, ms);
     this._reloaded = before === State.RELOADED;
     this._protocol = `${hello.protocol ?? ''}`;
     this.#foundGateway();
     this.#standIns._beat();
     this.#host._opened();
-    if (this._reloaded) this.#resumed(replay, lost, ms, { reloaded: this._reloaded });
+    if (this._reloaded) this.#resumed(hello, ms, true);
   }
 
   /** The origin is a gateway's: there is no fallback towards it any more. */
@@ -386,22 +385,21 @@ export class Session {
     if (event.wasClean) this.#silence._sign(); // a Close frame came
     if (conn._verdict?.retry === false) return this.#finishBy(conn._verdict);
     if (conn._bye && event.code === conn._bye) return this.#finish(); // told as the application's own
-    this.#lose('drop');
+    this._lose('drop');
   }
 
   /** What the gateway must not send: the connection is no good. @param {Connection} conn */
   #broken(conn) {
     if (conn === this.#attempt) return this.#attemptLost(conn);
-    conn._close();
     conn._useful = false;
-    this.#lose('broken');
+    this._lose('broken');
   }
 
   /** Takes leave of the live connection, which another one replaces. */
   #retire() {
     if (!this._live) return;
     const suspected = this.#state === State.SUSPECTED;
-    this.#leaveLive(suspected && !this.#spoke)._close();
+    this.#leaveLive(suspected && !this.#spoke);
     if (suspected) this.#pacer._suspected(this.#spoke);
   }
 
@@ -411,6 +409,7 @@ export class Session {
     this._live = null;
     for (const timer of [this.#ackBy, this.#closeBy, this.#moveAt]) timer._clear();
     this.#silence._end(silent);
+    conn._close();
     return conn;
   }
 
@@ -487,12 +486,6 @@ export class Session {
     this.#standIns._beat();
   }
 
-  /** Gives up the live connection. @param {string} why @param {boolean} silent whether that was its silence */
-  _dead(why, silent) {
-    this._live?._close();
-    this.#lose(why, 0, silent);
-  }
-
   /** Whether a heartbeat must stand in for the game's. @param {boolean} late */
   #needsStandIn(late) {
     return this._readyState === ReadyState.OPEN && (this.#state !== State.ATTACHED || late || this.#silence._overdue);
@@ -537,13 +530,13 @@ export class Session {
   }
 
   /**
-   * The live connection is lost. Where it was suspected, detach has fired already, and an
+   * The live connection is lost, or given up. Where it was suspected, detach has fired already, and an
    * attempt under way goes on as the resume.
    * @param {string} why
    * @param {number} after what the gateway asked for, or 0
    * @param {boolean} silent whether it ended in silence
    */
-  #lose(why, after = 0, silent = false) {
+  _lose(why, after = 0, silent = false) {
     if (!this._live) return;
     const conn = this.#leaveLive(silent);
     const known = this.#state === State.SUSPECTED;
@@ -581,12 +574,12 @@ export class Session {
     this.#pacer._suspected(true);
     this.#pace._clear();
     this.#enter(State.ATTACHED, 'false alarm');
-    this.#resumed(0, 0, this.#silence._since);
+    this.#resumed({ replay: 0, lost: 0 }, this.#silence._since);
   }
 
-  /** @param {number} replay @param {number} lost @param {number} ms @param {object} [more] */
-  #resumed(replay, lost, ms, more) {
-    this.#host._notice('resume', { replay, lost, ms, ...more });
+  /** @param {{ replay: number, lost: number }} hello @param {number} ms @param {boolean} [reloaded] */
+  #resumed({ replay, lost }, ms, reloaded) {
+    this.#host._notice('resume', { replay, lost, ms, reloaded });
     if (replay === 0) this.#host._notice('replayed');
   }
 
@@ -712,16 +705,15 @@ export class Session {
 
   /** @param {Connection} conn @param {Verdict} verdict */
   #onCloseVerb(conn, verdict) {
-    const own = { ...verdict, retry: verdict.retry || this.#isMine(conn, verdict) };
-    return conn._hello ? this.#onVerdict(conn, own) : this.#onRefusal(conn, own);
+    verdict.retry ||= this.#isMine(conn, verdict);
+    return conn._hello ? this.#onVerdict(conn, verdict) : this.#onRefusal(conn, verdict);
   }
 
   /** The Close frame did not come, or need not be waited for. */
   #onCloseBy() {
-    if (!this._live) return;
-    this._live._close();
-    if (this._live._verdict?.retry === false) return this.#finishBy(this._live._verdict);
-    this.#lose('closed', this._live._verdict?.retry_after_ms);
+    const verdict = this._live?._verdict;
+    if (verdict?.retry === false) return this.#finishBy(verdict);
+    this._lose('closed', verdict?.retry_after_ms);
   }
 
   /**
@@ -756,9 +748,7 @@ export class Session {
    * @param {Verdict} verdict
    */
   #isMine(conn, { code }) {
-    return (
-      code === 4409 && ((this.#attempt && this.#attempt !== conn) || this.#abandoned >= Math.max(this.#hellos - 1, 0))
-    );
+    return code === 4409 && ((this.#attempt && this.#attempt !== conn) || this.#abandoned >= this.#hellos - 1);
   }
 
   /** @param {Verdict} verdict */
@@ -792,7 +782,7 @@ export class Session {
   /** @param {string} why */
   #stop(why) {
     this.#clearTimers();
-    this.#unwatchPage?.();
+    this.#watching.abort();
     this.#enter(State.ENDED, why);
     const open = [this._live, this.#attempt];
     this._live = this.#attempt = null;
@@ -882,10 +872,7 @@ export class Session {
   /** The page is shown again: the session is its own again, unless another page took it. */
   #unpark() {
     if (!this.#takeBack()) return this.#finish();
-    if (this._live) {
-      this._live._close();
-      return this.#lose('parked');
-    }
+    if (this._live) return this._lose('parked');
     if (this.#attempt) this.#abandon(this.#attempt);
     this.#owing = true;
     this.#giveUp._set(this.#keep);

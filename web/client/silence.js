@@ -11,7 +11,7 @@ import { Liveness } from './liveness.js';
  * @property {boolean} _suspicious whether the connection may be suspected
  * @property {() => void} _heard a sign of life: the peer went on taking bytes
  * @property {() => void} _suspect it was lively, is silent, and answers no ping
- * @property {(why: string, silent: boolean) => void} _dead `silent`: not for a pause of the page's own
+ * @property {(why: string, after?: number, silent?: boolean) => void} _lose gives it up; `silent`: not for a pause of the page's own
  * @property {() => void} _overdue something should have come by now, but the time is not over
  */
 
@@ -38,7 +38,7 @@ export class Silence {
     this.#runtime = runtime;
     this.#session = session;
     this.#silence = alarm(() => this.#onSilence(), 2);
-    this.#probe = alarm((late) => late || session._dead('no answer', false), 2); // after a sleep it has been asked again
+    this.#probe = alarm((late) => late || session._lose('no answer'), 2); // after a sleep it has been asked again
   }
 
   get _rtt() {
@@ -91,7 +91,7 @@ export class Silence {
 
   /** The page or the machine slept: what was heard before says nothing. */
   _wake() {
-    if (this._since >= this.#liveness._limit(this.#session._said)) return this.#session._dead('silence', false);
+    if (this._since >= this.#liveness._limit(this.#session._said)) return this.#session._lose('silence');
     this.#liveness._reset(this.#runtime.now());
     this.#probe._clear(); // an answer may have been slept through
     this._ask();
@@ -164,7 +164,7 @@ export class Silence {
     if (conn._drains()) this.#session._heard();
     const { at, what } = this.#next();
     if (at <= this.#runtime.now()) {
-      if (what === 'dead') return this.#session._dead('silence', true);
+      if (what === 'dead') return this.#session._lose('silence', 0, true);
       if (what === 'suspect') {
         this.#liveness._suspected();
         this.#session._suspect();

@@ -118,8 +118,8 @@ export class ReseatSocket extends EventTarget {
    */
   send(data) {
     if (arguments.length < 1) throw new TypeError('no message');
-    const message = this.readyState === ReadyState.CONNECTING ? undefined : outgoing(data);
-    if (!message) throw new DOMException('still connecting', 'InvalidStateError');
+    if (this.readyState === ReadyState.CONNECTING) throw new DOMException('still connecting', 'InvalidStateError');
+    const message = outgoing(data);
     this.#call(() => this.#session._send(message.data, message.bytes));
   }
 
@@ -128,9 +128,9 @@ export class ReseatSocket extends EventTarget {
    * @param {string} [reason]
    * @returns {void}
    */
-  close(code = undefined, reason = undefined) {
+  close(code = undefined, reason = '') {
     const number = code === undefined ? code : Math.round(Number(code)); // as WebIDL's [Clamp], for all that is valid
-    const text = reason === undefined ? '' : `${reason}`;
+    const text = `${reason}`;
     if (!(number === undefined || number === 1000 || (number >= 3000 && number <= 4999))) {
       throw new DOMException(`invalid code: ${number}`, 'InvalidAccessError');
     }
@@ -151,9 +151,9 @@ export class ReseatSocket extends EventTarget {
         this.#emit(() => new MessageEvent('message', { data: incoming(data, this.#binaryType), origin: this.#origin })),
       _notice: (type, detail = {}) => this.#emit(() => ownEvent(type, detail)),
       _closed: (detail, error = !detail.wasClean) => {
-        const closing = (/** @type {Event} */ event) => ((this.#closed = true), event);
-        if (error) this.#emit(() => closing(new Event('error')));
-        this.#emit(() => closing(closeEvent(detail)));
+        const last = (/** @type {() => Event} */ event) => this.#emit(() => ((this.#closed = true), event()));
+        if (error) last(() => new Event('error'));
+        last(() => closeEvent(detail));
       },
       _plain: (transport) => (this.#session = new Plain(plan, host, transport)),
       _anew: () => (this.#session = new Session(plan, host)),

@@ -1,7 +1,8 @@
 /**
  * Where a session stands. `detached` has no connection, `suspected` has one that may be dead
  * and stays in use; `reloaded` looks for the session of the page before; in all three an
- * attempt may be under way. The application sees the first two as detached.
+ * attempt may be under way. The application sees the first two as detached. What comes
+ * before the page's first hello is less than `attached`.
  *
  *     connecting -> attached   the first hello
  *     attached   -> detached   drop, silence, Close without verdict

@@ -38,6 +38,9 @@ const TOKEN = 'reseat.token';
  * @property {string} [reason]
  * @property {string} [detail]
  * @property {string} [by] who ended it by the API
+ * @property {'covered' | 'exposed' | 'no'} durable whether it outlives its node
+ * @property {number} epoch how often a node has taken it from another one
+ * @property {'' | 'failover' | 'handoff'} moved how it came to its node
  * @property {string} [node] name of the node that has it, in a cluster
  */
 

@@ -2,7 +2,7 @@
 // The live feed of events.
 import { html } from './html.js';
 import { brief, clock, count, span } from './format.js';
-import { ending, lookOf, quoted, silentFor, why } from './past.js';
+import { ending, lookOf, moved, quoted, silentFor, why } from './past.js';
 import { useEffect, useReducer } from './vendor/hooks.js';
 
 /** As many events are kept. */
@@ -11,7 +11,7 @@ const MOST = 200;
 const DRAW_MS = 250;
 const RETRY_MS = 3000;
 
-/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, detail?: string, by?: string, silent_ms: number | null, away_ms: number | null}} Entry */
+/** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, detail?: string, by?: string, node?: string, silent_ms: number | null, away_ms: number | null}} Entry */
 
 /**
  * The Feed reads the event stream for as long as it runs, and begins where it
@@ -130,11 +130,12 @@ export function FeedPanel({ feed }) {
 }
 
 /** @param {Entry} entry */
-function Line({ type, time, session, player, reason, detail, by, silent_ms, away_ms }) {
+function Line({ type, time, session, player, reason, detail, by, node, silent_ms, away_ms }) {
   const { mark, kind, word } = lookOf(type);
   const silent = silentFor(silent_ms ?? NaN);
   const details = [
-    reason && !(silent && reason === 'silent') && (type === 'session.ended' ? ending(reason, by) : why(reason)),
+    type === 'session.moved' && node && `now at ${node}`,
+    reason && !(silent && reason === 'silent') && because(type, reason, by),
     quoted(reason, detail),
     silent,
     away_ms != null && `away for ${span(away_ms)}`,
@@ -150,4 +151,10 @@ function Line({ type, time, session, player, reason, detail, by, silent_ms, away
       </span>
     </li>
   `;
+}
+
+/** Why, in words. @param {string} type @param {string} reason @param {string} [by] */
+function because(type, reason, by) {
+  if (type === 'session.ended') return ending(reason, by);
+  return type === 'session.moved' ? moved(reason) : why(reason);
 }

@@ -44,7 +44,7 @@ function App() {
     <main>
       ${!overview && html`<p class="waiting">${model.failure ? `${refusal(model.failure)} Retrying.` : 'Loading…'}</p>`}
       ${overview && html`<${Upgrade} upgrade=${overview.upgrade} />`}
-      ${overview && html`<${Nodes} nodes=${overview.nodes} missing=${overview.nodes_missing} engine=${overview.engine} />`}
+      ${overview && html`<${Nodes} nodes=${overview.nodes} missing=${overview.nodes_missing} engine=${overview.engine} exposed=${overview.totals.durable.exposed} />`}
       ${overview && id && html`<${SessionPage} model=${model} id=${id} key=${id} />`}
       ${overview && !id && html`<${Tiles} overview=${overview} samples=${samples} /><${Charts} samples=${samples} totals=${overview.totals} /><${Sessions} model=${model} />`}
       ${overview && html`<${Live} />`}

@@ -2,6 +2,7 @@
 // Small parts: a state, a meter, what is left of a grace period.
 import { bytes, count, duration, period, span } from './format.js';
 import { html } from './html.js';
+import { moved } from './past.js';
 
 /** @typedef {import('./api.js').Session} Session */
 
@@ -13,6 +14,35 @@ export function State({ state }) {
   return html`<span class="state" data-state=${state}
     ><span class="mark" aria-hidden="true">${MARKS[state]}</span>${state}</span
   >`;
+}
+
+/** What is said of a session beside its state: whether it outlives its node, and whether it has come from another one. */
+const SIGNS = {
+  covered: { mark: '◈', word: 'durable', title: 'Durable: if its node is lost, it goes on at another one' },
+  exposed: {
+    mark: '△',
+    word: 'exposed',
+    title: 'Exposed: it should be durable, but NATS does not have it, and it ends with its node',
+  },
+  moved: { mark: '↪', word: 'moved', title: '' },
+};
+
+/** The signs of a session, none for an ordinary one, or one of an older node. @param {Session} session @returns {(keyof typeof SIGNS)[]} */
+export function signs({ durable, moved: how }) {
+  return [
+    ...(durable in SIGNS ? [/** @type {keyof typeof SIGNS} */ (durable)] : []),
+    ...(how ? [/** @type {const} */ ('moved')] : []),
+  ];
+}
+
+/** The signs as marks, or with words beside them. @param {{session: Session, words?: boolean}} props */
+export function Signs({ session, words = false }) {
+  return signs(session).map((sign) => {
+    const { mark, word, title } = SIGNS[sign];
+    return html`<span class="durability" data-sign=${sign} title=${title || `Moved: ${moved(session.moved)}`}
+      ><span class="mark" aria-hidden="true">${mark}</span><span class=${words ? '' : 'hidden'}>${word}</span></span
+    >`;
+  });
 }
 
 /** How much of a grace period is left, from 0 to 1, and in ms; null while it does not run. @param {Session} session @param {number} now */

@@ -32,16 +32,16 @@ const LEVELS = { up: 'good', draining: 'warn', silent: 'bad', gone: 'bad' };
  */
 
 /**
- * Nothing where there is one node alone, unless it has lost NATS.
- * @param {{nodes: Node[] | undefined, missing: string[] | undefined, engine: Engine | undefined}} props
+ * Nothing where there is one node alone, unless it has lost NATS or has exposed sessions.
+ * @param {{nodes: Node[] | undefined, missing: string[] | undefined, engine: Engine | undefined, exposed: number}} props
  */
-export function Nodes({ nodes = [], missing = [], engine }) {
-  if (nodes.length < 2 && engine?.up !== false) return null;
+export function Nodes({ nodes = [], missing = [], engine, exposed }) {
+  if (nodes.length < 2 && engine?.up !== false && exposed === 0) return null;
   return html`
     <section class="nodes" aria-label="Nodes" data-testid="nodes">
       <ul>
         ${nodes.map((node, i) => html`<${Item} key=${node.id} node=${node} own=${i === 0} missing=${i > 0 && missing.includes(node.name)} />`)}
-        ${engine && html`<${Light} engine=${engine} />`}
+        ${engine && html`<${Light} engine=${engine} />`} ${exposed > 0 && html`<${Exposed} n=${exposed} />`}
       </ul>
     </section>
   `;
@@ -64,6 +64,19 @@ function Light({ engine }) {
     <span class="mark" aria-hidden="true">${engine.up ? MARKS.up : MARKS.silent}</span>
     <b>NATS</b>${' '} <span class="state">${engine.up ? 'up' : 'lost'}</span>${' '}
     <span class="faint">${engineFacts(engine, Date.now())}</span>
+  </li>`;
+}
+
+/** Durable sessions that are not covered. @param {{n: number}} props */
+function Exposed({ n }) {
+  return html`<li
+    data-level="bad"
+    data-testid="exposed"
+    title="NATS does not have what another node needs to go on with them"
+  >
+    <span class="mark" aria-hidden="true">△</span>
+    <b>${many(n, 'durable session')}</b>${' '} <span class="state">exposed</span>${' '}
+    <span class="faint">lost if ${n === 1 ? 'its node is' : 'their nodes are'}</span>
   </li>`;
 }
 

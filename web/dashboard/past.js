@@ -28,6 +28,7 @@ export const LOOKS = {
   'session.ended': { mark: '■', kind: 'plain', word: 'ended' },
   'session.upstream_lost': { mark: '◇', kind: 'warn', word: 'game server lost' },
   'session.upstream_back': { mark: '◆', kind: 'good', word: 'game server back' },
+  'session.moved': { mark: '↪', kind: 'good', word: 'moved' },
   'token.replayed': { mark: '!', kind: 'bad', word: 'token replayed' },
   'buffer.overflowed': { mark: '▲', kind: 'bad', word: 'buffer overflowed' },
   'grace.changed': { mark: '±', kind: 'plain', word: 'grace changed' },
@@ -63,6 +64,7 @@ const WORDS = {
   'session.ended': ({ reason, detail, by }) => [`Ended ${ending(reason, by)}`, quoted(reason, detail)],
   'session.upstream_lost': ({ reason }) => ['Game server lost, dialling again', Boolean(reason) && why(reason)],
   'session.upstream_back': () => ['Game server back'],
+  'session.moved': ({ reason }) => ['Moved to another node', moved(reason)],
   'token.replayed': ({ times }) => [
     `A superseded token was presented${times > 1 ? ` ${times} times` : ''}: a bug, or a theft`,
   ],
@@ -79,6 +81,14 @@ export function why(reason) {
   return reason.replace(/^(read|write) tcp \S+: /, '').replaceAll('_', ' ');
 }
 
+/** @type {Record<string, string>} */
+const MOVES = { failover: 'its node was lost', handoff: 'its node drained' };
+
+/** Why a session goes on at another node. @param {string} reason */
+export function moved(reason) {
+  return MOVES[reason] ?? why(reason);
+}
+
 /** Who ended a session, or what did, by the reason. @type {Record<string, string>} */
 const ENDERS = {
   bye: 'by the client',
@@ -86,6 +96,7 @@ const ENDERS = {
   draining: 'by a drain of this gateway',
   ended: 'by an operator or the game server',
   grace_over: 'by the gateway: the grace period was over',
+  node_lost: 'with its node, which was lost',
   idle_timeout: 'by the gateway: no message for --idle-timeout',
   superseded: 'by a newer session of the player',
   upstream_closed: 'by the game server',
@@ -165,7 +176,8 @@ export function stretches(moments, leftOut, now) {
 
 /** How long before a moment the client was heard last, in ms. @param {Moment} moment */
 function unheard({ type, silent, away }) {
-  return duration({ 'session.detached': silent, 'session.superseded': away }[type] ?? '') || 0;
+  // A resume where the session was attached until then: its node was lost before it noticed.
+  return duration({ 'session.detached': silent, 'session.superseded': away, 'session.resumed': away }[type] ?? '') || 0;
 }
 
 /** @param {Moment} moment @returns {boolean | 'over' | null} null: it says nothing */

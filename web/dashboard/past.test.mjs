@@ -28,6 +28,18 @@ test('each event has a sentence and a mark of its own', () => {
   assert.equal(lookOf('session.unheard').word, 'session.unheard');
 });
 
+test("a session that has moved says why, and was away from its node's end on", () => {
+  assert.equal(sentence(at(0, 'session.moved', { reason: 'failover' })), 'Moved to another node, its node was lost');
+  assert.equal(sentence(at(0, 'session.moved', { reason: 'handoff' })), 'Moved to another node, its node drained');
+  const past = [at(0, 'session.created'), at(60, 'session.moved'), at(60, 'session.resumed', { away: '2s' })];
+  const seconds = stretches(past, 0, 90_000).map(({ from, to, attached }) => [from / 1000, to / 1000, attached]);
+  assert.deepEqual(seconds, [
+    [0, 58, true],
+    [58, 60, false],
+    [60, 90, true],
+  ]);
+});
+
 test('sentences say from where, for how long, and what was lost', () => {
   assert.equal(
     sentence(at(0, 'session.detached', { reason: 'silent', silent: '5.001s' })),

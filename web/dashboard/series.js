@@ -6,6 +6,7 @@
  * @typedef {object} Totals
  * @property {string} time
  * @property {{connecting: number, attached: number, detached: number}} sessions
+ * @property {{covered: number, exposed: number}} durable
  * @property {number} created
  * @property {number} detached
  * @property {number} resumed

@@ -4,8 +4,8 @@ import { Actions } from './actions.js';
 import { Refusal } from './api.js';
 import { ago, bytes, clock, count, period, rtt, span } from './format.js';
 import { html } from './html.js';
-import { Buffered, Grace, State } from './marks.js';
-import { ending, lookOf, quoted, sentence, stretches, summary } from './past.js';
+import { Buffered, Grace, Signs, State } from './marks.js';
+import { ending, lookOf, moved, quoted, sentence, stretches, summary } from './past.js';
 import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
 /** How often it is asked for, in ms. */
@@ -118,6 +118,7 @@ function Body({ session, moments, leftOut, model, done }) {
   return html`
     <div class="summary">
       <${State} state=${session.state} />
+      <${Signs} session=${session} words />
       ${session.state === 'ended' && html`<span class="why">${[ending(session.reason ?? '', session.by), quoted(session.reason ?? '', session.detail)].filter(Boolean).join(', ')}</span>`}
       ${session.state === 'detached' && html`<span>grace left</span><${Grace} session=${session} now=${model.now} />`}
       ${model.mayWrite && html`<${Actions} api=${model.api} session=${session} done=${done} />`}
@@ -145,7 +146,8 @@ function Facts({ session, now }) {
       html`<bdi>${session.path}</bdi>`,
       `route ${session.route}, ${session.started ? 'started' : 'not started'}`,
     ],
-    ['Group', session.group || '–', session.node ? `at node ${session.node}` : ''],
+    ['Group', session.group || '–', ''],
+    ...(session.node ? [['Node', html`<bdi>${session.node}</bdi>`, stay(session)]] : []),
     ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
     ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],
     [
@@ -175,6 +177,18 @@ function Facts({ session, now }) {
         </div>`,
     )}
   </dl>`;
+}
+
+const LOSS = {
+  covered: 'outlives its node',
+  exposed: 'ends with its node while it is exposed',
+  no: 'ends with its node',
+};
+
+/** How a session came to its node, and what if that is lost. @param {Session} session */
+function stay({ durable, moved: how, epoch }) {
+  const came = how ? `moved here: ${moved(how)}${epoch > 1 ? `, move ${count(epoch)}` : ''}` : 'began here';
+  return `${came}; ${LOSS[durable] ?? LOSS.no}`;
 }
 
 /** @param {number} n */

@@ -3,7 +3,7 @@
 // the page.
 import { brief, count, rtt, span } from './format.js';
 import { html } from './html.js';
-import { Buffered, Grace, State } from './marks.js';
+import { Buffered, Grace, Signs, State } from './marks.js';
 import { usePhone } from './phone.js';
 import { drawn, reach, scrollTo, step } from './rows.js';
 import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
@@ -270,7 +270,7 @@ function Row({ at, top, session, active, now }) {
       <span role="gridcell" class="group" title=${session.group}
         >${session.group || html`<span class="faint">–</span>`}</span
       >
-      <span role="gridcell" class="in"><${State} state=${session.state} /></span>
+      <span role="gridcell" class="in"><${State} state=${session.state} /><${Signs} session=${session} /></span>
       <span role="gridcell" class="grace"
         >${session.state === 'ended' ? html`<span class="why" title=${session.reason}>${(session.reason ?? '').replaceAll('_', ' ')}</span>` : html`<${Grace} session=${session} now=${now} />`}</span
       >

@@ -57,6 +57,17 @@ describe("the dashboard's page", () => {
       await demo.until('it is back', ({ proof }) => proof.resumes === 1);
       await board.says('feed', /resumed/);
       await look('crowd');
+      answers.sessions.slice(0, 20).forEach((session, i) =>
+        Object.assign(session, {
+          node: `n${1 + (i % 3)}`,
+          durable: i % 4 === 1 ? 'exposed' : 'covered',
+          moved: ['', '', 'failover', 'handoff'][i % 4],
+        }),
+      );
+      answers.durable = { covered: 9_997, exposed: 3 };
+      await board.says('exposed', /3 durable sessions\s+exposed/);
+      await look('durable');
+      answers.durable = { covered: 0, exposed: 0 };
       for (const upgrade of UPGRADES) {
         answers.upgrade = { ...NO_UPGRADE, from: 'v0.9.0', to: 'v0.10.0', ...upgrade };
         await board.says('upgrade', upgrade.says);

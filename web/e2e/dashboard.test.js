@@ -123,6 +123,43 @@ describe('the dashboard', () => {
     board.clean();
   });
 
+  test('marks durable sessions, and says how many are exposed', limit, async (t) => {
+    const gateway = await startGateway(t, '--demo');
+    const page = await browser.page(t);
+    const answers = await fake(page, 100);
+    const [covered, exposed, moved] = answers.sessions;
+    Object.assign(covered, { node: 'n1', durable: 'covered' });
+    Object.assign(exposed, { node: 'n1', durable: 'exposed' });
+    Object.assign(moved, { node: 'n2', durable: 'covered', epoch: 1, moved: 'failover' });
+    const board = await Dashboard.open(page, gateway.admin);
+    await board.says('matching', /^100$/);
+    const read = await Promise.all(
+      [0, 1, 2, 3].map((i) => board.rows().nth(i).locator('.durability').allTextContents()),
+    );
+    assert.deepEqual(read, [['◈durable'], ['△exposed'], ['◈durable', '↪moved'], []]);
+    assert.equal(
+      await board.rows().nth(2).locator('[data-sign=moved]').getAttribute('title'),
+      'Moved: its node was lost',
+    );
+    assert.equal(await board.part('nodes').count(), 0, 'all are covered');
+    answers.durable = { covered: 60, exposed: 3 };
+    await board.says('exposed', /3 durable sessions\s+exposed lost if their nodes are/);
+    await board.accessible('with exposed sessions');
+    await board.fits();
+    answers.durable = { covered: 63, exposed: 0 };
+    await board.part('exposed').waitFor({ state: 'detached' });
+    await page.route(`**/api/v1/sessions/${moved.id}`, (route) => route.fulfill({ json: moved }));
+    await page.route(`**/api/v1/sessions/${moved.id}/history`, (route) =>
+      route.fulfill({ json: { events: [moment('session.created'), moment('session.moved')], left_out: 0 } }),
+    );
+    await page.evaluate((id) => void (location.hash = `#/session/${id}`), moved.id);
+    await board.says('past', /Moved to another node, its node was lost/);
+    await board.says('session', /◈durable.*↪moved.*Noden2moved here: its node was lost; outlives its node/s);
+    await board.accessible('a session that has moved');
+    await board.fits();
+    board.clean();
+  });
+
   test('shows a session by keys alone, cuts it and ends it, each after a question', limit, async (t) => {
     const scene = await startScene(t, '--grace', '60s');
     const { player, seat } = await play(await browser.page(t), scene);
@@ -504,3 +541,21 @@ describe('the dashboard', () => {
     assert.deepEqual(board.strangers, []);
   });
 });
+
+/** An entry of a history. @param {string} type */
+function moment(type) {
+  return {
+    time: new Date().toISOString(),
+    type,
+    peer: '203.0.113.7',
+    was: '',
+    reason: type === 'session.moved' ? 'failover' : '',
+    detail: '',
+    by: '',
+    silent: '',
+    away: '',
+    replay: 0,
+    lost: 0,
+    times: 1,
+  };
+}

@@ -148,6 +148,12 @@ export function scriptedTransport() {
       const find = (prefix) => this.protocols.find((name) => name.startsWith(prefix))?.slice(prefix.length);
       return { token: find('reseat.token.'), received: find('reseat.received.') };
     }
+
+    /** What it says of the application's messages: the newest that is held, the newest that was given to a connection. */
+    get settled() {
+      const offered = this.protocols.filter((name) => name.startsWith('reseat.settled.'));
+      return offered.length === 1 ? offered[0].split('.').slice(2).map(Number) : offered;
+    }
   };
 }
 
@@ -176,6 +182,9 @@ export function seeded(seed) {
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   };
 }
+
+/** What the detail of an event says: its members that have a value. */
+export const said = (detail) => Object.fromEntries(Object.entries(detail).filter(([, value]) => value !== undefined));
 
 /** The events of a socket as they came, in short. */
 export function record(socket) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, settle, TOKEN, world } from './helpers.js';
+import { attached, said, settle, TOKEN, world } from './helpers.js';
 
 // A page that reloads: option `storage`.
 
@@ -30,7 +30,7 @@ const next = (storage, { ms = 100, since, ...setup } = {}) => {
     runtime: { wall: () => since.clock.mono + since.clock.away + ms, ...setup.runtime },
   });
   const details = [];
-  w.socket.addEventListener('resume', ({ detail }) => details.push(detail));
+  w.socket.addEventListener('resume', ({ detail }) => details.push(said(detail)));
   return Object.assign(w, { details });
 };
 

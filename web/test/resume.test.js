@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, settle } from './helpers.js';
+import { attached, said, settle } from './helpers.js';
 
 // The way back: when it is tried, for how long, and what ends it.
 
@@ -43,7 +43,7 @@ test('detach and resume say how often, since when and how long', async () => {
   await w.clock.advance(3_000);
   w.last().attach({ resumed: true, replay: 0, lost: 2 });
   assert.deepEqual(
-    events.map((event) => [event.type, event.detail]),
+    events.map((event) => [event.type, said(event.detail)]),
     [
       ['detach', { attempt: 1, since }],
       ['detach', { attempt: 2, since }],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { attached, world } from './helpers.js';
+import { attached, said, world } from './helpers.js';
 
 // A line that dies in silence: the answer rule, suspicion, the way back, and the events of the page.
 
@@ -405,8 +405,8 @@ describe('suspicion', () => {
   test('a tick game: a ping after 2 s, and after 2 s more a resume beside the old connection', async () => {
     const w = under({ answer_ms: 0 });
     const events = [];
-    w.socket.addEventListener('detach', ({ detail }) => events.push(detail));
-    w.socket.addEventListener('resume', ({ detail }) => events.push(detail));
+    w.socket.addEventListener('detach', ({ detail }) => events.push(said(detail)));
+    w.socket.addEventListener('resume', ({ detail }) => events.push(said(detail)));
     await ticks(w, 100, 20);
     const since = w.clock.mono + w.clock.away;
     await w.clock.advance(1_999);
@@ -624,7 +624,7 @@ describe('a false alarm', () => {
   test('before the 101: the attempt is dropped, and nothing shows but detach, resume and replayed', async () => {
     const { w, old, beside } = await suspected();
     const events = [];
-    w.socket.addEventListener('resume', ({ detail }) => events.push(detail));
+    w.socket.addEventListener('resume', ({ detail }) => events.push(said(detail)));
     w.socket.send('into the dark');
     assert.deepEqual(old.take(), ['into the dark'], 'it still counts');
     await w.clock.advance(700);
@@ -1047,7 +1047,7 @@ describe('events of the page', () => {
   /** @returns the details of detach and resume */
   const details = (w) => {
     const events = [];
-    for (const type of ['detach', 'resume']) w.socket.addEventListener(type, ({ detail }) => events.push(detail));
+    for (const type of ['detach', 'resume']) w.socket.addEventListener(type, ({ detail }) => events.push(said(detail)));
     return events;
   };
 

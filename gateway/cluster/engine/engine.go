@@ -1,10 +1,11 @@
-// Package engine implements cluster.Engine and cluster.PlayerStore with NATS and JetStream
+// Package engine implements cluster.Engine, cluster.PlayerStore and cluster.SeatStore with NATS and JetStream
 // (github.com/nats-io/nats.go). It is the only package that knows NATS.
 //
 // Subjects and buckets begin with the cluster's name: NAME.hb has the heartbeats, NAME_nodes
 // the records of the nodes (in memory, for 10 seconds), NAME_players those of players (in
-// memory), the stream NAME_events the events (in memory, for 10 minutes). Buckets that are missing
-// are made. An existing one is used as it is. The stream of events is optional.
+// memory), NAME_seats_0 to NAME_seats_7 those of durable sessions (in files), the stream NAME_events
+// the events (in memory, for 10 minutes). Buckets that are missing are made. An existing one is used as
+// it is. The stream of events is optional.
 //
 // There are no consumers: a server passes each write to a bucket to all who subscribe to its subjects,
 // and the records that were there before are read at once. So the records of nodes arrive even
@@ -52,6 +53,7 @@ type Options struct {
 	CredsFile string // user credentials; empty: none
 	CAFile    string // certificate authorities; empty: the system's
 	NodeName  string // for people who look at the engine
+	Seats     bool   // there are durable sessions
 	Log       *slog.Logger
 	// Observe is called with the duration of each operation. May be nil.
 	Observe func(op string, took time.Duration)
@@ -84,8 +86,13 @@ type Engine struct {
 	suspect bool               // a bucket may be lost
 	missed  bool               // an operation has failed, and the handler may want to repeat it
 	events  eventsState
+	seats   seatsState
+	contact time.Time // when the newest write began that was confirmed
+
+	reads chan struct{} // a place for each read by a leader that is under way
 
 	noEventsSaid string // why there is no stream of events, as the log says it
+	noSeatsSaid  string // why buckets of seats are missing
 	contents     string // of the files, when they were read last
 	user         string // the public nkey, "" without one
 }
@@ -95,7 +102,7 @@ func New(o Options) (*Engine, error) {
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration) {}
 	}
-	e := &Engine{o: o, kick: make(chan struct{}, 1), status: cluster.EngineStatus{Since: time.Now()}}
+	e := &Engine{o: o, kick: make(chan struct{}, 1), reads: make(chan struct{}, maxLeaderReads), status: cluster.EngineStatus{Since: time.Now()}}
 	var err error
 	if e.contents, err = o.files(); err != nil {
 		return nil, err
@@ -305,7 +312,7 @@ func (e *Engine) connected() {
 	e.status.Up, e.status.Since = true, time.Now()
 	e.status.Version, e.status.URL = nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()
 	e.status.Servers = max(len(e.o.URLs), len(nc.DiscoveredServers()), e.status.Replicas)
-	e.nodes, e.players, e.err, e.denied, e.events = nil, nil, nil, nil, eventsState{}
+	e.nodes, e.players, e.err, e.denied, e.events, e.seats = nil, nil, nil, nil, eventsState{}, seatsState{}
 	st := e.status
 	e.mu.Unlock()
 	e.tell(func() { e.h.EngineUp(st) })
@@ -334,7 +341,7 @@ func (e *Engine) down(err error) {
 	e.fail(err)
 	e.mu.Lock()
 	was := e.status.Up
-	e.nodes, e.players, e.events = nil, nil, eventsState{}
+	e.nodes, e.players, e.events, e.seats = nil, nil, eventsState{}, seatsState{}
 	if was {
 		e.status.Up, e.status.Since = false, time.Now()
 	}
@@ -391,6 +398,7 @@ func (e *Engine) loop() {
 			continue
 		}
 		e.lookForBuckets()
+		e.lookForSeats()
 		if e.nodesBucket() == nil {
 			if err := e.setUp(nc); err != nil {
 				e.fail(err)
@@ -400,6 +408,7 @@ func (e *Engine) loop() {
 			measured = time.Now()
 		}
 		e.openEvents()
+		e.openSeats()
 		if time.Since(measured) > skewEvery && e.measure(e.ctx) == nil {
 			measured = time.Now()
 		}
@@ -455,6 +464,9 @@ func (e *Engine) setUp(nc *nats.Conn) (err error) {
 	list, err := e.list(ctx, nc)
 	if err != nil {
 		return err
+	}
+	if e.o.Seats {
+		e.makeSeats(ctx) // again later, if it fails
 	}
 	e.mu.Lock()
 	if e.denied != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -94,7 +95,11 @@ func (e *Engine) PutNode(ctx context.Context, id string, value []byte) error {
 	}
 	ctx, end := e.timed(ctx, "put")
 	defer end()
+	began := time.Now()
 	_, err := kv.Put(ctx, id, value)
+	if err == nil {
+		e.confirmed(began)
+	}
 	e.noteFailed(err)
 	return err
 }

@@ -49,6 +49,7 @@ func (e *Engine) PutPlayer(ctx context.Context, key string, value []byte, revisi
 	}
 	ctx, end := e.timed(ctx, "cas")
 	defer end()
+	began := time.Now()
 	if revision == 0 {
 		written, err = kv.Create(ctx, key, value)
 	} else {
@@ -56,6 +57,9 @@ func (e *Engine) PutPlayer(ctx context.Context, key string, value []byte, revisi
 	}
 	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return 0, cluster.ErrOvertaken
+	}
+	if err == nil {
+		e.confirmed(began)
 	}
 	e.noteFailed(err)
 	return written, err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"reseat/gateway/cluster"
 )
 
 // A Found is what Probe has found. What follows Servers is only there if one of them can be used.
@@ -27,6 +29,8 @@ type Found struct {
 	JetStream error
 	// Nodes and Players are the buckets.
 	Nodes, Players FoundBucket
+	// Seats are the buckets of durable sessions, none without Options.Seats.
+	Seats []FoundBucket
 	// Skew is how far this machine's clock is ahead of the server's. It is known once there is a bucket.
 	Skew       time.Duration
 	SkewKnown  bool
@@ -82,7 +86,7 @@ func Probe(ctx context.Context, o Options) (*Found, error) {
 	nc := conns[i]
 	found.Clustered = nc.ConnectedClusterName() != ""
 	if found.Denied, found.RightsErr = o.probeRights(o.URLs[i]); found.RightsErr == nil {
-		found.JetStream = found.probeBuckets(ctx, nc, o.Name)
+		found.JetStream = found.probeBuckets(ctx, nc, o)
 	}
 	return found, nil
 }
@@ -137,7 +141,7 @@ func (o *Options) probeRights(server string) (lacking NeededRights, err error) {
 	if err != nil {
 		return lacking, err
 	}
-	publish, subscribe := rights(o.Name)
+	publish, subscribe := rights(o.Name, o.Seats)
 	for _, r := range subscribe {
 		for _, s := range r.tried {
 			if _, err := nc.SubscribeSync(s); err != nil {
@@ -179,10 +183,13 @@ func (o *Options) probeRights(server string) (lacking NeededRights, err error) {
 var denial = regexp.MustCompile(`(Publish|Subscription) to "([^"]*)"`)
 
 // probeBuckets asks what is there, as far as the rights allow.
-func (f *Found) probeBuckets(ctx context.Context, nc *nats.Conn, name string) error {
-	f.Nodes.Name, f.Players.Name = name+"_nodes", name+"_players"
+func (f *Found) probeBuckets(ctx context.Context, nc *nats.Conn, o Options) error {
+	f.Nodes.Name, f.Players.Name = o.Name+"_nodes", o.Name+"_players"
 	f.RecordsErr = errNotTried
 	f.Nodes.Err, f.Players.Err = errNotTried, errNotTried
+	for i := 0; i < cluster.SeatBuckets && o.Seats; i++ {
+		f.Seats = append(f.Seats, FoundBucket{Name: seatsBucket(o.Name, i), Err: errNotTried})
+	}
 	if f.Denied.Subscribes("_INBOX.>") {
 		return errNotTried
 	}
@@ -204,6 +211,7 @@ func (f *Found) probeBuckets(ctx context.Context, nc *nats.Conn, name string) er
 			b.Err = within(ctx, func(ctx context.Context) error { return f.probeBucket(ctx, js, b) })
 		}
 	}
+	f.probeSeats(ctx, js)
 	if get := "$JS.API.DIRECT.GET.KV_" + f.Nodes.Name; f.Nodes.Exists && !f.Denied.Publishes(get) {
 		f.RecordsErr = within(ctx, func(ctx context.Context) (err error) {
 			f.Records, err = listRecords(ctx, nc, f.Nodes.Name)
@@ -221,24 +229,38 @@ func within(ctx context.Context, f func(context.Context) error) error {
 }
 
 func (f *Found) probeBucket(ctx context.Context, js jetstream.JetStream, b *FoundBucket) error {
+	st, err := f.probeStream(ctx, js, b)
+	if st == nil {
+		return err
+	}
+	if !st.CachedInfo().Config.AllowDirect {
+		return errors.New("allows no direct reads, so no node made it: delete it, and a node makes it again")
+	}
+	return leaderless(st.CachedInfo())
+}
+
+// probeStream looks at the stream of a bucket. It returns none if there is none.
+func (f *Found) probeStream(ctx context.Context, js jetstream.JetStream, b *FoundBucket) (jetstream.Stream, error) {
 	began := time.Now()
 	st, err := js.Stream(ctx, "KV_"+b.Name)
 	took := time.Since(began)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	info := st.CachedInfo()
 	b.Exists, b.Replicas = true, max(info.Config.Replicas, 1)
 	if !info.TimeStamp.IsZero() {
 		f.Skew, f.SkewKnown = began.Add(took/2).Sub(info.TimeStamp), true
 	}
-	switch {
-	case !info.Config.AllowDirect:
-		return errors.New("allows no direct reads, so no node made it: delete it, and a node makes it again")
-	case info.Config.Replicas > 1 && info.Cluster != nil && info.Cluster.Leader == "":
+	return st, nil
+}
+
+// leaderless returns an error for a stream without a leader.
+func leaderless(info *jetstream.StreamInfo) error {
+	if info.Config.Replicas > 1 && info.Cluster != nil && info.Cluster.Leader == "" {
 		return errors.New("has no leader now: are most of its servers down?")
 	}
 	return nil

@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"strings"
+
+	"reseat/gateway/cluster"
 )
 
 // NeededRights are the subjects that a node's NATS user may publish to and subscribe to, for an account
@@ -21,9 +23,9 @@ func (r NeededRights) String() string {
 	return "permissions: {publish: " + list(r.Publish) + ", subscribe: " + list(r.Subscribe) + "}"
 }
 
-// Rights returns what the nodes of a cluster of this name need.
-func Rights(name string) (r NeededRights) {
-	publish, subscribe := rights(name)
+// Rights returns what the nodes of a cluster of this name need, those for durable sessions included or not.
+func Rights(name string, seats bool) (r NeededRights) {
+	publish, subscribe := rights(name, seats)
 	for _, one := range publish {
 		r.Publish = append(r.Publish, one.subject)
 	}
@@ -45,7 +47,7 @@ const probeKey = "check"
 // purge is the one request that would do something without a body.
 const purge = "STREAM.PURGE"
 
-func rights(name string) (publish, subscribe []right) {
+func rights(name string, seats bool) (publish, subscribe []right) {
 	publish = []right{
 		{name + ".>", []string{name + ".hb", name + ".ev." + probeKey}},
 		{"$JS.API.INFO", []string{"$JS.API.INFO"}},
@@ -64,6 +66,19 @@ func rights(name string) (publish, subscribe []right) {
 	for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", purge, "DIRECT.GET"} {
 		s := "$JS.API." + call + "." + name + "_events"
 		publish = append(publish, right{s, []string{s}})
+	}
+	if seats {
+		toNodes := name + ".n." + probeKey
+		publish[0].tried, subscribe[0].tried = append(publish[0].tried, toNodes), append(subscribe[0].tried, toNodes)
+	}
+	for i := 0; i < cluster.SeatBuckets && seats; i++ {
+		bucket := seatsBucket(name, i)
+		records := "$KV." + bucket + "."
+		publish = append(publish, right{records + ">", []string{records + probeKey}})
+		for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET"} {
+			s := "$JS.API." + call + ".KV_" + bucket
+			publish = append(publish, right{s, []string{s}})
+		}
 	}
 	return publish, subscribe
 }

@@ -121,6 +121,9 @@ export function crowd(total) {
       buffer_bytes: away ? 2000 * (i % 500) : 0,
       buffer_most_messages: 4096,
       buffer_most_bytes: 1 << 20,
+      durable: 'no',
+      epoch: 0,
+      moved: '',
     };
   });
 }
@@ -185,12 +188,23 @@ export const NO_UPGRADE = {
  * @param {Page} page
  * @param {number} total
  * @param {{ms?: number, refusals?: object[], draining?: boolean, upgrade?: object}} [options] how long an answer takes, who was refused, whether it drains, the last upgrade
- * @returns what was answered, and what can be changed: the start of the process, its last upgrade, whether that has frozen the sessions, what it says of its cluster
+ * @returns what was answered, and what can be changed: the start of the process, its last upgrade, whether that has frozen the sessions, what it says of its cluster, its sessions and how many of them are durable
  */
 export async function fake(page, total, { ms = 0, refusals = [], draining = false, upgrade = NO_UPGRADE } = {}) {
   const sessions = crowd(total);
   const since = new Date(Date.now() - 7.4e7).toISOString(); // another one would be another process
-  const answers = { count: 0, rows: 0, bytes: 0, asked: '', since, upgrade, frozen: false, cluster: {} };
+  const answers = {
+    count: 0,
+    rows: 0,
+    bytes: 0,
+    asked: '',
+    since,
+    upgrade,
+    frozen: false,
+    cluster: {},
+    durable: { covered: 0, exposed: 0 },
+    sessions,
+  };
   const base = {
     created: total,
     refused: 3,
@@ -214,6 +228,7 @@ export async function fake(page, total, { ms = 0, refusals = [], draining = fals
         attached: Math.round(counts.attached * (0.96 + wave)),
         detached: Math.round(counts.detached * (1 - 3 * wave)),
       },
+      durable: answers.durable,
       created: i * 40,
       detached: i * 90 + 300 * Math.sin(i / 7),
       resumed: Math.round(i * 88 + 300 * Math.sin(i / 7 - 0.4)),

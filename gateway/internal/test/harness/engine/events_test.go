@@ -205,7 +205,7 @@ func TestLostStreamOfEventsIsMadeAgain(t *testing.T) {
 func TestNodeWorksWithoutStreamOfEvents(t *testing.T) {
 	without := func(calls ...string) func(*server.Options) {
 		return func(o *server.Options) {
-			all := engine.Rights("test")
+			all := engine.Rights("test", false)
 			p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{Allow: all.Subscribe}}
 			for _, s := range all.Publish {
 				if !slices.Contains(calls, s) {

@@ -146,6 +146,18 @@ func (b bucket) PutPlayer(ctx context.Context, key string, value []byte, revisio
 	return n, err
 }
 
+// seatStore is the buckets of seats, through our engine.
+type seatStore struct{ *engine.Engine }
+
+func (s seatStore) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
+	stored, err := s.GetSeat(ctx, key)
+	return stored.Value, stored.Revision, err
+}
+
+func (s seatStore) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return s.PutSeat(ctx, key, value, revision)
+}
+
 // counters are eight keys that clients count up, one at a time.
 type counters struct {
 	mu                        sync.Mutex
@@ -221,32 +233,34 @@ func (c *counters) judge(t *testing.T, what string, s store) {
 	}
 }
 
-// Twelve clients count up eight keys by conditional writes: through our engine, whose bucket is in
-// memory, and another twelve in a bucket in files.
+// Twelve clients count up eight keys by conditional writes: through our engine, in the bucket of players,
+// which is in memory, and in those of seats, which are in files; and another twelve in a bucket in files.
 func TestNoConditionalWriteIsAcceptedTwiceOrLost(t *testing.T) {
 	y := newYard(t)
 	t.Logf("seed %d", *seed)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
 	defer cancel()
-	inMemory, inFiles := newCounters(), newCounters()
+	inMemory, inSeats, inFiles := newCounters(), newCounters(), newCounters()
 	var clients sync.WaitGroup
-	var first store
+	var first *engine.Engine
 	for i := range 12 {
-		e := newEngine(t, engine.Options{URLs: y.urls()})
+		e := newEngine(t, engine.Options{URLs: y.urls(), Seats: true})
 		e.ready()
 		if i == 0 {
-			first = e
+			first = e.Engine
 		}
+		clients.Go(func() { inSeats.count(ctx, seatStore{e.Engine}, rand.New(rand.NewPCG(*seed, uint64(70+i)))) })
 		clients.Go(func() { inMemory.count(ctx, e, rand.New(rand.NewPCG(*seed, uint64(10+i)))) })
 	}
 	kv := y.files()
 	for i := range 12 {
 		clients.Go(func() { inFiles.count(ctx, bucket{kv[i%len(kv)]}, rand.New(rand.NewPCG(*seed, uint64(30+i)))) })
 	}
-	kills, pauses := y.ravage(ctx, "KV_test_players", "KV_files")
+	kills, pauses := y.ravage(ctx, "KV_test_players", "KV_files", fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c0")), fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c1")))
 	clients.Wait()
 	t.Logf("%d kills, %d pauses", kills, pauses)
 	inMemory.judge(t, "in memory", first)
+	inSeats.judge(t, "in seats", seatStore{first})
 	inFiles.judge(t, "in files", bucket{kv[0]})
 }
 
@@ -278,6 +292,72 @@ func (y *yard) files() (list []jetstream.KeyValue) {
 		list = append(list, kv)
 	}
 	return list
+}
+
+// The server that leads a bucket is killed. For the seconds until another one does, nobody can read or write a
+// seat of that bucket, and nobody is told anything untrue. Then all is as it was.
+func TestSeatsAreAwayWhileTheirBucketHasNoLeader(t *testing.T) {
+	y := newYard(t)
+	node := func(id string) *seater { return newSeater(t, id, engine.Options{URLs: y.urls()}) }
+	a, b := node(nodeA), node(nodeB)
+	var leader, other *process.NATS
+	var bucket, elsewhere int
+	eventually(t, "two servers lead buckets", func() bool {
+		leader, other = nil, nil
+		for i := range cluster.SeatBuckets {
+			at := slices.IndexFunc(y.servers, func(s *process.NATS) bool { return s.Name == y.servers[0].Leader(fmt.Sprint("KV_test_seats_", i)) })
+			switch {
+			case at < 0:
+			case leader == nil:
+				leader, bucket = y.servers[at], i
+			case y.servers[at] != leader && other == nil:
+				other, elsewhere = y.servers[at], i
+			}
+		}
+		return other != nil
+	})
+	seat, spare := seatOf(nodeA, inBucket(bucket)), seatOf(nodeA, inBucket(elsewhere))
+	eventually(t, "the seats can be written", func() bool {
+		var err error
+		if seat.Revision, err = a.Renew(t.Context(), seat); err == nil {
+			spare.Revision, err = a.Renew(t.Context(), spare)
+		}
+		return err == nil
+	})
+	killed := time.Now()
+	leader.Kill()
+	claim := seat
+	claim.Owner, claim.Epoch = nodeB, 1
+	failed := 0
+	eventually(t, "the seat is claimed", func() bool {
+		revision, err := b.Seats.Put(t.Context(), claim)
+		switch got, lost := a.Get(t.Context(), seat.Session); {
+		case lost == nil && got.Owner == nodeB && got.Epoch == 1: // by this write, or one that was unclear
+			claim.Revision = got.Revision
+			return err != nil || revision == got.Revision
+		case errors.Is(err, cluster.ErrSeatTaken), errors.Is(lost, cluster.ErrNoSeat):
+			t.Fatalf("%v after the kill: %v, %v", time.Since(killed), err, lost)
+		}
+		failed++
+		return false
+	})
+	t.Logf("claimed %v after its leader was killed, after %d attempts", time.Since(killed).Round(10*time.Millisecond), failed)
+	if failed == 0 {
+		t.Error("the bucket had a leader all the time")
+	}
+	if _, err := a.Seats.Put(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
+		t.Errorf("the former owner, on its revision: %v", err)
+	}
+	if got, err := a.Get(t.Context(), spare.Session); err != nil || got.Revision != spare.Revision {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := leader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the servers are healthy again", y.healthy)
+	if got, err := a.Get(t.Context(), seat.Session); err != nil || got.Owner != nodeB || got.Revision != claim.Revision {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 // A lounge is nodes with players, as --duplicate needs them.

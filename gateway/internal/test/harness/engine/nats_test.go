@@ -452,7 +452,7 @@ func TestEngineUsesNoConsumer(t *testing.T) {
 func TestUnusableServersAreNamed(t *testing.T) {
 	allowed := func(rights ...string) func(*server.Options) {
 		return func(o *server.Options) {
-			all := engine.Rights("test")
+			all := engine.Rights("test", false)
 			p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
 			for _, s := range all.Publish {
 				if !slices.Contains(rights, s) {

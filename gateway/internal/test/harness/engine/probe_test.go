@@ -46,7 +46,7 @@ func (r *room) asUser() []string {
 
 // Each right that is missing is named, and no other. With all of them the rest is looked at.
 func TestProbeNamesEachMissingRight(t *testing.T) {
-	all := engine.Rights("test")
+	all := engine.Rights("test", false)
 	found := probe(t, engine.Options{URLs: newRoom(t, 1, as(all)).asUser()})
 	if len(found.Denied.Publish)+len(found.Denied.Subscribe) > 0 || found.RightsErr != nil || found.JetStream != nil || found.Nodes.Err != nil || found.Players.Err != nil {
 		t.Errorf("with all rights: %+v", found)
@@ -68,7 +68,7 @@ func TestProbeNamesEachMissingRight(t *testing.T) {
 
 // Rights to the subjects that are used will do, in place of wider ones.
 func TestProbeAcceptsNarrowerRights(t *testing.T) {
-	r := engine.Rights("test")
+	r := engine.Rights("test", false)
 	r.Publish = append(without(r.Publish, "test.>"), "test.hb", "test.ev.*")
 	r.Subscribe = append(without(r.Subscribe, "test.>"), "test.hb", "test.ev.*")
 	if d := probe(t, engine.Options{URLs: newRoom(t, 1, as(r)).asUser()}).Denied; d.Publish != nil || d.Subscribe != nil {
@@ -142,7 +142,7 @@ func TestProbeSaysWhyNATSCannotBeUsed(t *testing.T) {
 	if found := probe(t, engine.Options{URLs: r.urls()}); found.JetStream == nil || len(found.Denied.Publish) > 0 {
 		t.Errorf("without JetStream: %+v", found)
 	}
-	r = newRoom(t, 1, as(engine.Rights("test")))
+	r = newRoom(t, 1, as(engine.Rights("test", false)))
 	if found := probe(t, engine.Options{URLs: r.urls()}); found.Reached() || found.Servers[0].Err.Error() != "refuses the credentials" {
 		t.Errorf("without a password: %+v", found.Servers)
 	}
@@ -184,7 +184,7 @@ func TestCredentialsOfBothKindsAreAccepted(t *testing.T) {
 		}
 		return name
 	}
-	all := engine.Rights("test")
+	all := engine.Rights("test", false)
 	_, user, seed := key(nkeys.CreateUser)
 	withNkey := func(o *server.Options) {
 		o.Nkeys = []*server.NkeyUser{{Nkey: user, Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: all.Publish}, Subscribe: &server.SubjectPermission{Allow: all.Subscribe}}}}

@@ -42,7 +42,8 @@ type Process struct {
 // A Line is the part of a log line that is examined.
 type Line struct {
 	Level, Msg, Addr, Session, Reason string
-	Node, Evidence, Why               string
+	Node, Evidence, Why, From, Err    string
+	Epoch                             uint64
 	PID, Kept                         int
 }
 
@@ -221,6 +222,16 @@ func BuildNATS(ctx context.Context, dir string) (bin string, err error) {
 	out, err := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-modfile=.ci/go-tools.mod", "-o", bin, "github.com/nats-io/nats-server/v2").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the NATS server: %w: %s", err, out)
+	}
+	return bin, nil
+}
+
+// BuildGame builds the counting game of docs/games in dir.
+func BuildGame(ctx context.Context, dir string) (bin string, err error) {
+	bin = filepath.Join(dir, "counting")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "reseat/docs/games/counting-go").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the counting game: %w: %s", err, out)
 	}
 	return bin, nil
 }

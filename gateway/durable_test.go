@@ -1,0 +1,299 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/cluster"
+	"reseat/gateway/internal/test/clustertest"
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+	"reseat/gateway/wire"
+	"reseat/tokens"
+)
+
+// Takers implements gateway.Cluster: all nodes that can be reached.
+func (m member) Takers(string) (list []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.of {
+		if id := nodeID(i); id != m.id {
+			if _, down := m.cut[id]; !down {
+				list = append(list, id)
+			}
+		}
+	}
+	return list
+}
+
+// HandOver implements gateway.Cluster.
+func (m member) HandOver(_ context.Context, node string, h *gateway.Handoff) error {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	_, down := m.cut[node]
+	lost := m.lostAnswers
+	m.mu.Unlock()
+	if down {
+		return errors.New("no answer")
+	}
+	for i, w := range m.of {
+		if nodeID(i) == node {
+			rec := httptest.NewRecorder()
+			w.gw.ServeHandoff(rec, httptest.NewRequest(http.MethodPost, gateway.HandoffPath+h.Session, strings.NewReader(string(b))))
+			if lost {
+				return errors.New("the answer was lost")
+			}
+			return gateway.HandoffError(rec.Result())
+		}
+	}
+	return errors.New("no such node")
+}
+
+// durableNodes are nodes whose sessions outlive them, with their engine.
+type durableNodes struct {
+	*nodes
+	seats *clustertest.Seats
+	links []*clustertest.Link
+}
+
+func durablePolicy() policy.Policy {
+	p := testPolicy()
+	p.Durable, p.Redeliver = true, true
+	return p
+}
+
+func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
+	t.Helper()
+	d := &durableNodes{seats: clustertest.NewSeats()}
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.nodes = newNodes(t, n, p, func(c *gateway.Config) {
+		i := len(d.links)
+		link := d.seats.Link()
+		d.links = append(d.links, link)
+		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		c.Seats, c.Driver = seats, transport.Net // a session without connections would begin on an event loop
+	})
+	for i, link := range d.links {
+		d.keepContact(i, link)
+	}
+	return d
+}
+
+// keepContact writes every 3 seconds, as a node writes its own record.
+func (d *durableNodes) keepContact(i int, link *clustertest.Link) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.t.Cleanup(cancel)
+	var revision uint64
+	write := func() { revision, _ = link.PutSeat(ctx, fmt.Sprintf("%x", 0xfeed0+i), nil, revision) }
+	write()
+	go func() {
+		for tick := time.NewTicker(3 * time.Second); ctx.Err() == nil; {
+			select {
+			case <-tick.C:
+				write()
+			case <-ctx.Done():
+				tick.Stop()
+			}
+		}
+	}()
+}
+
+// beginDurable begins a durable session at node 0.
+func (d *durableNodes) beginDurable() (*wstest.Player, *wstest.Peer) {
+	d.t.Helper()
+	p := d.of[0].PlayerWith("/match/7", "Reseat-Settled: 0 0\r\n")
+	if !p.Hello.Durable {
+		d.t.Fatalf("hello %+v, want durable", p.Hello)
+	}
+	return p, d.of[0].game.Next()
+}
+
+// settledAt is a resume of p at node i that also says what is settled. The caller checks the outcome.
+func (d *durableNodes) settledAt(p *wstest.Player, i int, received, acked, sent int) *wstest.Peer {
+	d.t.Helper()
+	return p.At(d.of[i].Door).TryResume(fmt.Sprintf("%s, reseat.settled.%d.%d", p.Hello.Token, acked, sent), fmt.Sprint(received))
+}
+
+// resumeAt is settledAt for a resume that succeeds.
+func (d *durableNodes) resumeAt(p *wstest.Player, i int, received, acked, sent int) *wstest.Player {
+	d.t.Helper()
+	q := p.At(d.of[i].Door)
+	q.Peer = d.settledAt(p, i, received, acked, sent)
+	m := q.WantControl(wire.VerbHello)
+	q.Hello = wire.Hello{}
+	if err := json.Unmarshal([]byte(m.Data), &q.Hello); err != nil {
+		d.t.Fatal(err)
+	}
+	return q
+}
+
+func TestDurableSessionGoesOnAtAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 3, durablePolicy())
+		p, game := d.beginDurable()
+		if e := game.Req.Header.Get("Reseat-Epoch"); e != "1" {
+			t.Errorf("first epoch %q", e)
+		}
+		p.Text("a")
+		p.Text("b")
+		game.Want("a", "b")
+		game.Text("s1")
+		p.Want("s1")
+		p.Ack(1)
+		time.Sleep(2 * time.Second)
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
+		p.Drop()
+		q := d.resumeAt(p, 1, 1, 2, 3)
+		if h := q.Hello; h.Moved != wire.MovedFailover || !h.Durable || h.Received != 2 || h.Replay != 0 || !h.Resumed {
+			t.Errorf("hello %+v", h)
+		}
+		again := d.of[1].game.Next()
+		for name, want := range map[string]string{
+			"Reseat-Resumed": "failover", "Reseat-Session": p.Hello.Session, "Reseat-Up-From": "3", "Reseat-Down-From": "2", "Reseat-Epoch": "1002",
+		} {
+			if got := again.Req.Header.Get(name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		q.Text("c")
+		again.Want("c")
+		again.Text("s2")
+		q.Want("s2")
+		q.Ack(2)
+		q.Sync()
+		// The next resume is an ordinary one, also through another node.
+		q.Drop()
+		again.Text("s3")
+		synctest.Wait()
+		r := d.resumeAt(q, 2, 2, 3, 3)
+		r.Want("s3")
+		if r.Hello.Moved != "" || d.of[2].game.Joined() != 0 {
+			t.Errorf("hello %+v, %d dials", r.Hello, d.of[2].game.Joined())
+		}
+	})
+}
+
+func TestOwnerLetsGoOfAClaimedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Sync()
+		p.Drop()
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
+		q := d.resumeAt(p, 1, 0, 0, 0)
+		d.of[1].game.Next()
+		q.Sync()
+		d.of[0].gw.Fenced(p.Hello.Session, 1)
+		if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
+			t.Errorf("reason %q", r)
+		}
+		synctest.Wait()
+		if _, ok := d.of[0].gw.Session(p.Hello.Session); ok {
+			t.Error("the older node still has the session")
+		}
+	})
+}
+
+func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		away, awayGame := d.beginDurable()
+		p.Text("a")
+		game.Want("a")
+		away.Sync()
+		away.Drop()
+		awayGame.Text("missed")
+		synctest.Wait()
+		go d.of[0].gw.Drain(context.Background())
+		for _, g := range []*wstest.Peer{game, awayGame} {
+			if r := g.WantClose(wire.CodeGoingAway); r != "moved" {
+				t.Errorf("reason %q", r)
+			}
+		}
+		game.Text("last words") // after the Close frame came, before its answer
+		game.Close(wire.CodeGoingAway, "")
+		awayGame.Close(wire.CodeGoingAway, "")
+		p.Want("last words")
+		if c := p.WantClosing(wire.CodeDraining); !c.Retry || c.RetryAfter == 0 {
+			t.Errorf("close %+v", c)
+		}
+		q := d.resumeAt(p, 1, 1, 1, 1)
+		if q.Hello.Moved != wire.MovedHandoff || q.Hello.Received != 1 {
+			t.Errorf("hello %+v", q.Hello)
+		}
+		next := d.of[1].game.Next()
+		if got := next.Req.Header.Get("Reseat-Resumed"); got != "handoff" {
+			t.Errorf("Reseat-Resumed: %q", got)
+		}
+		r := d.resumeAt(away, 1, 0, 0, 0)
+		r.Want("missed")
+		d.of[1].wantState(r, session.Attached)
+		next.Text("on")
+		q.Want("on")
+	})
+}
+
+// Without another node that takes them, durable sessions stay claimable: by this node's next process, say.
+func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Text("a")
+		game.Want("a")
+		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
+		go d.of[0].gw.Drain(context.Background())
+		if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
+			t.Errorf("reason %q", r)
+		}
+		if c := p.WantClosing(wire.CodeDraining); !c.Retry {
+			t.Errorf("close %+v", c)
+		}
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "it has left"})
+		if q := d.resumeAt(p, 1, 0, 1, 1); q.Hello.Moved != wire.MovedFailover || q.Hello.Received != 1 {
+			t.Errorf("hello %+v", q.Hello)
+		}
+	})
+}
+
+// The client waits for the game server when another node takes the session.
+func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hard := durablePolicy()
+		hard.Hard = true
+		d := newDurableNodes(t, 2, hard)
+		p, game := d.beginDurable()
+		p.Sync()
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		game.Close(wire.CodeGoingAway, "")
+		synctest.Wait()
+		d.of[0].game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(3 * time.Second); return false }
+		waiting := d.settledAt(p, 0, 0, 0, 0)
+		time.Sleep(time.Second)
+		d.of[0].gw.Fenced(p.Hello.Session, 1)
+		if c := waiting.WantClosing(wire.CodeNodeUnreachable); !c.Retry || c.RetryAfter == 0 {
+			t.Errorf("close %+v", c)
+		}
+	})
+}

@@ -1,0 +1,567 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"reseat/gateway/cluster"
+	"reseat/gateway/cluster/engine"
+)
+
+const nodeA, nodeB = "aaaaaaaa", "bbbbbbbb"
+
+// A seater is a node with durable sessions.
+type seater struct {
+	*diary
+	*cluster.Seats
+}
+
+func derive(_ string, n int) ([][]byte, error) { return [][]byte{bytes.Repeat([]byte("k"), n)}, nil }
+
+func newSeater(t *testing.T, id string, o engine.Options) *seater {
+	t.Helper()
+	o.Seats = true
+	d := newEngine(t, o)
+	d.ready()
+	return &seater{d, cluster.NewSeats(func() string { return id }, d.Engine, derive, slog.New(slog.DiscardHandler))}
+}
+
+func (r *room) seater(id string) *seater {
+	r.Helper()
+	s := newSeater(r.T, id, engine.Options{URLs: r.urls()})
+	// The first one makes the buckets, for which it waits two seconds at most.
+	eventually(r.T, "all buckets have a leader", func() bool {
+		for i := range cluster.SeatBuckets {
+			if _, err := s.GetSeat(r.Context(), inBucket(i)); !errors.Is(err, cluster.ErrNoRecord) {
+				return false
+			}
+		}
+		return true
+	})
+	return s
+}
+
+// inBucket returns a session whose seat is in one of the buckets.
+func inBucket(bucket int) string {
+	for i := 0; ; i++ {
+		if s := fmt.Sprintf("%s%032x", nodeA, 1<<20+i); cluster.SeatBucket(s) == bucket {
+			return s
+		}
+	}
+}
+
+// session returns the nth session of node a.
+func session(n int) string { return fmt.Sprintf("%s%032x", nodeA, n) }
+
+func seatOf(owner, session string) cluster.Seat {
+	return cluster.Seat{Session: session, Owner: owner, Keep: 30 * time.Second, Body: bytes.Repeat([]byte("b"), 600)}
+}
+
+// must writes a seat, and returns it as it is then.
+func (s *seater) must(seat cluster.Seat) cluster.Seat {
+	s.Helper()
+	revision, err := s.Seats.Put(s.Context(), seat)
+	if err != nil {
+		s.Fatal(err)
+	}
+	seat.Revision = revision
+	return seat
+}
+
+// Nobody but a cluster with durable sessions has the buckets. They are in files, and their replicas
+// answer nobody.
+func TestBucketsOfSeats(t *testing.T) {
+	sizes(t, func(t *testing.T, r *room) {
+		r.engine()
+		js := r.admin()
+		if _, err := js.Stream(t.Context(), "KV_test_seats_0"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Errorf("without durable sessions: %v", err)
+		}
+		a := r.seater(nodeA)
+		a.must(seatOf(nodeA, session(1)))
+		for range a.List(t.Context(), nodeA) {
+		}
+		for i := range cluster.SeatBuckets {
+			st, err := js.Stream(t.Context(), fmt.Sprint("KV_test_seats_", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch info := st.CachedInfo(); {
+			case info.Config.Storage != jetstream.FileStorage, info.Config.AllowDirect, info.Config.MaxMsgsPerSubject != 1, info.Config.Replicas != len(r.servers):
+				t.Errorf("%+v", info.Config)
+			case info.State.Consumers > 0:
+				t.Errorf("%d consumers", info.State.Consumers)
+			}
+		}
+	})
+}
+
+// Twelve nodes claim the seat of a lost one at the same time. Each time one of them gets it.
+func TestOneOfTwelveRivalsClaimsASeat(t *testing.T) {
+	sizes(t, func(t *testing.T, r *room) {
+		var nodes []*seater
+		for i := range 12 {
+			nodes = append(nodes, r.seater(fmt.Sprintf("%08x", i)))
+		}
+		seat := nodes[0].must(seatOf(nodeA, session(1)))
+		for epoch := range uint64(20) {
+			var wins atomic.Int32
+			revisions := make(chan uint64, len(nodes))
+			var wait sync.WaitGroup
+			for i, n := range nodes {
+				wait.Go(func() {
+					mine := seat
+					mine.Owner, mine.Epoch = fmt.Sprintf("%08x", i), epoch+1
+					revision, err := n.Seats.Put(t.Context(), mine)
+					switch {
+					case err == nil:
+						wins.Add(1)
+						revisions <- revision
+					case !errors.Is(err, cluster.ErrSeatTaken):
+						t.Errorf("%v", err)
+					}
+				})
+			}
+			wait.Wait()
+			if wins.Load() != 1 {
+				t.Fatalf("%d have claimed epoch %d", wins.Load(), epoch+1)
+			}
+			var err error
+			if seat, err = nodes[3].Get(t.Context(), session(1)); err != nil || seat.Revision != <-revisions || seat.Epoch != epoch+1 {
+				t.Fatalf("%+v, %v", seat, err)
+			}
+		}
+	})
+}
+
+// A line is a TCP connection to a server whose answers can be held back.
+type line struct {
+	addr string
+	mu   sync.Mutex
+	held chan struct{} // closed when answers go on; nil while they are not held
+	seen func(sent []byte)
+}
+
+// newLine listens, and connects to a server at addr.
+func newLine(t *testing.T, addr string) *line {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{addr: ln.Addr().String(), seen: func([]byte) {}}
+	var conns sync.WaitGroup
+	t.Cleanup(func() { l.release(); ln.Close(); conns.Wait() })
+	conns.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", addr)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			conns.Go(func() { l.pass(server, client, func(b []byte) { l.seen(b) }) })
+			conns.Go(func() { l.pass(client, server, func([]byte) { l.wait() }) })
+		}
+	})
+	return l
+}
+
+func (l *line) pass(to, from net.Conn, before func([]byte)) {
+	defer to.Close()
+	defer from.Close()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		if before(b[:n]); err != nil {
+			return
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (l *line) wait() {
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
+
+func (l *line) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = make(chan struct{})
+}
+
+func (l *line) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held != nil {
+		close(l.held)
+		l.held = nil
+	}
+}
+
+// reads calls f with how many requests for a message were sent, each time.
+func (l *line) reads(f func(n int)) {
+	n := 0
+	l.seen = func(b []byte) {
+		if more := bytes.Count(b, []byte("MSG.GET.")); more > 0 {
+			n += more
+			f(n)
+		}
+	}
+}
+
+// NATS has done what it was asked for, and no answer comes until the node asks what became of it.
+func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
+	r := newRoom(t, 1, nil)
+	b := r.seater(nodeB)
+	l := newLine(t, strings.TrimPrefix(r.urls()[0], "nats://"))
+	a := newSeater(t, nodeA, engine.Options{URLs: []string{"nats://" + l.addr}})
+	for _, claimed := range []bool{false, true} {
+		s := session(1)
+		if claimed {
+			s = session(2)
+		}
+		seat := a.must(seatOf(nodeA, s))
+		l.mu.Lock()
+		l.reads(func(int) {
+			if claimed { // b is faster
+				other := seat
+				other.Owner, other.Epoch = nodeB, 7
+				theirs, err := b.Get(t.Context(), s)
+				if other.Revision = theirs.Revision; err != nil {
+					t.Error(err)
+				}
+				if _, err := b.Seats.Put(t.Context(), other); err != nil {
+					t.Error(err)
+				}
+			}
+			l.release()
+		})
+		l.mu.Unlock()
+		l.hold()
+		seat.Epoch = 5
+		revision, err := a.Seats.Put(t.Context(), seat)
+		got, lost := b.Get(t.Context(), s)
+		switch {
+		case lost != nil:
+			t.Fatal(lost)
+		case !claimed && (err != nil || got.Epoch != 5 || got.Revision != revision):
+			t.Errorf("revision %d, %v, and the record is %+v", revision, err, got)
+		case claimed && (!errors.Is(err, cluster.ErrSeatTaken) || got.Epoch != 7):
+			t.Errorf("%v, and the record is %+v", err, got)
+		}
+	}
+}
+
+// NATS drops requests when too many wait.
+func TestReadsByLeadersAreLimited(t *testing.T) {
+	const limit, readers = 256, 300
+	r := newRoom(t, 1, nil)
+	r.seater(nodeB).must(seatOf(nodeB, session(1)))
+	l := newLine(t, strings.TrimPrefix(r.urls()[0], "nats://"))
+	a := newSeater(t, nodeA, engine.Options{URLs: []string{"nats://" + l.addr}})
+	var sent atomic.Int64
+	l.mu.Lock()
+	l.reads(func(n int) { sent.Store(int64(n)) })
+	l.mu.Unlock()
+	l.hold()
+	var wait sync.WaitGroup
+	var failed atomic.Int64
+	for range readers {
+		wait.Go(func() {
+			if _, err := a.Get(t.Context(), session(1)); err != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	eventually(t, "as many as may be are under way", func() bool { return sent.Load() >= limit })
+	if n := sent.Load(); n != limit {
+		t.Errorf("%d reads are under way, want %d", n, limit)
+	}
+	l.release()
+	wait.Wait()
+	if sent.Load() < readers || failed.Load() > 0 {
+		t.Errorf("%d reads, %d have failed", sent.Load(), failed.Load())
+	}
+}
+
+// While a bucket is lost its seats cannot be read or written, and nobody is told that there are none. Then
+// owners hear that they may write theirs.
+func TestLostBucketOfSeatsIsFilledAgain(t *testing.T) {
+	sizes(t, func(t *testing.T, r *room) {
+		a, b := r.seater(nodeA), r.seater(nodeB)
+		s := inBucket(5)
+		seat := a.must(seatOf(nodeA, s))
+		synced := 0
+		a.note(func() { synced = a.synced })
+		if err := r.admin().DeleteStream(t.Context(), "KV_test_seats_5"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Seats.Put(t.Context(), seat); err == nil || errors.Is(err, cluster.ErrSeatTaken) {
+			t.Errorf("while it is lost: %v", err)
+		}
+		eventually(t, "the owner hears of it", a.sees(func() bool { return a.synced > synced }))
+		var revision uint64
+		eventually(t, "the seat can be written", func() (ok bool) {
+			var err error
+			revision, err = a.Renew(t.Context(), seat)
+			return err == nil
+		})
+		if revision <= seat.Revision {
+			t.Errorf("revision %d follows %d", revision, seat.Revision)
+		}
+		if got, err := b.Get(t.Context(), s); err != nil || got.Owner != nodeA || got.Revision != revision {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, err := a.Seats.Put(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
+			t.Errorf("with a revision of the lost bucket: %v", err)
+		}
+	})
+}
+
+// A cluster whose servers were all stopped has its seats, and their revisions.
+func TestSeatsOutliveTheServers(t *testing.T) {
+	sizes(t, func(t *testing.T, r *room) {
+		a := r.seater(nodeA)
+		var seats []cluster.Seat
+		for i := range 50 {
+			seats = append(seats, a.must(seatOf(nodeA, session(i))))
+		}
+		for i := range r.servers {
+			r.stop(i)
+		}
+		eventually(t, "the engine is down", func() bool { return !a.Status().Up })
+		if _, err := a.Get(t.Context(), session(1)); err == nil || errors.Is(err, cluster.ErrNoSeat) {
+			t.Errorf("while there is no server: %v", err)
+		}
+		for i := range r.servers {
+			r.start(i)
+		}
+		for _, want := range seats {
+			var got cluster.Seat
+			eventually(t, "a seat can be read", func() bool {
+				var err error
+				got, err = a.Get(t.Context(), want.Session)
+				if errors.Is(err, cluster.ErrNoSeat) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			if got.Revision != want.Revision || !bytes.Equal(got.Body, want.Body) {
+				t.Fatalf("%+v, want %+v", got, want)
+			}
+		}
+		eventually(t, "a seat can be written on the revision from before", func() bool {
+			_, err := a.Seats.Put(t.Context(), seats[0])
+			if errors.Is(err, cluster.ErrSeatTaken) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	})
+}
+
+// The list has each record once, whatever was written and deleted before, and while it lists: it ends.
+func TestListHasEachSeatOnce(t *testing.T) {
+	r := newRoom(t, 1, nil)
+	a := r.seater(nodeA)
+	var want []string
+	for i := range 400 {
+		seat := a.must(seatOf(nodeA, session(i)))
+		switch i % 4 {
+		case 1:
+			a.must(seat)
+		case 2:
+			if err := a.Delete(t.Context(), seat.Session, seat.Revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%4 != 2 {
+			want = append(want, seat.Session)
+		}
+	}
+	var got []string
+	for bucket := range cluster.SeatBuckets {
+		for stored, err := range a.ListSeats(t.Context(), bucket) {
+			if err != nil || cluster.SeatBucket(stored.Session) != bucket || len(stored.Value) < 600 || stored.Written.IsZero() {
+				t.Fatalf("%+v, %v", stored, err)
+			}
+			seat, err := a.Get(t.Context(), stored.Session)
+			if err != nil || seat.Revision != stored.Revision {
+				t.Fatalf("%+v is listed, and it is %+v, %v", stored, seat, err)
+			}
+			if got = append(got, stored.Session); len(got) > len(want) {
+				t.Fatal("more are listed than there were")
+			}
+			a.must(seat) // its next revision is newer than the list
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d seats, want %d", len(got), len(want))
+	}
+}
+
+// For a minute after a deletion its mark is there.
+func TestDeletedSeatCanBeWrittenAnew(t *testing.T) {
+	sizes(t, func(t *testing.T, r *room) {
+		a := r.seater(nodeA)
+		seat := a.must(seatOf(nodeA, session(1)))
+		if err := a.Delete(t.Context(), seat.Session, seat.Revision); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Get(t.Context(), seat.Session); !errors.Is(err, cluster.ErrNoSeat) {
+			t.Errorf("%v, want that there is none", err)
+		}
+		if _, err := a.Seats.Put(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
+			t.Errorf("on the old revision: %v", err)
+		}
+		if _, err := a.Renew(t.Context(), seat); err != nil {
+			t.Error(err)
+		}
+		if err := a.Delete(t.Context(), seat.Session, seat.Revision); !errors.Is(err, cluster.ErrSeatTaken) {
+			t.Errorf("deleted on the old revision: %v", err)
+		}
+	})
+}
+
+func TestClaimIsSaidToTheFormerOwner(t *testing.T) {
+	r := newRoom(t, 1, nil)
+	a, b := r.seater(nodeA), r.seater(nodeB)
+	fenced := make(chan string, 100)
+	a.OnFenced(func(session string, epoch uint64) { fenced <- fmt.Sprint(session, epoch) })
+	a.must(seatOf(nodeA, session(1))) // its subscription is known to the server by then
+	b.Fence(nodeA, session(1), 7)
+	select {
+	case got := <-fenced:
+		if got != session(1)+"7" {
+			t.Error(got)
+		}
+	case <-time.After(patience):
+		t.Error("nothing was heard")
+	}
+}
+
+// Contact is what most of the servers have confirmed: with one of three left there is none.
+func TestContactNeedsMostServers(t *testing.T) {
+	r := newRoom(t, 3, nil)
+	a := r.seater(nodeA)
+	began := time.Now()
+	a.must(seatOf(nodeA, session(1)))
+	if got := a.Seats.Contact(); got.Before(began) || got.After(time.Now()) {
+		t.Errorf("contact %v after the write began", got.Sub(began))
+	}
+	before := time.Now()
+	a.put(nodeA, "its record")
+	if got := a.Seats.Contact(); got.Before(before) {
+		t.Errorf("contact %v before its record was written", before.Sub(got))
+	}
+	r.stop(1)
+	r.stop(2)
+	eventually(t, "the node is connected to the last one", func() bool { return a.Status().Up && a.Status().URL == r.urls()[0] })
+	alone := time.Now()
+	a.Seats.Put(t.Context(), seatOf(nodeA, session(2)))
+	a.PutNode(t.Context(), nodeA, []byte("its record"))
+	if got := a.Seats.Contact(); got.After(alone) {
+		t.Error("one server of three has confirmed a write")
+	}
+}
+
+// With the rights that Rights names everything works, and without any of them Probe names it.
+func TestRightsForSeats(t *testing.T) {
+	all := engine.Rights("test", true)
+	r := newRoom(t, 1, as(all))
+	found := probe(t, engine.Options{URLs: r.asUser(), Seats: true})
+	if len(found.Denied.Publish)+len(found.Denied.Subscribe) > 0 || found.RightsErr != nil || len(found.Seats) != cluster.SeatBuckets || found.Seats[7].Name != "test_seats_7" || found.Seats[7].Exists {
+		t.Errorf("with all rights: %+v", found)
+	}
+	a := newSeater(t, nodeA, engine.Options{URLs: r.asUser()})
+	for i := range cluster.SeatBuckets {
+		s := inBucket(i)
+		seat := a.must(seatOf(nodeA, s))
+		a.must(seat)
+		seat, err := a.Get(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range a.List(t.Context(), nodeA) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Delete(t.Context(), s, seat.Revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found = probe(t, engine.Options{URLs: r.asUser(), Seats: true}); !found.Seats[0].Exists || found.Seats[0].Err != nil || found.Seats[0].Replicas != 1 {
+		t.Errorf("%+v", found.Seats)
+	}
+	for _, one := range all.Publish {
+		if !strings.HasSuffix(one, "_seats_3") && !strings.HasSuffix(one, "_seats_3.>") {
+			continue
+		}
+		o := engine.Options{URLs: newRoom(t, 1, as(engine.NeededRights{Publish: without(all.Publish, one), Subscribe: all.Subscribe})).asUser(), Seats: true}
+		if d := probe(t, o).Denied; !slices.Equal(d.Publish, []string{one}) || d.Subscribe != nil {
+			t.Errorf("without %q, denied are %+v", one, d)
+		}
+		o.Seats = false
+		if d := probe(t, o).Denied; d.Publish != nil {
+			t.Errorf("without durable sessions, denied are %+v", d)
+		}
+		e := newEngine(t, engine.Options{URLs: o.URLs, Seats: true})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err := e.Ready(ctx)
+		cancel()
+		if strings.Contains(one, "STREAM.CREATE") && (!errors.Is(err, cluster.ErrUnusable) || !strings.Contains(err.Error(), one)) {
+			t.Errorf("without %q: %v", one, err)
+		}
+	}
+	narrow := engine.Rights("test", true)
+	narrow.Publish = append(without(narrow.Publish, "test.>"), "test.hb", "test.ev.*")
+	if d := probe(t, engine.Options{URLs: newRoom(t, 1, as(narrow)).asUser(), Seats: true}).Denied; !slices.Equal(d.Publish, []string{"test.>"}) {
+		t.Errorf("without the right to tell other nodes of claims, denied are %+v", d)
+	}
+}
+
+// Somebody else's bucket of this name may lose seats, or keep marks for ever.
+func TestProbeRefusesBucketsOfOtherSettings(t *testing.T) {
+	r := newRoom(t, 1, nil)
+	js := r.admin()
+	for i, c := range []jetstream.KeyValueConfig{
+		{Storage: jetstream.FileStorage, LimitMarkerTTL: time.Minute}, {Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Minute}, {Storage: jetstream.FileStorage},
+	} {
+		c.Bucket = fmt.Sprint("test_seats_", i)
+		if _, err := js.CreateKeyValue(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := probe(t, engine.Options{URLs: r.urls(), Seats: true}).Seats
+	for i, good := range []bool{true, false, false, true} {
+		if (found[i].Err == nil) != good {
+			t.Errorf("%+v", found[i])
+		}
+	}
+}

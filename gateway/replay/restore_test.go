@@ -1,0 +1,72 @@
+package replay
+
+import (
+	"slices"
+	"testing"
+)
+
+// A restored buffer may be large. Its memory is freed as its messages are acked, and it is the same buffer.
+func TestRestoredBufferIsFreedInPieces(t *testing.T) {
+	b := New(NewStore(1<<30, nil))
+	const messages, size = 300, 1000
+	for range messages {
+		send(t, b, size)
+	}
+	s := NewStore(1<<30, nil)
+	content := slices.Concat(b.Content()...)
+	got, err := Restore(s, b.State(), content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := got.Copy(0, got.Last().Off); !slices.Equal(all, content[:len(all)]) || got.Base() != b.Base() || got.Last() != b.Last() || got.State() != b.State() {
+		t.Fatalf("the copy is another buffer: %+v, want %+v", got.State(), b.State())
+	}
+	for n := range uint64(messages) {
+		if !got.Ack(n+1, got.Last().Off) {
+			t.Fatalf("ack %d", n+1)
+		}
+		if left := int64(messages-n-1) * (size + 4); s.Used() > left+2*bigChunk {
+			t.Fatalf("%d bytes are held for %d after ack %d", s.Used(), left, n+1)
+		}
+	}
+	got.Release()
+	if s.Used() != 0 {
+		t.Errorf("%d bytes are missing", s.Used())
+	}
+}
+
+// Restart forgets what nobody has used the numbers of, and goes on from others.
+func TestRestart(t *testing.T) {
+	for n := range uint64(10) {
+		s := NewStore(1<<30, nil)
+		b := New(s)
+		for range 5 {
+			send(t, b, 1)
+		}
+		b.Restart(n)
+		if b.Base().N != n || b.Last().N != n || b.Messages() != 0 || b.Bytes() != 0 || b.Base().Off != b.Last().Off {
+			t.Errorf("restarted at %d: %+v to %+v", n, b.Base(), b.Last())
+		}
+		send(t, b, 1)
+		if b.Last().N != n+1 || b.Messages() != 1 || b.Bytes() != 1 {
+			t.Errorf("the next message is %d, want %d", b.Last().N, n+1)
+		}
+		b.Release()
+		if s.Used() != 0 {
+			t.Errorf("%d bytes are missing", s.Used())
+		}
+	}
+}
+
+// Renumber gives the same messages later numbers.
+func TestRenumber(t *testing.T) {
+	b := New(NewStore(1<<30, nil))
+	for range 3 {
+		send(t, b, 1)
+	}
+	b.Ack(1, b.Last().Off)
+	b.Renumber(10)
+	if b.Base().N != 11 || b.Last().N != 13 || b.Messages() != 2 || b.After(12) != b.Base().Off+3 {
+		t.Errorf("%+v to %+v, message 12 ends at %d", b.Base(), b.Last(), b.After(12))
+	}
+}

@@ -1,0 +1,333 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"reseat/gateway/cluster"
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
+	"reseat/gateway/wire"
+	"reseat/upstream"
+)
+
+// seatKeeper writes the seats of this node's durable sessions. A session whose seat says all that
+// another node needs is covered; while the engine is away sessions go on, exposed.
+//
+// One write of a seat is under way at a time; it has the newest state.
+type seatKeeper struct {
+	store   Seats // nil without a cluster
+	self    func() string
+	table   *table
+	clock   *transport.Clock
+	log     *limitedLog
+	metrics *metrics
+	moved   func() bool // a successor has the sessions, and writes their seats
+	ctx     context.Context
+	running *sync.WaitGroup
+
+	mu     sync.Mutex
+	writes map[string]*seatWrite // by session
+	closed bool
+}
+
+// A seatWrite is the writes of one seat, as long as there are any.
+type seatWrite struct {
+	done chan struct{} // closed when the one under way is over
+	next chan struct{} // the same for a further one; nil: none is wanted
+}
+
+const (
+	// seatTime is how long a client may wait for a seat to be written. Without it the session is exposed.
+	seatTime = time.Second
+	// contactTime is how long after a sign of the engine's a node may act for absent players, or hope
+	// for a write to succeed at once.
+	contactTime = 5 * time.Second
+	// exposedEvery is how often seats are written that could not be.
+	exposedEvery = 2 * time.Second
+	// seatsAtOnce is how many of those are written at a time.
+	seatsAtOnce = 16
+	// The bounds of retry_after_ms of node_unreachable.
+	unreachableRetryMin = 300 * time.Millisecond
+	unreachableRetryMax = 1500 * time.Millisecond
+)
+
+// hasContact reports whether the engine was there a moment ago.
+func (k *seatKeeper) hasContact() bool {
+	return k.store != nil && time.Since(k.store.Contact()) < contactTime
+}
+
+// touch has e's seat written, if it is to have one. It does not wait: the channel is closed once a write is
+// over that began after the call.
+func (k *seatKeeper) touch(e *registry.Record) <-chan struct{} {
+	if !e.Durable {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.writes[e.ID]
+	switch {
+	case w != nil && w.next == nil:
+		w.next = make(chan struct{})
+		fallthrough
+	case w != nil:
+		return w.next
+	}
+	w = &seatWrite{done: make(chan struct{})}
+	if k.closed {
+		close(w.done)
+		return w.done
+	}
+	k.writes[e.ID] = w
+	k.running.Go(func() { k.run(e, w) })
+	return w.done
+}
+
+func (k *seatKeeper) run(e *registry.Record, w *seatWrite) {
+	for again := true; again; {
+		k.write(e)
+		k.mu.Lock()
+		close(w.done)
+		if again = w.next != nil; again {
+			w.done, w.next = w.next, nil
+		} else {
+			delete(k.writes, e.ID)
+		}
+		k.mu.Unlock()
+	}
+}
+
+// close has no further writes begin.
+func (k *seatKeeper) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+}
+
+// settle is touch, and waits for the write, within seatTime. It reports whether e is covered.
+func (k *seatKeeper) settle(ctx context.Context, e *registry.Record) bool {
+	if !e.Durable {
+		return false
+	}
+	written := k.touch(e)
+	if k.hasContact() {
+		limit := time.NewTimer(seatTime)
+		defer limit.Stop()
+		select {
+		case <-written:
+		case <-limit.C:
+		case <-ctx.Done():
+		}
+	}
+	return e.Seat().Covered
+}
+
+// write writes e's seat once.
+func (k *seatKeeper) write(e *registry.Record) {
+	d := e.DriverBegun()
+	if d == nil || k.ctx.Err() != nil {
+		return
+	}
+	i := d.Info()
+	if k.moved() { // what Info has returned may be nothing
+		return
+	}
+	seat := k.seatOf(e, i)
+	ctx, cancel := context.WithTimeout(k.ctx, 2*seatTime)
+	defer cancel()
+	revision, err := k.store.Put(ctx, seat)
+	if errors.Is(err, cluster.ErrSeatTaken) { // perhaps by a write of this node whose answer was lost
+		revision, err = k.store.Renew(ctx, seat)
+	}
+	var was bool
+	e.UpdateSeat(func(s *registry.Seat) {
+		was, s.Covered = s.Covered, err == nil
+		if err == nil {
+			s.Revision = revision
+		}
+	})
+	switch {
+	case errors.Is(err, cluster.ErrSeatTaken):
+		k.fence(e, "another node has written its seat")
+	case err != nil && was:
+		k.log.warn("session.exposed", "session", e.ID, "err", err)
+	case err == nil && !was && seat.Revision > 0:
+		k.log.info("session.covered", "session", e.ID)
+	}
+}
+
+// numbered is numbered for a session that dials again. A durable one also says how it came here, and which
+// messages the upstream gets and is expected to send; its seat has the number before the upstream does.
+func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstream.Request, want session.Resume) upstream.Request {
+	ask = numbered(e, ask)
+	d := e.Driver()
+	if !e.Durable || d == nil {
+		return ask
+	}
+	k.settle(ctx, e)
+	var how string
+	var up, down uint64
+	d.Do(func(core *session.Session, _ session.Time) {
+		how = core.MovedHere()
+		up, down = core.Counts(want)
+	})
+	if how != "" {
+		ask.Header["Reseat-Resumed"] = []string{how} // a copy: see numbered
+	}
+	ask.Header["Reseat-Up-From"] = []string{strconv.FormatUint(up, 10)}
+	ask.Header["Reseat-Down-From"] = []string{strconv.FormatUint(down, 10)}
+	return ask
+}
+
+// seatOf is the seat of e now.
+func (k *seatKeeper) seatOf(e *registry.Record, i session.Info) cluster.Seat {
+	s := e.Seat()
+	body := registry.SeatBody{
+		Record: e.AppendShort(nil, k.table.byPattern[e.Route].Upstream), Confirmed: i.Tokens.Confirmed(), Acked: i.Acked, Started: i.Started,
+	}
+	return cluster.Seat{
+		Session: e.ID, Owner: k.self(), Epoch: s.Epoch, Handoff: s.Handoff(), Keep: e.Terms().LongestGrace(), Body: body.Encode(), Revision: s.Revision,
+	}
+}
+
+// end writes how a session has ended, or deletes its seat: a resume then gets 4404.
+func (k *seatKeeper) end(e *registry.Record, i session.Info) {
+	last := k.seatOf(e, i)
+	last.Ended, last.Reason = i.Ending.Code, i.Ending.Text
+	k.running.Go(func() {
+		k.await(e)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), 2*seatTime)
+		defer cancel()
+		err := cluster.ErrSeatTaken
+		if last.Ended == wire.CodeNoSession {
+			err = k.store.Delete(ctx, e.ID, e.Seat().Revision)
+		}
+		if errors.Is(err, cluster.ErrSeatTaken) {
+			_, err = k.store.Renew(ctx, last)
+		}
+		if err != nil && !errors.Is(err, cluster.ErrSeatTaken) {
+			k.log.info("seat.not_ended", "session", e.ID, "err", err)
+		}
+	})
+}
+
+// await waits for the write of e's seat under way.
+func (k *seatKeeper) await(e *registry.Record) {
+	for {
+		k.mu.Lock()
+		w := k.writes[e.ID]
+		var done chan struct{}
+		if w != nil {
+			done = w.done
+		}
+		k.mu.Unlock()
+		if done == nil {
+			return
+		}
+		<-done
+	}
+}
+
+// fence lets go of a session that another node has.
+func (k *seatKeeper) fence(e *registry.Record, why string) {
+	d := e.Driver()
+	if d == nil {
+		return
+	}
+	fenced := false
+	d.Do(func(core *session.Session, now session.Time) {
+		if fenced = core.State() != session.Ended; fenced {
+			core.Fence(now)
+		}
+	})
+	if fenced {
+		k.metrics.fenced.Inc()
+		k.log.warn("session.fenced", "session", e.ID, "epoch", e.Seat().Epoch, "why", why)
+	}
+}
+
+// askOwner finds out whether this node still has e: the core has asked. Only a write decides: a node that stood
+// still for two seconds may have been replaced, however fresh its contact with the engine seems to be.
+func (k *seatKeeper) askOwner(e *registry.Record) {
+	<-k.touch(e) // or e is fenced
+	if e.Seat().Covered {
+		e.Do(func(core *session.Session, now session.Time) { core.Owned(now) })
+	}
+}
+
+// renew writes the seats of all, in case the engine has lost them. exposed alone: only those that could
+// not be written.
+func (k *seatKeeper) renew(all []*registry.Record, exposed bool) {
+	slots := make(chan struct{}, seatsAtOnce)
+	var wait sync.WaitGroup
+	for _, e := range all {
+		if !e.Durable || exposed && e.Seat().Covered || e.Driver() == nil {
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-k.ctx.Done():
+			wait.Wait()
+			return
+		}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			<-k.touch(e)
+		})
+	}
+	wait.Wait()
+}
+
+// watch writes seats that could not be written, until ctx is done.
+func (k *seatKeeper) watch(all func() []*registry.Record) {
+	tick := time.NewTicker(exposedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if k.hasContact() {
+				k.renew(all(), true)
+			}
+		case <-k.ctx.Done():
+			return
+		}
+	}
+}
+
+// unreachable refuses a resume that cannot be decided now.
+func unreachable() *session.Refusal {
+	ref := session.Refuse(wire.CodeNodeUnreachable, "")
+	ref.Retry = unreachableRetryMin + rand.N(unreachableRetryMax-unreachableRetryMin)
+	return ref
+}
+
+// get reads a seat, and lets a freeze of the sessions go on meanwhile.
+func (k *seatKeeper) get(ctx context.Context, id string) (seat cluster.Seat, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*seatTime)
+	defer cancel()
+	away(ctx, func() { seat, err = k.store.Get(ctx, id) })
+	return seat, err
+}
+
+// confirm reads the seat of a claimed session again, before its client gets a hello: of two claims that
+// both seem to have succeeded, the later one counts.
+func (k *seatKeeper) confirm(ctx context.Context, e *registry.Record) *session.Refusal {
+	if !e.Durable || !e.Seat().Unsure {
+		return nil
+	}
+	seat, err := k.get(ctx, e.ID)
+	switch {
+	case err != nil && !errors.Is(err, cluster.ErrNoSeat):
+		return unreachable()
+	case err != nil || seat.Owner != k.self() || seat.Epoch != e.Seat().Epoch:
+		k.fence(e, "another node has claimed it")
+		return unreachable()
+	}
+	e.UpdateSeat(func(s *registry.Seat) { s.Unsure = false })
+	return nil
+}
