@@ -46,7 +46,7 @@ type closing struct {
 func (c *closing) Error() string { return fmt.Sprintf("close %d %s", c.Code, c.Reason) }
 
 // patience bounds each wait, so that a test ends.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func (p *player) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)
