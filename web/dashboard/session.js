@@ -147,7 +147,7 @@ function Facts({ session, now }) {
       `route ${session.route}, ${session.started ? 'started' : 'not started'}`,
     ],
     ['Group', session.group || '–', ''],
-    ...(session.node ? [['Node', html`<bdi>${session.node}</bdi>`, stay(session)]] : []),
+    ...inCluster(session),
     ['Age', span(until - Date.parse(session.since)), `since ${clock(session.since)}`],
     ['Grace period', period(session.grace), `when the buffer is full: ${session.overflow}`],
     [
@@ -180,15 +180,19 @@ function Facts({ session, now }) {
 }
 
 const LOSS = {
-  covered: 'outlives its node',
-  exposed: 'ends with its node while it is exposed',
-  no: 'ends with its node',
+  covered: ['yes', 'goes on at another node if this one is lost'],
+  exposed: ['exposed', 'NATS does not have it: it ends with its node'],
+  no: ['no', 'ends with its node'],
 };
 
-/** How a session came to its node, and what if that is lost. @param {Session} session */
-function stay({ durable, moved: how, epoch }) {
-  const came = how ? `moved here: ${moved(how)}${epoch > 1 ? `, move ${count(epoch)}` : ''}` : 'began here';
-  return `${came}; ${LOSS[durable] ?? LOSS.no}`;
+/** What a session has in a cluster. @param {Session} session */
+function inCluster({ node, durable, moved: how, epoch }) {
+  if (!node) return [];
+  return [
+    ['Node', html`<bdi>${node}</bdi>`, how ? `moved here: ${moved(how)}` : 'began here'],
+    ['Durable', ...(LOSS[durable] ?? LOSS.no)],
+    ['Moves', count(epoch ?? 0), 'from node to node'],
+  ];
 }
 
 /** @param {number} n */

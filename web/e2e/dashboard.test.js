@@ -128,6 +128,7 @@ describe('the dashboard', () => {
     const page = await browser.page(t);
     const answers = await fake(page, 100);
     const [covered, exposed, moved] = answers.sessions;
+    Object.assign(answers.sessions[7], { node: 'n1', durable: 'exposed', moved: 'handoff' }); // detached, the longest
     Object.assign(covered, { node: 'n1', durable: 'covered' });
     Object.assign(exposed, { node: 'n1', durable: 'exposed' });
     Object.assign(moved, { node: 'n2', durable: 'covered', epoch: 1, moved: 'failover' });
@@ -141,6 +142,10 @@ describe('the dashboard', () => {
       await board.rows().nth(2).locator('[data-sign=moved]').getAttribute('title'),
       'Moved: its node was lost',
     );
+    for (const width of [1440, 1280, 1024, 900, 800, 390]) {
+      await page.setViewportSize({ width, height: 900 });
+      assert.deepEqual(await cutSigns(page), [], `${width} wide`);
+    }
     assert.equal(await board.part('nodes').count(), 0, 'all are covered');
     answers.durable = { covered: 60, exposed: 3 };
     await board.says('exposed', /3 durable sessions\s+exposed lost if their nodes are/);
@@ -154,7 +159,7 @@ describe('the dashboard', () => {
     );
     await page.evaluate((id) => void (location.hash = `#/session/${id}`), moved.id);
     await board.says('past', /Moved to another node, its node was lost/);
-    await board.says('session', /◈durable.*↪moved.*Noden2moved here: its node was lost; outlives its node/s);
+    await board.says('session', /◈durable.*↪moved.*Noden2moved here: its node was lost/s);
     await board.accessible('a session that has moved');
     await board.fits();
     board.clean();
@@ -541,6 +546,18 @@ describe('the dashboard', () => {
     assert.deepEqual(board.strangers, []);
   });
 });
+
+/** The signs of sessions that do not fit into their cell. @param {import('playwright-core').Page} page */
+function cutSigns(page) {
+  return page.evaluate(() =>
+    [...document.querySelectorAll('.row .in .durability .mark')]
+      .filter((mark) => {
+        const cell = /** @type {Element} */ (mark.closest('.in')).getBoundingClientRect();
+        return mark.getBoundingClientRect().right > cell.right + 0.5;
+      })
+      .map((mark) => mark.textContent),
+  );
+}
 
 /** An entry of a history. @param {string} type */
 function moment(type) {
