@@ -29,6 +29,7 @@ type game struct {
 	seats   map[seatKey][]*gameSeat
 	extra   []string                  // unexpected connections
 	names   map[string]bool           // of all sessions
+	second  map[seatKey]bool          // sessions with a connection too many
 	redials int                       // of hard resumes
 	refused int                       // of them
 	lost    func(session string) bool // reports whether its gateway was lost
@@ -39,7 +40,7 @@ type seatKey struct{ id, try int }
 type connKey struct{}
 
 func serveGame(cfg Config, ln net.Listener) *game {
-	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}, names: map[string]bool{}}
+	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}, second: map[seatKey]bool{}, names: map[string]bool{}}
 	g.http = &http.Server{Handler: g, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
 	}}
@@ -140,7 +141,10 @@ func (g *game) sit(s *gameSeat, resumed string) bool {
 		return false // its client could not know that this is another session
 	}
 	if s.dial > 0 && s.kind != 'h' {
-		g.extra = append(g.extra, fmt.Sprintf("session %d: the game server got a second connection", s.id))
+		if !g.second[key] {
+			g.extra = append(g.extra, fmt.Sprintf("session %d: the game server got a second connection at %.3f, of %s, after %s", s.id, float64(now())/1e9, s.session, g.seats[key][s.dial-1].told()))
+		}
+		g.second[key] = true
 		s.ws.CloseNow()
 		return false
 	}
@@ -152,6 +156,13 @@ func (g *game) sit(s *gameSeat, resumed string) bool {
 	}
 	g.seats[key] = append(g.seats[key], s)
 	return true
+}
+
+// isSecond reports whether the session got a connection too many.
+func (g *game) isSecond(id, try int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.second[seatKey{id, try}]
 }
 
 // find returns the session's newest seat.
@@ -204,6 +215,14 @@ func (s *gameSeat) read(cfg Config) {
 			time.Sleep(time.Duration(r.IntN(int(cfg.Stall))))
 		}
 	}
+}
+
+// told describes the connection, and how it ended.
+func (s *gameSeat) told() string {
+	if !isOver(s) {
+		return "one of " + s.session + ", which is open"
+	}
+	return fmt.Sprintf("one of %s, which ended at %.3f with %d %q", s.session, float64(s.at)/1e9, s.code, s.reason)
 }
 
 func (s *gameSeat) end(err error) {

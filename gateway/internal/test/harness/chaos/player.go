@@ -338,6 +338,10 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	if p.leave {
 		return o, "", false
 	}
+	if p.end == cookie && !p.done && p.run.game.isSecond(p.id, p.try) { // a fault; it would go on for ever
+		p.finishLocked("another session", 0)
+		return o, "", false
+	}
 	p.attempts++
 	a.attempt, p.stating, p.stated = p.attempts, true, p.received
 	a.began = now()
