@@ -28,6 +28,7 @@ func TestLoopClosesTheOldestSupersededConnections(t *testing.T) {
 		t.Skip("there are no loops here")
 	}
 	p := newPlayer(t, newDriver(t, transport.Poll), nil)
+	p.wantUp(1) // both connections are the loop's
 	before := descriptors(t)
 	const takeovers = 15
 	for range takeovers {
@@ -46,7 +47,7 @@ func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
 		t.Skip("there are no loops here")
 	}
 	d := newDriver(t, transport.Poll)
-	newPlayer(t, d, nil) // the loops themselves
+	newPlayer(t, d, nil).wantUp(1) // the loops themselves, and no connection under way to them
 	before := descriptors(t)
 	p := newPlayer(t, d, func(c *session.Config) { c.Hard = true })
 	p.wantUp(1)                               // the loop has started

@@ -117,7 +117,8 @@ func TestAttacksOnTheTLSAddressCostPlayersNothing(t *testing.T) {
 	for name, limit := range map[string][]string{"without a limit": nil, "with --max-sessions-per-ip": {"--max-sessions-per-ip=25"}} {
 		t.Run(name, func(t *testing.T) {
 			ga := newGame(t, 200*time.Millisecond)
-			flags, trust := secured(t, append(limit, "--upstream="+ga.url()))
+			// The players share two processors with thousands of strangers, and answer when they get one.
+			flags, trust := secured(t, append(limit, "--upstream="+ga.url(), "--answer-timeout=30s", "--heartbeat=30s"))
 			playBesideStrangers(t, start(t, flags...), trust, limit != nil)
 			for _, j := range ga.joined() {
 				j.wantCount(t)
@@ -148,13 +149,17 @@ func playBesideStrangers(t *testing.T, g *gateway, trust *tls.Config, limited bo
 		return p
 	}
 	var enough atomic.Bool
-	var all sync.WaitGroup
+	var all, strangers sync.WaitGroup
+	defer func() { // also if the test is given up: they use t
+		enough.Store(true)
+		all.Wait()
+		strangers.Wait()
+	}()
 	for i := range 200 {
 		p := join(10 + i/20)
 		all.Go(func() { p.count(&enough) })
 	}
 	before := g.metric("process_open_fds", "")
-	var strangers sync.WaitGroup
 	g.attack(&strangers, 700, stalls, &enough)
 	g.attack(&strangers, 3, blunders, &enough)
 	eventually(t, "thousands stand there", func() bool { return g.metric("process_open_fds", "") > before+2000 })

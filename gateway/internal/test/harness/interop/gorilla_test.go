@@ -32,6 +32,13 @@ func dialGorilla(compress bool) dialFunc {
 		})
 		deadline, _ := a.ctx.Deadline()
 		c.NetConn().SetDeadline(deadline)
+		c.SetPingHandler(func(data string) error { // its own gives up the connection after a second
+			err := c.WriteControl(gorilla.PongMessage, []byte(data), deadline)
+			if errors.Is(err, gorilla.ErrCloseSent) {
+				return nil
+			}
+			return err
+		})
 		return p, wantAgreed(answer, compress)
 	}
 }

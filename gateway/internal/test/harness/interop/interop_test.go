@@ -428,13 +428,15 @@ func readNumbers(p endpoint) error {
 func TestManyLibraryClientsExchangeMessagesAtOnce(t *testing.T) {
 	withEachLibrary(t, func(t *testing.T, dial dialFunc) {
 		a := newArena(t)
-		var talking sync.WaitGroup
+		var all []endpoint // they talk once all have joined: the first ones take all processors
 		for range crowdSize {
 			client, game := a.join(dial)
-			for _, p := range []endpoint{client, game} {
-				talking.Go(func() { reportError(t, sendNumbers(p)) })
-				talking.Go(func() { reportError(t, readNumbers(p)) })
-			}
+			all = append(all, client, game)
+		}
+		var talking sync.WaitGroup
+		for _, p := range all {
+			talking.Go(func() { reportError(t, sendNumbers(p)) })
+			talking.Go(func() { reportError(t, readNumbers(p)) })
 		}
 		talking.Wait()
 	})
@@ -449,7 +451,7 @@ func reportError(t *testing.T, err error) {
 // testPolicy is the tests' default policy.
 func testPolicy() policy.Policy {
 	return policy.Policy{
-		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
+		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 }
