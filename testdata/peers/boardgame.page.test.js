@@ -5,13 +5,13 @@ import { tenCuts, wantUntouched } from './lib/cuts.js';
 
 // The recipe for boardgame.io: its bundle for browsers, below the install script.
 
-test('ten cuts go unnoticed by both players', { timeout: 60_000 }, async (t) => {
+test('ten cuts go unnoticed by both players', { timeout: 180_000 }, async (t) => {
   const world = await play(t);
   await tenCuts(world, flows(world));
   wantUnnoticed(world);
 });
 
-test('moves made while disconnected arrive in order, and the other player sees nobody leave', { timeout: 60_000 }, async (t) => {
+test('moves made while disconnected arrive in order, and the other player sees nobody leave', { timeout: 180_000 }, async (t) => {
   const world = await play(t);
   const { client, other, relay, tap } = world;
   relay.goDown();
@@ -29,7 +29,7 @@ test('moves made while disconnected arrive in order, and the other player sees n
   wantUnnoticed(world);
 });
 
-test('once the grace period is over, boardgame.io reconnects and gets the whole state', { timeout: 60_000 }, async (t) => {
+test('once the grace period is over, boardgame.io reconnects and gets the whole state', { timeout: 180_000 }, async (t) => {
   const world = await play(t, { flags: ['--grace', '300ms'] });
   const { client, other, relay } = world;
   client.moves.say(1, 'before');

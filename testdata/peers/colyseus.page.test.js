@@ -11,7 +11,7 @@ import { Page } from './lib/page.js';
 
 const LONGER = 'client.reconnect(room.reconnectionToken)';
 
-test('@colyseus/sdk in a page', { timeout: 120_000 }, async (t) => {
+test('@colyseus/sdk in a page', { timeout: 300_000 }, async (t) => {
   const page = new Page(t);
   const game = await openColyseus(t);
   const world = await playground(t, page, game);
@@ -64,7 +64,7 @@ async function graceOver(t, page, game) {
   await again.leave();
 }
 
-test('the offline event of the window closes the connections of the SDK, and hideOffline hides it', { timeout: 60_000 }, async (t) => {
+test('the offline event of the window closes the connections of the SDK, and hideOffline hides it', { timeout: 180_000 }, async (t) => {
   const html = RECIPE.code('html');
   const heedless = html.replace(' data-hide-offline', '');
   assert.notEqual(heedless, html);

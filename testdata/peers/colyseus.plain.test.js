@@ -33,7 +33,7 @@ async function talk(room, log) {
   }
 }
 
-test('a visit to a room, and each way to end it', { timeout: 60_000 }, async (t) => {
+test('a visit to a room, and each way to end it', { timeout: 180_000 }, async (t) => {
   const game = await openColyseus(t);
   const leaves = {
     'the player leaves': (room) => room.leave(),

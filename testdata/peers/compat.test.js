@@ -52,7 +52,7 @@ const post = async (gateway, path, method = 'POST') => assert.ok((await fetch(`$
 assert.ok(CLIENTS.length > 0);
 for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
   for (const driver of ['net', 'auto']) {
-    test(`ten cuts go unnoticed, driver ${driver}`, { timeout: 60_000 }, async (t) => {
+    test(`ten cuts go unnoticed, driver ${driver}`, { timeout: 180_000 }, async (t) => {
       const world = await play(t, client, ['--driver', driver]);
       await tenCuts(world, flows(world));
       assert.equal(world.server.handshakes, 1);
@@ -60,7 +60,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     });
   }
 
-  test('a game server that is dialled anew, --disconnect hard', { timeout: 60_000 }, async (t) => {
+  test('a game server that is dialled anew, --disconnect hard', { timeout: 180_000 }, async (t) => {
     const world = await play(t, client, ['--disconnect', 'hard']);
     const up = new Flow('up', (n, filler) => world.socket.send(`${n} ${filler}`));
     const heard = (game) => game.on('message', (data) => {
@@ -84,7 +84,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     assert.deepEqual([world.tap.events, up.faults], [['open'], []]);
   });
 
-  test('short timeouts leave a client alone that lives, and a silent connection is replaced', { timeout: 60_000 }, async (t) => {
+  test('short timeouts leave a client alone that lives, and a silent connection is replaced', { timeout: 180_000 }, async (t) => {
     const world = await play(t, client, ['--heartbeat', '2s', '--answer-timeout', '2s']);
     const [up, down] = flows(world);
     up.beat(20);
@@ -102,7 +102,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     assert.deepEqual(world.tap.events, ['open']);
   });
 
-  test('messages that were dropped are counted', { timeout: 60_000 }, async (t) => {
+  test('messages that were dropped are counted', { timeout: 180_000 }, async (t) => {
     const world = await play(t, client, ['--buffer-messages', '3', '--overflow', 'drop-oldest']);
     world.relay.goDown();
     await world.tap.until(() => !world.tap.attached);
@@ -156,7 +156,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     'the gateway drains': { flags: ['--drain', '1s'], act: ({ gateway }) => post(gateway, '/drain'), events: CLEAN, code: /^4503 draining/, game: /^1001/ },
   };
   for (const [name, { flags, act, events, code, game: seen }] of Object.entries(ENDS)) {
-    test(name, { timeout: 60_000 }, async (t) => {
+    test(name, { timeout: 180_000 }, async (t) => {
       const world = await play(t, client, flags);
       const left = once(world.game, 'close');
       await act(world);
@@ -169,7 +169,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     });
   }
 
-  test('a gateway that has lost its sessions says so', { timeout: 60_000 }, async (t) => {
+  test('a gateway that has lost its sessions says so', { timeout: 180_000 }, async (t) => {
     const world = await play(t, client);
     const other = await startGateway(t, ['--upstream', `ws://${world.server.addr}`]);
     world.relay.leadTo(other.addr);
@@ -179,7 +179,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     assert.deepEqual(world.tap.events, CLEAN);
   });
 
-  test('a refused first handshake is a failed one', { timeout: 60_000 }, async (t) => {
+  test('a refused first handshake is a failed one', { timeout: 180_000 }, async (t) => {
     const { ReseatSocket } = await import(`${new URL(client, OLD)}?${++copies}`);
     const gateway = await startGateway(t, ['--route', '/match/*=ws://127.0.0.1:1']);
     const socket = new ReseatSocket(`ws://${gateway.addr}/elsewhere`, [], { WebSocket, fallback: false });

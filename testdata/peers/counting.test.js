@@ -7,7 +7,7 @@ import { Player, startGame, value, values } from './lib/counting.js';
 // The game server of docs/games/counting-node, the program itself, behind a stand-in for gateways that die, wake up and
 // hand over: it dials as they do, with the numbers that a player has. The commands are those of docs/games/README.md.
 
-const test = (name, run) => untimed(name, { timeout: 60_000 }, run);
+const test = (name, run) => untimed(name, { timeout: 180_000 }, run);
 
 /** Sums up. @param {number[]} list */
 const total = (list) => list.reduce((a, b) => a + b, 0);

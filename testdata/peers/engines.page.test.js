@@ -94,7 +94,7 @@ function buffers() {
 /** Godot's export replaces the shell's placeholders. */
 const godotShell = () => replaced(recipe('The page', 'godot.md').code('html'), { $GODOT_CONFIG: '{ canvasResizePolicy: 2 }' });
 
-test('a Godot game plays through ten cuts in the shell of the page', { timeout: 60_000 }, async (t) => {
+test('a Godot game plays through ten cuts in the shell of the page', { timeout: 180_000 }, async (t) => {
   const page = new Page(t);
   let peer;
   globalThis.Engine = class {
@@ -113,7 +113,7 @@ test('a Godot game plays through ten cuts in the shell of the page', { timeout: 
   assert.equal(peer.dropped, 0);
 });
 
-test('the queues of the page hold a whole replay, and those that Godot has by itself do not', { timeout: 60_000 }, async (t) => {
+test('the queues of the page hold a whole replay, and those that Godot has by itself do not', { timeout: 180_000 }, async (t) => {
   for (const [queues, lost] of [[buffers(), false], [{ inbound: 65_535, packets: 4096, outbound: 65_535 }, true]]) {
     const page = new Page(t);
     let peer;
@@ -142,7 +142,7 @@ test('the queues of the page are as large as the buffers of the gateway', () => 
   assert.ok(inbound >= 2 * 1024 * 1024 && packets >= 2 * 4096);
 });
 
-test('a Unity game plays through ten cuts in the template of the page', { timeout: 60_000 }, async (t) => {
+test('a Unity game plays through ten cuts in the template of the page', { timeout: 180_000 }, async (t) => {
   const page = new Page(t);
   const engine = { heard: (_text) => {} };
   globalThis.document = { querySelector: (selector) => ({ selector }) };
@@ -160,7 +160,7 @@ test('a Unity game plays through ten cuts in the template of the page', { timeou
   await tenCuts(world, flows(world, engine));
 });
 
-test('a Phaser scene plays through ten cuts, and says when the player is away', { timeout: 60_000 }, async (t) => {
+test('a Phaser scene plays through ten cuts, and says when the player is away', { timeout: 180_000 }, async (t) => {
   const page = new Page(t);
   const shown = [];
   let scene;

@@ -13,7 +13,7 @@ async function restart(t, { gateway, flags, cwd, relay }) {
   relay.leadTo(next.addr);
 }
 
-test('ten cuts go unnoticed', { timeout: 60_000 }, async (t) => {
+test('ten cuts go unnoticed', { timeout: 180_000 }, async (t) => {
   const world = await play(t);
   await tenCuts(world, flows(world));
   assert.deepEqual(world.clientEvents, ['connecting', 'opened', 'connected']);
@@ -21,7 +21,7 @@ test('ten cuts go unnoticed', { timeout: 60_000 }, async (t) => {
   assert.equal(world.game.server.handshakes, 1);
 });
 
-test('a gateway that restarts with its key is a lost connection, which graphql-ws takes up again', { timeout: 60_000 }, async (t) => {
+test('a gateway that restarts with its key is a lost connection, which graphql-ws takes up again', { timeout: 180_000 }, async (t) => {
   const world = await play(t);
   const came = new Promise((done) => (world.onDown = done));
   const again = world.game.feed.nextReader();
@@ -32,7 +32,7 @@ test('a gateway that restarts with its key is a lost connection, which graphql-w
   assert.deepEqual(world.clientEvents, ['connecting', 'opened', 'connected', 'closed', 'connecting', 'opened', 'connected']);
 });
 
-test('without a key file a restart is final: graphql-ws takes 4401 for a login that failed', { timeout: 60_000 }, async (t) => {
+test('without a key file a restart is final: graphql-ws takes 4401 for a login that failed', { timeout: 180_000 }, async (t) => {
   const world = await play(t, { withKey: false });
   await restart(t, world);
   const { code } = await world.ended;
@@ -40,7 +40,7 @@ test('without a key file a restart is final: graphql-ws takes 4401 for a login t
   assert.ok(!world.clientEvents.slice(3).includes('connecting'));
 });
 
-test('a silence that begins before connection_init has arrived makes graphql-ws connect again', { timeout: 60_000 }, async (t) => {
+test('a silence that begins before connection_init has arrived makes graphql-ws connect again', { timeout: 180_000 }, async (t) => {
   const { client, relay, game, clientEvents } = await play(t);
   const codes = [];
   const opened = new Promise((done) => client.on('opened', done));

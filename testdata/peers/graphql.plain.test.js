@@ -29,7 +29,7 @@ async function all(client, query, limit = Infinity) {
   return came;
 }
 
-test('queries, mutations, subscriptions, and the end', { timeout: 60_000 }, async (t) => {
+test('queries, mutations, subscriptions, and the end', { timeout: 180_000 }, async (t) => {
   const game = await openGraphQL(t);
   await sameAsDirect(t, game.addr, async (addr, log) => {
     const closed = noted(game, log, 'close');
@@ -47,7 +47,7 @@ test('queries, mutations, subscriptions, and the end', { timeout: 60_000 }, asyn
   });
 });
 
-test('a refused connection_init', { timeout: 60_000 }, async (t) => {
+test('a refused connection_init', { timeout: 180_000 }, async (t) => {
   const game = await openGraphQL(t);
   await sameAsDirect(t, game.addr, async (addr, log) => {
     const closed = noted(game, log, 'close');

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { tenCuts, wantUntouched } from './lib/cuts.js';
 import { flows, nextPing, play, wantUnnoticed, withOptions } from './lib/mqtt.js';
 
-test('ten cuts go unnoticed, and messages of quality of service 0 arrive once and in order', { timeout: 60_000 }, async (t) => {
+test('ten cuts go unnoticed, and messages of quality of service 0 arrive once and in order', { timeout: 180_000 }, async (t) => {
   const world = await play(t);
   await tenCuts(world, flows(world));
   wantUnnoticed(world);
@@ -12,7 +12,7 @@ test('ten cuts go unnoticed, and messages of quality of service 0 arrive once an
   assert.ok(Buffer.isBuffer(socket), 'MQTT is binary');
 });
 
-test('a PINGREQ that falls into a cut is answered after it', { timeout: 60_000 }, async (t) => {
+test('a PINGREQ that falls into a cut is answered after it', { timeout: 180_000 }, async (t) => {
   const world = await play(t, { game: withOptions({ keepalive: 4 }) });
   const answered = once(world.client, 'packetreceive', { signal: AbortSignal.timeout(30_000) });
   await nextPing(world);
@@ -33,7 +33,7 @@ async function outlastKeepalive(world) {
   world.relay.comeUp();
 }
 
-test('an outage longer than half of the keepalive makes MQTT.js begin anew by itself', { timeout: 60_000 }, async (t) => {
+test('an outage longer than half of the keepalive makes MQTT.js begin anew by itself', { timeout: 180_000 }, async (t) => {
   const world = await play(t, { game: withOptions({ keepalive: 1, reconnectPeriod: 100 }) });
   const again = new Promise((done) => world.client.on('connect', done));
   await outlastKeepalive(world);
@@ -42,7 +42,7 @@ test('an outage longer than half of the keepalive makes MQTT.js begin anew by it
   assert.ok(world.serverEvents.includes('client'));
 });
 
-test('without a keepalive no outage within the grace period is noticed', { timeout: 60_000 }, async (t) => {
+test('without a keepalive no outage within the grace period is noticed', { timeout: 180_000 }, async (t) => {
   const will = { topic: 'gone', payload: 'player 7' };
   const world = await play(t, { game: withOptions({ keepalive: 0, will }) });
   const said = [];
@@ -58,7 +58,7 @@ test('without a keepalive no outage within the grace period is noticed', { timeo
   assert.ok(!said.includes('gone'), 'no last will');
 });
 
-test('once the grace period is over the broker sends the last will, and MQTT.js connects and subscribes again', { timeout: 60_000 }, async (t) => {
+test('once the grace period is over the broker sends the last will, and MQTT.js connects and subscribes again', { timeout: 180_000 }, async (t) => {
   const will = { topic: 'gone', payload: 'player 7' };
   const world = await play(t, { game: withOptions({ will, reconnectPeriod: 100 }), flags: ['--grace', '300ms'] });
   const lastWill = new Promise((done) => world.broker.on('publish', ({ topic, payload }) => topic === 'gone' && done(String(payload))));

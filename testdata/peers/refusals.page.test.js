@@ -38,7 +38,7 @@ function login(key, claims) {
   return `${signed}.${createHmac('sha256', key).update(signed).digest('base64url')}`;
 }
 
-test('an expired login', { timeout: 30_000 }, async (t) => {
+test('an expired login', { timeout: 120_000 }, async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'reseat-peers-'));
   t.after(() => rmSync(dir, { recursive: true }));
   const key = randomBytes(32);
@@ -51,7 +51,7 @@ test('an expired login', { timeout: 30_000 }, async (t) => {
   assert.deepEqual(shown, [['showLogin', 'login: expired']]);
 });
 
-test('a gateway that is full', { timeout: 30_000 }, async (t) => {
+test('a gateway that is full', { timeout: 120_000 }, async (t) => {
   const server = await openServer(t);
   new WebSocketServer({ server });
   const gateway = await startGateway(t, ['--upstream', `ws://${server.addr}`, '--max-sessions', '1']);
@@ -64,14 +64,14 @@ test('a gateway that is full', { timeout: 30_000 }, async (t) => {
   assert.ok(ms > 0, `${ms} ms`);
 });
 
-test('a game server that is down', { timeout: 30_000 }, async (t) => {
+test('a game server that is down', { timeout: 120_000 }, async (t) => {
   const gateway = await startGateway(t, ['--upstream', 'ws://127.0.0.1:1']);
   const { shown, socket } = await open(t, gateway.addr, '/match/7');
   await once(socket, 'close');
   assert.deepEqual(shown.map(([name, reason]) => [name, reason]), [['showWait', 'upstream: unreachable']]);
 });
 
-test('a path that the gateway does not know', { timeout: 30_000 }, async (t) => {
+test('a path that the gateway does not know', { timeout: 120_000 }, async (t) => {
   const { addr } = await openServer(t);
   const gateway = await startGateway(t, ['--route', `/match/*=ws://${addr}`]);
   // The page itself comes from the gateway; its socket has the wrong path.
@@ -80,7 +80,7 @@ test('a path that the gateway does not know', { timeout: 30_000 }, async (t) => 
   assert.deepEqual(shown, [['showError', 'no route']]);
 });
 
-test('an absence for longer than the grace period', { timeout: 30_000 }, async (t) => {
+test('an absence for longer than the grace period', { timeout: 120_000 }, async (t) => {
   const server = await openServer(t);
   const joined = once(new WebSocketServer({ server }), 'connection');
   const gateway = await startGateway(t, ['--upstream', `ws://${server.addr}`, '--grace', '300ms']);
@@ -95,7 +95,7 @@ test('an absence for longer than the grace period', { timeout: 30_000 }, async (
   assert.deepEqual(shown, [['showLobby']]);
 });
 
-test('Socket.IO stays on polling where its WebSocket is refused, and without polling fails to connect', { timeout: 30_000 }, async (t) => {
+test('Socket.IO stays on polling where its WebSocket is refused, and without polling fails to connect', { timeout: 120_000 }, async (t) => {
   const { GAME, RECIPE: socketIO } = await import('./lib/socketio.js');
   const option = "transports: ['websocket']";
   assert.ok(RECIPE.text.includes(option));

@@ -8,7 +8,7 @@ const KEEPALIVE = ' data-keepalive="engine.io"';
 const WEBSOCKET_ONLY = "io({ transports: ['websocket'] })";
 
 for (const [name, game] of Object.entries({ 'default transports': GAME, 'websocket alone': GAME.replace('io()', WEBSOCKET_ONLY) })) {
-  test(`ten cuts go unnoticed: ${name}`, { timeout: 60_000 }, async (t) => {
+  test(`ten cuts go unnoticed: ${name}`, { timeout: 180_000 }, async (t) => {
     assert.ok(RECIPE.text.includes(WEBSOCKET_ONLY) && game.includes('io('));
     const world = await play(t, { game });
     await tenCuts(world, flows(world));
@@ -16,7 +16,7 @@ for (const [name, game] of Object.entries({ 'default transports': GAME, 'websock
   });
 }
 
-test('a ping of the server that falls into a cut is answered after it', { timeout: 60_000 }, async (t) => {
+test('a ping of the server that falls into a cut is answered after it', { timeout: 180_000 }, async (t) => {
   const recipeFlags = (addresses) => RECIPE.flags(addresses).slice(0, 2); // --upstream alone: the gateway does not answer for the page
   const world = await play(t, { recipeFlags, options: { pingInterval: 50 } });
   const { conn } = world.peer;
@@ -31,7 +31,7 @@ test('a ping of the server that falls into a cut is answered after it', { timeou
   wantUnnoticed(world);
 });
 
-test('without keepalives a cut longer than pingTimeout makes Socket.IO begin anew by itself', { timeout: 60_000 }, async (t) => {
+test('without keepalives a cut longer than pingTimeout makes Socket.IO begin anew by itself', { timeout: 180_000 }, async (t) => {
   assert.ok(RECIPE.code('html').includes(KEEPALIVE));
   const html = RECIPE.code('html').replace(KEEPALIVE, '');
   const recipeFlags = (addresses) => RECIPE.flags(addresses).slice(0, 2); // --upstream alone
@@ -46,7 +46,7 @@ test('without keepalives a cut longer than pingTimeout makes Socket.IO begin ane
   assert.notEqual(world.socket.id, world.peer.id);
 });
 
-test('with keepalives on both sides a player who is gone for much longer than pingTimeout is not missed', { timeout: 60_000 }, async (t) => {
+test('with keepalives on both sides a player who is gone for much longer than pingTimeout is not missed', { timeout: 180_000 }, async (t) => {
   // The preset is for pings of seconds.
   const own = `<script type="module">
     import { install } from '/reseat.js';
@@ -68,7 +68,7 @@ test('with keepalives on both sides a player who is gone for much longer than pi
   wantUnnoticed(world);
 });
 
-test("once the grace period is over, Socket.IO's own recovery takes its turn", { timeout: 60_000 }, async (t) => {
+test("once the grace period is over, Socket.IO's own recovery takes its turn", { timeout: 180_000 }, async (t) => {
   const world = await play(t, { options: { connectionStateRecovery: {} }, flags: ['--grace', '300ms'] });
   const came = [];
   world.socket.on('news', (n) => came.push(n));
@@ -87,7 +87,7 @@ test("once the grace period is over, Socket.IO's own recovery takes its turn", {
   assert.deepEqual(came, [1, 2]);
 });
 
-test('the offline event of the window closes Socket.IO, and hideOffline hides it', { timeout: 60_000 }, async (t) => {
+test('the offline event of the window closes Socket.IO, and hideOffline hides it', { timeout: 180_000 }, async (t) => {
   const html = RECIPE.code('html');
   const told = await play(t, { html: html.replace(' data-hide-offline', '') });
   globalThis.dispatchEvent(new Event('offline'));

@@ -89,7 +89,7 @@ async function conversation(socket, log) {
 }
 
 for (const [name, transports] of Object.entries(TRANSPORTS)) {
-  test(`a visit by ${name}`, { timeout: 60_000 }, async (t) => {
+  test(`a visit by ${name}`, { timeout: 180_000 }, async (t) => {
     const game = await openGame(t);
     const leaves = { 'the client goes': (socket) => socket.disconnect(), 'the server throws it out': (socket) => socket.emit('throw me out') };
     for (const [how, leave] of Object.entries(leaves)) {
@@ -97,7 +97,7 @@ for (const [name, transports] of Object.entries(TRANSPORTS)) {
     }
   });
 
-  test(`a refusal by a namespace's middleware reaches the client by ${name}`, { timeout: 60_000 }, async (t) => {
+  test(`a refusal by a namespace's middleware reaches the client by ${name}`, { timeout: 180_000 }, async (t) => {
     const game = await openGame(t);
     await sameAsDirect(t, game.addr, async (addr, log) => {
       const left = new Promise((done) => (game.left = done));

@@ -60,7 +60,7 @@ for (const [name, offer] of Object.entries({
   'within a window of 1 KiB': { threshold: 0, serverMaxWindowBits: 10 },
   'taking nothing over': { threshold: 0, serverNoContextTakeover: true, clientNoContextTakeover: true },
 })) {
-  test(`a client that compresses its messages, ${name}`, { timeout: 60_000 }, async (t) => {
+  test(`a client that compresses its messages, ${name}`, { timeout: 180_000 }, async (t) => {
     const server = await openEcho(t);
     await sameAsDirect(t, server.addr, (addr, log) => visit(server, addr, log, offer), ['--compression', 'on']);
   });

@@ -8,7 +8,7 @@ import { openServer } from './lib/server.js';
 import { PAGE, RECIPE, flows, play } from './lib/ws.js';
 
 for (const compression of ['off', 'on']) {
-  test(`ten cuts go unnoticed, compression ${compression}`, { timeout: 60_000 }, async (t) => {
+  test(`ten cuts go unnoticed, compression ${compression}`, { timeout: 180_000 }, async (t) => {
     const world = await play(t, (page) => page.module(RECIPE.code('js')), ['--compression', compression]);
     await tenCuts(world, flows(world));
     assert.deepEqual(world.unwanted, []);
@@ -17,7 +17,7 @@ for (const compression of ['off', 'on']) {
   });
 }
 
-test("the server's own heartbeat goes on while the client is away", { timeout: 60_000 }, async (t) => {
+test("the server's own heartbeat goes on while the client is away", { timeout: 180_000 }, async (t) => {
   const world = await play(t, (page) => page.module(RECIPE.code('js')));
   world.relay.goDown();
   await world.tap.until(() => !world.tap.attached);
@@ -33,7 +33,7 @@ test("the server's own heartbeat goes on while the client is away", { timeout: 6
   assert.deepEqual(world.unwanted, []);
 });
 
-test('a page on another host needs --origin', { timeout: 60_000 }, async (t) => {
+test('a page on another host needs --origin', { timeout: 180_000 }, async (t) => {
   const server = await openServer(t);
   new WebSocketServer({ server });
   const gateway = await startGateway(t, ['--upstream', `ws://${server.addr}`]);

@@ -89,7 +89,7 @@ async function echoed(socket, data, options) {
   await once(socket, 'message');
 }
 
-test('messages of every size and kind, both ways', { timeout: 60_000 }, async (t) => {
+test('messages of every size and kind, both ways', { timeout: 180_000 }, async (t) => {
   const server = await openGame(t);
   await sameAsDirect(t, server.addr, (addr, log) => visit(server, addr, log, '/match/7?seat=a%20b', ['chat.v1', 'chat.v2'], async (socket) => {
     for (const size of SIZES) {
@@ -108,7 +108,7 @@ test('messages of every size and kind, both ways', { timeout: 60_000 }, async (t
   }));
 });
 
-test('each way to end a connection', { timeout: 60_000 }, async (t) => {
+test('each way to end a connection', { timeout: 180_000 }, async (t) => {
   const server = await openGame(t);
   const ends = {
     'client, with a code': (socket) => close(socket, 1000, 'done'),
@@ -123,7 +123,7 @@ test('each way to end a connection', { timeout: 60_000 }, async (t) => {
   }
 });
 
-test("the server's refusal reaches the client", { timeout: 60_000 }, async (t) => {
+test("the server's refusal reaches the client", { timeout: 180_000 }, async (t) => {
   const server = await openGame(t);
   await sameAsDirect(t, server.addr, async (addr, log) => {
     const socket = new WebSocket(`ws://${addr}/refused`);

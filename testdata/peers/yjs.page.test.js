@@ -8,7 +8,7 @@ import { OPENING, RECIPE, flow, play, reload, wantSameTraffic } from './lib/yjs.
 // A lost message would leave a document behind; a doubled one does no harm to it, so what
 // each socket carried is compared with what its server's end carried, too.
 
-test('ten cuts go unnoticed, and two documents are one', { timeout: 60_000 }, async (t) => {
+test('ten cuts go unnoticed, and two documents are one', { timeout: 180_000 }, async (t) => {
   const world = await play(t);
   const [a, b] = world.desks;
   const flows = [flow(a, b), flow(b, a)];
@@ -33,7 +33,7 @@ async function outstayGrace({ relay, server, desks: [a] }) {
   return lost;
 }
 
-test('shouldReconnect brings y-websocket back once the grace period is over', { timeout: 60_000 }, async (t) => {
+test('shouldReconnect brings y-websocket back once the grace period is over', { timeout: 180_000 }, async (t) => {
   const world = await play(t, { flags: ['--grace', '300ms'] });
   assert.equal(await outstayGrace(world), 4404);
   const [, b] = world.desks;
@@ -41,7 +41,7 @@ test('shouldReconnect brings y-websocket back once the grace period is over', { 
   assert.deepEqual(b.list.toJSON(), ['written while away']);
 });
 
-test('without shouldReconnect, y-websocket takes 4404 for its last word', { timeout: 60_000 }, async (t) => {
+test('without shouldReconnect, y-websocket takes 4404 for its last word', { timeout: 180_000 }, async (t) => {
   const code = RECIPE.code('js').replace('  shouldReconnect: () => true,\n', '');
   const world = await play(t, { flags: ['--grace', '300ms'], code });
   assert.equal(await outstayGrace(world), 4404);
@@ -50,7 +50,7 @@ test('without shouldReconnect, y-websocket takes 4404 for its last word', { time
   assert.equal(provider.shouldConnect, false);
 });
 
-test('with storage a reloaded page gets the whole document, and what it wrote while disconnected is in it', { timeout: 60_000 }, async (t) => {
+test('with storage a reloaded page gets the whole document, and what it wrote while disconnected is in it', { timeout: 180_000 }, async (t) => {
   const option = "{ keepalive: 'y-websocket' }";
   const code = RECIPE.code('js').replace(option, "{ keepalive: 'y-websocket', storage: sessionStorage }");
   assert.ok(RECIPE.text.includes('`storage: sessionStorage`') && code !== RECIPE.code('js'));

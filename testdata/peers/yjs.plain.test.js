@@ -51,7 +51,7 @@ async function close(server, log, { doc, provider }) {
   await gone;
 }
 
-test('two documents become one, and see who is there', { timeout: 60_000 }, async (t) => {
+test('two documents become one, and see who is there', { timeout: 180_000 }, async (t) => {
   const server = await openGame(t);
   await sameAsDirect(t, server.addr, async (addr, log) => {
     server.note = (entry) => log.server.push(entry);

@@ -11,7 +11,7 @@ import { overflowing, violations } from './support/looks.js';
 
 const OUT = fileURLToPath(new URL('out/', import.meta.url));
 
-const limit = { timeout: 120_000 };
+const limit = { timeout: 300_000 };
 
 /** @type {{width: number, height: number, colorScheme: 'light' | 'dark'}[]} */
 const LOOKS = [

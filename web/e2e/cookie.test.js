@@ -5,7 +5,7 @@ import { suiteBrowser } from './support/browser.js';
 import { startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 describe('an ordinary page, kept by a cookie', () => {
   const browser = suiteBrowser();

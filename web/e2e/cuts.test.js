@@ -5,7 +5,7 @@ import { suiteBrowser } from './support/browser.js';
 import { flows, play, settle, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 /** Longer than a link that is torn is let pass. */
 const LONG = 300_000;

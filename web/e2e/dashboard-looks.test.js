@@ -10,7 +10,7 @@ import { DemoPage } from './support/demo.js';
 
 const OUT = fileURLToPath(new URL('out/', import.meta.url));
 
-const limit = { timeout: 180_000 };
+const limit = { timeout: 300_000 };
 
 /** @type {{width: number, height: number, colorScheme: 'light' | 'dark'}[]} */
 const LOOKS = [

@@ -12,7 +12,7 @@ import { startGateway } from './support/gateway.js';
 import { play, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 90_000 };
+const limit = { timeout: 300_000 };
 
 /** Makes a session ahead of its client. @param {string} admin @param {object} wish */
 async function make(admin, wish, headers = {}) {

@@ -5,7 +5,7 @@ import { suiteBrowser } from './support/browser.js';
 import { DemoPage, wantKept } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
 
-const limit = { timeout: 90_000 };
+const limit = { timeout: 300_000 };
 
 /** How far a player must have walked, in world units. */
 const FAR = 40;

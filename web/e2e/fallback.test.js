@@ -7,7 +7,7 @@ import { startGateway } from './support/gateway.js';
 import { RemotePlayer, connect, flows, openSite, settle } from './support/scene.js';
 import { startSite } from './support/site.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 describe('towards a server without Reseat', () => {
   const browser = suiteBrowser();

@@ -5,7 +5,7 @@ import { ordinaryBrowser } from './support/browser.js';
 import { flows, play, settle, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 /** From the thaw to the resume: what asks is to have an answer within this. */
 const PROBE_MS = 2_000;

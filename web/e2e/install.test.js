@@ -6,7 +6,7 @@ import { startGame } from './support/game.js';
 import { RemotePlayer, flows, openSite, settle, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 describe('install()', () => {
   const browser = suiteBrowser();

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { suiteBrowser } from './support/browser.js';
 import { flows, play, settle, startScene } from './support/scene.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 /** A page that did not believe the browser would have tried at once, and several times by then. */
 const OFFLINE_MS = 4_000;

@@ -9,7 +9,7 @@ import { startGateway } from './support/gateway.js';
 import { Relay } from './support/relay.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 const INSTALL = '<script src="/reseat.install.js" data-banner></script>';
 const page = (head, body = '') =>

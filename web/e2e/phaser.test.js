@@ -89,7 +89,7 @@ describe('the Phaser page', () => {
     return { game, gateway, relay, tab, errors, ask };
   }
 
-  test('a scene goes on through cuts: ships come up to date, keys arrive', { timeout: 60_000 }, async (t) => {
+  test('a scene goes on through cuts: ships come up to date, keys arrive', { timeout: 180_000 }, async (t) => {
     const { game, gateway, relay, tab, errors, ask } = await open(t);
     const [{ id }] = await gateway.sessions();
     for (let n = 1; n <= 3; n++) {
@@ -107,7 +107,7 @@ describe('the Phaser page', () => {
     assert.deepEqual(errors, []);
   });
 
-  test('the banner is shown for as long as the player is away', { timeout: 60_000 }, async (t) => {
+  test('the banner is shown for as long as the player is away', { timeout: 180_000 }, async (t) => {
     const { relay, tab, ask } = await open(t);
     const comeBack = relay.refuse();
     relay.reset();
@@ -117,7 +117,7 @@ describe('the Phaser page', () => {
     await until('the banner is gone', () => ask('!scene.banner.visible'));
   });
 
-  test('a scene that is left ends its session', { timeout: 60_000 }, async (t) => {
+  test('a scene that is left ends its session', { timeout: 180_000 }, async (t) => {
     const { game, gateway, ask } = await open(t);
     await ask("(scene.scene.stop('match'), true)");
     await until('the game server gets the close', () => game.closed === 1005);

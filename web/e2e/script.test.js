@@ -14,7 +14,7 @@ import { startGateway } from './support/gateway.js';
 import { Relay } from './support/relay.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 /** The bundle. Its socket is hidden in a closure. */
 const BUNDLE = `

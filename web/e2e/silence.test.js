@@ -6,7 +6,7 @@ import { ordinaryBrowser, suiteBrowser } from './support/browser.js';
 import { flows, play, settle, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 /** From a cut, where there is another path, or from the network's return, to the resume. */
 const BACK_MS = 5_000;
@@ -161,7 +161,7 @@ describe('a line that dies in silence', () => {
     assert.equal(page.count.detach, undefined);
   });
 
-  test('a large message on a slow line comes through once', { timeout: 120_000 }, async (t) => {
+  test('a large message on a slow line comes through once', { timeout: 300_000 }, async (t) => {
     const { scene, player, seat } = await ticking(t, await browser.page(t), { up: false });
     seat.stop();
     await player.until('all ticks have come', ({ received }) => received === seat.sent);

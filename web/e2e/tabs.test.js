@@ -5,7 +5,7 @@ import { ordinaryBrowser, suiteBrowser } from './support/browser.js';
 import { flows, join, openSite, play, settle, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 60_000 };
+const limit = { timeout: 180_000 };
 
 /** A bye comes at once; a session that is only detached would live on for the grace period of 30 s. */
 const SOON = { ms: 5_000 };

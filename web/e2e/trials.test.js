@@ -8,7 +8,7 @@ import { DemoPage } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
 import { until } from './support/until.js';
 
-const limit = { timeout: 90_000 };
+const limit = { timeout: 300_000 };
 
 describe('in the demo', () => {
   const browser = suiteBrowser();

@@ -7,7 +7,7 @@ import { start } from './processes.js';
 const BINARY = process.env.RESEAT_BIN ?? fileURLToPath(new URL('../../../bin/reseat', import.meta.url));
 
 /** How long the program may take to listen, in ms. */
-const START_MS = 10_000;
+const START_MS = 60_000;
 
 /**
  * A running gateway on free ports of loopback.

@@ -10,7 +10,7 @@ const LOOK_MS = 20;
  * @param {() => T | Promise<T>} look
  * @param {{ms?: number, also?: () => unknown}} [options] how long, and what else the error shows
  */
-export async function until(claim, look, { ms = 15_000, also } = {}) {
+export async function until(claim, look, { ms = 60_000, also } = {}) {
   const end = performance.now() + ms;
   for (;;) {
     const seen = await look();
