@@ -29,6 +29,9 @@ const (
 	// skipEpochs is added to Reseat-Epoch by a claim: the node before may have dialled while it could
 	// not write its seat.
 	skipEpochs = 1000
+	// maxAhead bounds how many messages can have been sent since a seat was written: 10,000 a second for
+	// three years. Beyond it a client's numbers are wrong, and would be the session's from then on.
+	maxAhead = 1 << 40
 )
 
 // A search is a resume on its way to its session.
@@ -113,6 +116,7 @@ func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wi
 func (g *Gateway) resumeBySeat(s *search) (here bool) {
 	ctx, cancel := context.WithTimeout(s.r.Context(), findTime)
 	defer cancel()
+	var denied cluster.Seat // whose owner says that it does not have the session
 	for range findTries {
 		seat, err := g.seats.get(ctx, s.claims.Session)
 		switch {
@@ -137,9 +141,12 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 		}
 		claimable := seat.Owner == g.seats.self()
 		if !claimable {
-			var served bool
-			if served, claimable = g.passToOwner(s, seat.Owner); served {
+			var answer passAnswer
+			if answer, claimable = g.passToOwner(s, seat.Owner); answer == passServed {
 				return false
+			}
+			if again := denied.Owner == seat.Owner && denied.Revision == seat.Revision; answer == passNotThere {
+				denied, claimable = seat, again // it has let the session go, and nobody has taken it
 			}
 		}
 		if claimable {
@@ -175,24 +182,22 @@ func (g *Gateway) refuseSearch(s *search, refusal *session.Refusal) {
 	g.refuseElsewhere(s.w, s.r, refusal, s.claims.Session, s.v)
 }
 
-// passToOwner passes a resume on to the node that a seat names. claimable reports that this node is
-// lost, so that another one may take the session.
-func (g *Gateway) passToOwner(s *search, owner string) (served, claimable bool) {
-	answer, v, _ := g.passOn(s.w, s.r, s.rt, owner, s.claims.Session)
-	s.v = v
+// passToOwner passes a resume on to the node that a seat names: passServed also if the client is refused, and
+// passNotThere if the session has just been claimed there, handed over, or let go. claimable reports that
+// this node is lost, so that another one may take the session.
+func (g *Gateway) passToOwner(s *search, owner string) (answer passAnswer, claimable bool) {
+	answer, s.v, _ = g.passOn(s.w, s.r, s.rt, owner, s.claims.Session)
 	switch {
-	case answer == passServed:
-		return true, false
-	case answer == passNotThere: // it has just been claimed there, or handed over
-		return false, false
-	case v.State == NodeGone || v.State == NodeSilent:
-		return false, true
+	case answer == passServed, answer == passNotThere:
+		return answer, false
+	case s.v.State == NodeGone || s.v.State == NodeSilent:
+		return answer, true
 	}
-	if v.State == NodeUp {
+	if s.v.State == NodeUp {
 		g.metrics.claims.WithLabelValues("owner_alive").Inc()
 	}
 	g.refuseSearch(s, unreachable())
-	return true, false
+	return passServed, false
 }
 
 // claim takes a session in whose node is lost. again asks the caller to read the seat once more: another
@@ -285,6 +290,8 @@ func (g *Gateway) mayClaim(s *search, seat cluster.Seat) (c claimable, refusal *
 		return c, session.Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")
 	case !s.offer.SettledOK:
 		return c, session.Refuse(wire.CodeProtocolViolation, "settled missing, malformed or given twice")
+	case s.offer.Received > c.body.Acked+maxAhead || s.offer.Settled.Sent > maxAhead:
+		return c, session.Refuse(wire.CodeProtocolViolation, "received or settled names messages that cannot have been sent")
 	case s.offer.Received < c.body.Acked:
 		return c, session.Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", s.offer.Received, c.body.Acked)
 	}

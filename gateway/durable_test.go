@@ -48,8 +48,11 @@ func (m member) HandOver(_ context.Context, node string, h *gateway.Handoff) err
 	}
 	m.mu.Lock()
 	_, down := m.cut[node]
-	lost := m.lostAnswers
+	lost, meanwhile := m.lostAnswers, m.handingOver
 	m.mu.Unlock()
+	if meanwhile != nil {
+		meanwhile()
+	}
 	if down {
 		return errors.New("no answer")
 	}
@@ -251,6 +254,96 @@ func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
 		d.of[1].wantState(r, session.Attached)
 		next.Text("on")
 		q.Want("on")
+	})
+}
+
+// A game server that writes to the sessions of a draining node moves none of them into nowhere.
+func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		outcomes := make(chan gateway.Outcome, 2)
+		d.handingOver = func() {
+			go func() {
+				_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("late"), nil)
+				outcomes <- o
+			}()
+			go func() { outcomes <- d.of[0].gw.EndBy("", p.Hello.Session, wire.CodeNormal, "late") }()
+			time.Sleep(100 * time.Millisecond)
+		}
+		go d.of[0].gw.Drain(context.Background())
+		game.WantClose(wire.CodeGoingAway)
+		if _, o := d.of[0].gw.SetData(p.Hello.Session, []byte("in time"), nil); o != gateway.Done {
+			t.Errorf("outcome %v before the game server's answer", o)
+		}
+		game.Close(wire.CodeGoingAway, "")
+		p.WantClosing(wire.CodeDraining)
+		for range 2 {
+			if o := <-outcomes; o == gateway.Done {
+				t.Error("a call for a session that has gone was answered as done")
+			}
+		}
+		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedHandoff {
+			t.Errorf("hello %+v", q.Hello)
+		}
+		if data, _, _ := d.of[1].gw.Data(p.Hello.Session); string(data) != "in time" {
+			t.Errorf("data %q", data)
+		}
+	})
+}
+
+// What a call was told is done has been written when its answer comes: the node may die behind it.
+func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, _ := d.beginDurable()
+		q, _ := d.beginDurable()
+		p.Sync()
+		q.Sync()
+		synctest.Wait()
+		d.links[0].Before = func() { time.Sleep(200 * time.Millisecond) }
+		if _, o := d.of[0].gw.SetData(p.Hello.Session, []byte("score"), nil); o != gateway.Done {
+			t.Fatalf("outcome %v", o)
+		}
+		if o := d.of[0].gw.EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"); o != gateway.Done {
+			t.Fatalf("outcome %v", o)
+		}
+		d.links[0].SetCut(true)
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
+		d.resumeAt(p, 1, 0, 0, 0)
+		if data, _, _ := d.of[1].gw.Data(p.Hello.Session); string(data) != "score" {
+			t.Errorf("data %q", data)
+		}
+		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeEnded)
+	})
+}
+
+// A node that has let its session go, though nobody has taken it, keeps nobody out.
+func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Sync()
+		d.of[0].gw.Fenced(p.Hello.Session, 7)
+		game.WantClose(wire.CodeGoingAway)
+		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedFailover {
+			t.Errorf("hello %+v", q.Hello)
+		}
+	})
+}
+
+func TestImpossibleCountsClaimNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Sync()
+		p.Drop()
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
+		d.settledAt(p, 1, 9007199254740000, 0, 0).WantClosing(wire.CodeProtocolViolation)
+		d.settledAt(p, 1, 0, 9007199254740000, 9007199254740000).WantClosing(wire.CodeProtocolViolation)
+		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedFailover {
+			t.Errorf("hello %+v", q.Hello)
+		}
 	})
 }
 

@@ -102,20 +102,22 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 	if !begun {
 		return false
 	}
+	select {
+	case <-left:
+	case <-ctx.Done():
+	}
+	release := e.Hold()
+	defer release()
 	h, err := g.freezeLeft(ctx, e, left)
 	for _, node := range takers {
-		if err != nil {
+		if err != nil || !e.Alive() {
 			break
 		}
-		if err = g.cfg.Cluster.HandOver(ctx, node, h); err == nil {
-			g.handedOver(e, node)
-			return true
+		if err = g.cfg.Cluster.HandOver(ctx, node, h); err != nil {
+			err = g.afterFailedHandoff(ctx, e, node, h, err)
 		}
-		if !errors.Is(err, errNotTaken) && !errors.Is(err, errTaken) { // nobody knows whether it was taken
-			err = g.afterUnclearHandoff(ctx, e, node, h, err)
-			if err == nil {
-				return true
-			}
+		if err == nil {
+			return g.handedOver(e, node)
 		}
 		g.log.Warn("handoff.failed", "session", e.ID, "node", node, "err", err)
 		if errors.Is(err, errTaken) {
@@ -123,28 +125,33 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 			g.seats.fence(e, "another node has it")
 			return false
 		}
-		err = nil
+		if err = nil; !e.Seat().Covered {
+			break
+		}
 	}
 	g.metrics.handoffs.WithLabelValues("failed").Inc()
 	d.Do(func(core *session.Session, now session.Time) { core.Stay(now) })
 	return false
 }
 
-// afterUnclearHandoff finds out by the seat whether a node has taken a session, when its answer was lost.
-func (g *Gateway) afterUnclearHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
+// afterFailedHandoff finds out by the seat whether a node has taken a session that says no, or whose answer
+// was lost. nil: it has; errTaken: it or another node has, or may have. Otherwise h can be given to the next node.
+func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
+	if errors.Is(cause, errNotTaken) {
+		return cause
+	}
 	seat, err := g.seats.get(ctx, e.ID)
 	switch {
 	case err != nil: // it may have been: this node must not go on with it
 		return fmt.Errorf("%w: %w, and its seat cannot be read: %w", errTaken, cause, err)
 	case seat.Owner == node && seat.Epoch == h.Epoch+1:
-		g.handedOver(e, node)
 		return nil
 	case seat.Owner != g.seats.self() || seat.Epoch != h.Epoch:
 		return fmt.Errorf("%w: %w", errTaken, cause)
 	}
 	// That node may still be about to write it. A write of this node's own forestalls that.
 	e.UpdateSeat(func(s *registry.Seat) { s.Covered = false })
-	if g.seats.settle(ctx, e) {
+	if g.seats.writeHeld(e); e.Seat().Covered {
 		h.Revision = e.Seat().Revision
 		return fmt.Errorf("%w: %w", errNotTaken, cause)
 	}
@@ -152,12 +159,13 @@ func (g *Gateway) afterUnclearHandoff(ctx context.Context, e *registry.Record, n
 }
 
 // handedOver lets go of a session that another node has taken.
-func (g *Gateway) handedOver(e *registry.Record, node string) {
+func (g *Gateway) handedOver(e *registry.Record, node string) bool {
 	g.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
 	g.metrics.handoffs.WithLabelValues("ok").Inc()
 	e.Do(func(core *session.Session, now session.Time) {
 		core.HandedOver(now, time.Millisecond+rand.N(handoffSpread))
 	})
+	return true
 }
 
 // errStays is why a session is not handed over that its game server has ended meanwhile.

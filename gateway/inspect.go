@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net"
 
 	"reseat/gateway/registry"
@@ -38,6 +39,15 @@ func (g *Gateway) Session(id string) (registry.Snapshot, bool) {
 		}
 	}
 	return g.reg.Remembered(id)
+}
+
+// Settled is Session for a call that is passed on if the session is not here: it waits while the session is
+// handed over to another node.
+func (g *Gateway) Settled(ctx context.Context, id string) (registry.Snapshot, bool) {
+	if e := g.reg.Find(id); e != nil && e.Durable {
+		away(ctx, func() { e.Hold()() })
+	}
+	return g.Session(id)
 }
 
 // End ends a session: the upstream gets code and reason, the client 4410 and reason.
@@ -103,10 +113,13 @@ func (g *Gateway) change(id string, f func(*registry.Record, *session.Session, s
 		return Conflict
 	}
 	done := false
+	release := e.Hold()
 	d.Do(func(core *session.Session, now session.Time) { done = f(e, core, now) })
+	release()
 	if !done {
 		return Conflict
 	}
+	g.seats.changed(e)
 	return Done
 }
 

@@ -36,7 +36,8 @@ type nodes struct {
 	mute     map[string]bool                // of nodes that accept, and don't answer
 	requests []http.Header                  // what came to node listeners
 
-	lostAnswers bool // to hand-offs
+	lostAnswers bool   // to hand-offs
+	handingOver func() // called when a node hands a session over
 }
 
 // A member is the cluster as one node sees it.

@@ -32,7 +32,8 @@ type seatKeeper struct {
 	running *sync.WaitGroup
 
 	mu     sync.Mutex
-	writes map[string]*seatWrite // by session
+	writes map[string]*seatWrite    // by session
+	ends   map[string]chan struct{} // by session that has ended: closed when its seat says so
 	closed bool
 }
 
@@ -114,21 +115,55 @@ func (k *seatKeeper) settle(ctx context.Context, e *registry.Record) bool {
 	if !e.Durable {
 		return false
 	}
-	written := k.touch(e)
-	if k.hasContact() {
-		limit := time.NewTimer(seatTime)
-		defer limit.Stop()
-		select {
-		case <-written:
-		case <-limit.C:
-		case <-ctx.Done():
+	k.wait(ctx, k.touch(e))
+	return e.Seat().Covered
+}
+
+// changed has the seats of sessions written that a call has changed or ended, and waits for that, within
+// seatTime: a node that dies behind the answer must not take the change with it.
+func (k *seatKeeper) changed(all ...*registry.Record) {
+	var written []<-chan struct{}
+	for _, e := range all {
+		k.mu.Lock()
+		done := (<-chan struct{})(k.ends[e.ID])
+		k.mu.Unlock()
+		if done == nil {
+			done = k.touch(e)
+		}
+		if done != nil {
+			written = append(written, done)
 		}
 	}
-	return e.Seat().Covered
+	k.wait(k.ctx, written...)
+}
+
+// wait waits for writes, within seatTime, and not at all while the engine is away.
+func (k *seatKeeper) wait(ctx context.Context, written ...<-chan struct{}) {
+	if len(written) == 0 || !k.hasContact() {
+		return
+	}
+	limit := time.NewTimer(seatTime)
+	defer limit.Stop()
+	for _, done := range written {
+		select {
+		case <-done:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // write writes e's seat once.
 func (k *seatKeeper) write(e *registry.Record) {
+	release := e.Hold()
+	defer release()
+	k.writeHeld(e)
+}
+
+// writeHeld is write for a caller that holds e.
+func (k *seatKeeper) writeHeld(e *registry.Record) {
 	d := e.DriverBegun()
 	if d == nil || k.ctx.Err() != nil {
 		return
@@ -199,7 +234,17 @@ func (k *seatKeeper) seatOf(e *registry.Record, i session.Info) cluster.Seat {
 func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 	last := k.seatOf(e, i)
 	last.Ended, last.Reason = i.Ending.Code, i.Ending.Text
+	done := make(chan struct{})
+	k.mu.Lock()
+	k.ends[e.ID] = done
+	k.mu.Unlock()
 	k.running.Go(func() {
+		defer func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			delete(k.ends, e.ID)
+			close(done)
+		}()
 		k.await(e)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), 2*seatTime)
 		defer cancel()

@@ -24,8 +24,10 @@ func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
 	if e == nil {
 		return registry.Snapshot{}, g.missing(id)
 	}
+	release := e.Hold()
 	made, ok := change(e, c)
-	g.seats.touch(e)
+	release()
+	g.seats.changed(e)
 	info, known := g.Session(id)
 	switch {
 	case !known:
@@ -103,15 +105,18 @@ func (g *Gateway) EndGroup(group, by string) int {
 }
 
 // eachInGroup calls f for the living sessions of a group, and returns their number.
-func (g *Gateway) eachInGroup(group string, f func(*registry.Record)) (n int) {
+func (g *Gateway) eachInGroup(group string, f func(*registry.Record)) int {
+	var of []*registry.Record
 	for _, e := range g.reg.All() {
 		if e.Terms().Group == group && e.Alive() {
+			release := e.Hold()
 			f(e)
-			g.seats.touch(e)
-			n++
+			release()
+			of = append(of, e)
 		}
 	}
-	return n
+	g.seats.changed(of...)
+	return len(of)
 }
 
 // Data returns the data that the game server keeps with a session, and its tag; nil if
@@ -132,9 +137,16 @@ func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (t
 	if e == nil {
 		return 0, g.missing(id)
 	}
-	if tag = g.tags.Add(1); !e.SetData(data, tag, want) {
+	tag = g.tags.Add(1)
+	release := e.Hold()
+	here, set := g.reg.Find(id) == e, e.SetData(data, tag, want)
+	release()
+	switch {
+	case !here: // it has ended, or gone to another node
+		return 0, g.missing(id)
+	case !set:
 		return 0, Stale
 	}
-	g.seats.touch(e)
+	g.seats.changed(e)
 	return tag, Done
 }

@@ -129,19 +129,27 @@ func (c *Cluster) Shares(piece string) bool {
 	return true
 }
 
-// IsGone reports whether a node is known to have ended. It answers from memory; of a node that it has never
-// heard of, it is certain once nothing was heard for as long as the table remembers.
-func (c *Cluster) IsGone(id string) bool {
+// Lost reports whether a node is known to have ended, and when it was heard for the last time; zero: never. It answers
+// from memory; of a node that it has never heard of, it is certain once nothing was heard for as long as
+// the table remembers.
+func (c *Cluster) Lost(id string) (heard time.Time, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id == c.id {
-		return false
+		return heard, false
 	}
 	p := c.peers[id]
 	if p == nil {
-		return c.synced && c.heard[id].IsZero() && c.up && time.Since(c.upSince) > hideAfter
+		return heard, c.synced && c.heard[id].IsZero() && c.up && time.Since(c.upSince) > hideAfter
 	}
-	return p.gone != "" || p.silent && c.quietLocked(id, time.Now()) > hideAfter
+	return c.lastLocked(id, p), p.gone != "" || p.silent && c.quietLocked(id, time.Now()) > hideAfter
+}
+
+// IsStrange reports whether the directory is complete and does not have a node, which was never heard either.
+func (c *Cluster) IsStrange(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return id != c.id && c.synced && c.peers[id] == nil && c.heard[id].IsZero()
 }
 
 // weight is a node's weight for a key, in rendezvous hashing.

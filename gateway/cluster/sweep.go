@@ -49,14 +49,14 @@ func (p *pace) step(ctx context.Context) error {
 // player did not come back, and of ended ones. It calls over for each session that is lost by that, and
 // for no ended one. It holds one record at a time, and reads a limited number a second. Call it now and then.
 //
-// nodes reports whether a node is gone; it answers from memory. share reports whether this node is the one
+// lost reports whether a node is gone, and when it was last heard, zero for never; it answers from memory. share reports whether this node is the one
 // of the living that does a piece of work, by rendezvous hash of the piece's name. The pieces are the
 // buckets, so that each record is read by one node: with 100 nodes that share sessions, each would read all.
 //
-// A seat may not have been written for hours while its player was attached. So the time begins when a Sweep
-// has found its owner gone.
-func (s *Seats) Sweep(ctx context.Context, nodes func(id string) (gone bool), share func(session string) bool, over func(Seat)) error {
-	w := sweeper{Seats: s, nodes: nodes, over: over}
+// A seat may not have been written for hours while its player was attached. So the time begins when its owner
+// was last heard or, if that is not known, when a Sweep has found it gone.
+func (s *Seats) Sweep(ctx context.Context, lost func(id string) (heard time.Time, gone bool), share func(session string) bool, over func(Seat)) error {
+	w := sweeper{Seats: s, isLost: lost, over: over}
 	w.forgetReturned()
 	for bucket := range SeatBuckets {
 		if share(fmt.Sprint("seats_", bucket)) {
@@ -72,7 +72,7 @@ func (s *Seats) Sweep(ctx context.Context, nodes func(id string) (gone bool), sh
 // A sweeper is a Sweep under way.
 type sweeper struct {
 	*Seats
-	nodes                   func(id string) bool
+	isLost                  func(id string) (time.Time, bool)
 	over                    func(Seat)
 	pace                    pace
 	lost, ended, unreadable int
@@ -84,7 +84,10 @@ func (w *sweeper) forgetReturned() {
 	w.mu.Lock()
 	ids := slices.Collect(maps.Keys(w.gone))
 	w.mu.Unlock()
-	ids = slices.DeleteFunc(ids, w.nodes)
+	ids = slices.DeleteFunc(ids, func(id string) bool {
+		_, lost := w.isLost(id)
+		return lost
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
@@ -145,18 +148,27 @@ func (w *sweeper) due(seat Seat) time.Time {
 	if seat.Ended != 0 {
 		return seat.Written.Add(seat.Keep + endedAfter)
 	}
-	if !w.nodes(seat.Owner) {
+	since, lost := w.isLost(seat.Owner)
+	if !lost {
 		return never
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	since, known := w.gone[seat.Owner]
-	if !known {
-		since = time.Now()
-		w.gone[seat.Owner] = since
+	if since.IsZero() {
+		since = w.foundGone(seat.Owner)
 	}
 	if seat.Written.After(since) {
 		since = seat.Written
 	}
 	return since.Add(seat.Keep + sweptAfter)
+}
+
+// foundGone is when a Sweep has found a node gone for the first time.
+func (w *sweeper) foundGone(node string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since, known := w.gone[node]
+	if !known {
+		since = time.Now()
+		w.gone[node] = since
+	}
+	return since
 }

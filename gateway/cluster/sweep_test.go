@@ -17,6 +17,7 @@ import (
 type sweep struct {
 	*node
 	gone  map[string]bool
+	heard time.Time // when the nodes that are gone were, zero: not known
 	share func(string) bool
 	over  []string
 }
@@ -37,7 +38,7 @@ func (s *sweep) run() []string {
 }
 
 func (s *sweep) sweep() error {
-	return s.Sweep(s.Context(), func(id string) bool { return s.gone[id] }, s.share, func(seat cluster.Seat) {
+	return s.Sweep(s.Context(), func(id string) (time.Time, bool) { return s.heard, s.gone[id] }, s.share, func(seat cluster.Seat) {
 		if len(seat.Body) == 0 {
 			s.Error("the seat has no body")
 		}
@@ -69,6 +70,25 @@ func TestPlayersOfALostNodeHaveTheirGracePeriod(t *testing.T) {
 		time.Sleep(time.Second)
 		if got := b.run(); !slices.Equal(got, []string{sessionOfA}) || len(e.Records()) != 0 {
 			t.Errorf("%v, %d records are left", got, len(e.Records()))
+		}
+	})
+}
+
+// However late a sweep comes, the time counts from when the node was last heard.
+func TestTimeOfALostNodeCountsFromItsLastSign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := clustertest.NewSeats()
+		a := newNode(t, e, nodeA)
+		b := newSweep(newNode(t, e, nodeB))
+		seat := a.put(seatOf(nodeA, sessionOfA))
+		b.gone[nodeA], b.heard = true, time.Now()
+		time.Sleep(seat.Keep + time.Minute - time.Second)
+		if got := b.run(); got != nil {
+			t.Fatalf("%v, a second early", got)
+		}
+		time.Sleep(time.Second)
+		if got := b.run(); !slices.Equal(got, []string{sessionOfA}) {
+			t.Errorf("%v, by the first sweep after its time", got)
 		}
 	})
 }
@@ -300,7 +320,7 @@ func TestCancelledSweepEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err := b.Sweep(ctx, func(string) bool { return true }, b.share, func(s cluster.Seat) { t.Errorf("ended %s", s.Session) })
+		err := b.Sweep(ctx, func(string) (time.Time, bool) { return time.Time{}, true }, b.share, func(s cluster.Seat) { t.Errorf("ended %s", s.Session) })
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
 			t.Errorf("%v after %v", err, took)
 		}

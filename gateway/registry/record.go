@@ -59,6 +59,7 @@ type Record struct {
 	ender    string             // see SetEnder
 	epoch    uint64             // requests sent to the upstream
 	seat     Seat               // of a durable session
+	held     chan struct{}      // see Hold; full while it is held
 	past     history
 }
 

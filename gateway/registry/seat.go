@@ -69,6 +69,23 @@ func (e *Record) UpdateSeat(f func(*Seat)) {
 	f(&e.seat)
 }
 
+// Hold keeps a durable session from being written to the engine, changed by a call, and handed over to another
+// node, until release is called: what that node is given names the record that it replaces, and must not
+// change on the way. It may wait as long as a hand-over takes, so a driver's loop must not call it.
+func (e *Record) Hold() (release func()) {
+	if !e.Durable {
+		return func() {}
+	}
+	e.mu.Lock()
+	if e.held == nil {
+		e.held = make(chan struct{}, 1)
+	}
+	held := e.held
+	e.mu.Unlock()
+	held <- struct{}{}
+	return func() { <-held }
+}
+
 // SkipEpochs has the next request to the upstream be numbered n higher: the node before may have sent
 // some that this one does not know of.
 func (e *Record) SkipEpochs(n uint64) {

@@ -282,7 +282,7 @@ func (n *member) sweepSeats(ctx context.Context) {
 			if !n.Engine().Up {
 				continue
 			}
-			if err := n.seats.Sweep(ctx, n.IsGone, n.Shares, n.gateway.SeatOver); err != nil && ctx.Err() == nil {
+			if err := n.seats.Sweep(ctx, n.Lost, n.Shares, n.gateway.SeatOver); err != nil && ctx.Err() == nil {
 				n.log.Warn("seats.not_swept", "err", err)
 			}
 		case <-ctx.Done():

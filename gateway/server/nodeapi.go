@@ -93,8 +93,11 @@ func (p *peers) Seat(ctx context.Context, session string) (admin.Seat, error) {
 }
 
 // Gone implements admin.Cluster. The sessions of a silent node live for their grace period at
-// most.
+// most. A node that nobody has ever heard of has none that a call could reach.
 func (p *peers) Gone(ctx context.Context, id string) bool {
+	if p.node.Cluster.IsStrange(id) {
+		return true
+	}
 	j := p.node.Cluster.Judge(ctx, id)
 	return j.Verdict == cluster.Gone || j.Verdict == cluster.Silent && !j.Heard.IsZero() && time.Since(j.Heard) > p.longest
 }
