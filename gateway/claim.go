@@ -222,6 +222,9 @@ func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refu
 	}
 	c, refusal := g.mayClaim(s, seat)
 	if refusal != nil {
+		if refusal.Superseded { // logRefusal reports it where the session is here
+			g.noteReplayed(registry.Snapshot{ID: c.state.ID, Player: c.state.Player, Group: c.state.Terms.Group, Path: c.state.Path})
+		}
 		return refusal, false
 	}
 	before := seat.Owner

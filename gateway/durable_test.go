@@ -17,6 +17,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/cluster"
+	"reseat/gateway/events"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
@@ -329,6 +330,24 @@ func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
 		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedFailover {
 			t.Errorf("hello %+v", q.Hello)
 		}
+	})
+}
+
+// A spent token is refused and reported by a node that does not have the session, too.
+func TestSpentTokenAtClaimIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Sync()
+		p.Drop()
+		q := d.resumeAt(p, 0, 0, 0, 0)
+		q.Sync()
+		q.Drop()
+		synctest.Wait()
+		heard := d.of[1].listen()
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
+		d.settledAt(p, 1, 0, 0, 0).WantClosing(wire.CodeBadToken)
+		heard.want(p.Hello.Session, events.Replayed)
 	})
 }
 
