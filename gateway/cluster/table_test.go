@@ -102,6 +102,26 @@ func TestForgottenNodeWasHeard(t *testing.T) {
 	})
 }
 
+// Only a node that nobody has ever heard of is strange, and nobody is while the directory is not complete.
+func TestWhichNodesAreStrange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, n, _ := stage(t)
+		n.answers(peerAddr, silence)
+		if !c.IsStrange("00000bad") || c.IsStrange(c.ID()) || c.IsStrange(peerID) {
+			t.Error("of a stranger, this node and its peer not just the first is strange")
+		}
+		c.Heartbeat(peerID)
+		time.Sleep(forgetAfter + time.Minute)
+		if c.IsStrange(peerID) {
+			t.Error("a node that was heard once is strange")
+		}
+		c.EngineDown(errors.New("cut"))
+		if c.IsStrange("00000bad") {
+			t.Error("a node is strange while the engine is away")
+		}
+	})
+}
+
 // Grace periods go by when a node was heard, not by when it could have been.
 func TestOutageOfTheEngineIsNoSignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
