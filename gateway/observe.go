@@ -74,7 +74,7 @@ func (o observer) event(ev session.Event) {
 	case session.Confirmed:
 		g.seats.touch(e)
 	case session.AskOwner:
-		g.running.Go(func() { g.seats.askOwner(e) })
+		g.seats.ask(e)
 	case session.Left, session.Stays:
 		g.leaving.left(e)
 	case session.Renew:

@@ -236,8 +236,11 @@ func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 	last.Ended, last.Reason = i.Ending.Code, i.Ending.Text
 	done := make(chan struct{})
 	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed { // the node is gone in a moment, and its seats can be claimed
+		return
+	}
 	k.ends[e.ID] = done
-	k.mu.Unlock()
 	k.running.Go(func() {
 		defer func() {
 			k.mu.Lock()
@@ -293,6 +296,15 @@ func (k *seatKeeper) fence(e *registry.Record, why string) {
 	if fenced {
 		k.metrics.fenced.Inc()
 		k.log.warn("session.fenced", "session", e.ID, "epoch", e.Seat().Epoch, "why", why)
+	}
+}
+
+// ask is askOwner in the background, unless the gateway closes.
+func (k *seatKeeper) ask(e *registry.Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.closed {
+		k.running.Go(func() { k.askOwner(e) })
 	}
 }
 
