@@ -30,6 +30,7 @@ var notInRecord = map[string]string{
 	"memo":     "a cache",
 	"pongs":    "who waits for it stays with its process",
 	"breakOff": "nil after the first dial",
+	"held":     "made anew when it is needed",
 	"pending":  "what Do queues while connecting",
 	"welcomed": "only while the first client is answered: a visit, which a freeze awaits",
 }
