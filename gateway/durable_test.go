@@ -293,7 +293,7 @@ func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
 	})
 }
 
-// What a call was told is done has been written when its answer comes: the node may die behind it.
+// A change is in the seat before the call is answered, so a crash right after the answer loses nothing.
 func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDurableNodes(t, 2, durablePolicy())

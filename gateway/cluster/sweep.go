@@ -49,8 +49,8 @@ func (p *pace) step(ctx context.Context) error {
 // player did not come back, and of ended ones. It calls over for each session that is lost by that, and
 // for no ended one. It holds one record at a time, and reads a limited number a second. Call it now and then.
 //
-// lost reports whether a node is gone, and when it was last heard, zero for never; it answers from memory. share reports whether this node is the one
-// of the living that does a piece of work, by rendezvous hash of the piece's name. The pieces are the
+// lost reports whether a node is gone, and when it was last heard, zero for never; it answers from memory.
+// share reports whether this node is the one of the living that does a piece of work, by rendezvous hash of the piece's name. The pieces are the
 // buckets, so that each record is read by one node: with 100 nodes that share sessions, each would read all.
 //
 // A seat may not have been written for hours while its player was attached. So the time begins when its owner
