@@ -1068,3 +1068,17 @@ func TestDialDuringHandOffChangesNothing(t *testing.T) {
 	b.game(closed)
 	b.wantLeft(true)
 }
+
+// A silent end leaves an upstream alone that has been given up before, and is still being sent its Close frame.
+func TestSilentEndLeavesGivenUpUpstreamAlone(t *testing.T) {
+	b := newTable(t, durableConfig())
+	b.sleep(ownedFor)
+	b.drop()
+	b.leaves()
+	b.sleep(leaveTime)
+	b.wantLeft(true)
+	b.sleep(30*time.Second + askWait - leaveTime)
+	b.wantState(session.Ended)
+	b.wantMode(b.up, session.Linger)
+	b.wants(b.up, "close 1001 moved")
+}
