@@ -193,11 +193,15 @@ func (s *Session) recount(now Time) {
 	switch {
 	case d == nil || d.told == 0 || s.writer != nil || s.up.released:
 		return
-	case d.told == s.written.n+1 || s.up.over || s.state == Ended:
+	case d.told == s.written.n+1:
 		d.told = 0
 		return
 	}
 	d.told = 0
+	if s.up.over || s.state == Ended { // it would take what waits for other messages
+		s.shutUpstream(s.up)
+		return
+	}
 	why := "told a count that does not hold"
 	if s.replaces(now, noCode) {
 		s.replaceUpstream(now, why, frame.ClosePayload(wire.CodeGoingAway, movedText))
