@@ -690,6 +690,13 @@ func TestSessionStays(t *testing.T) {
 			b.wantState(session.Detached)
 			b.sleep(leaveTime)
 			b.s.Owned(b.now)
+			if b.s.TakesUpstream(false) {
+				t.Errorf("%s: an upstream is taken that was dialled before", stage)
+			}
+			b.told(session.Resume{})
+			if !b.s.TakesUpstream(false) {
+				t.Errorf("%s: no upstream is taken", stage)
+			}
 			b.join(session.Resume{Gen: b.s.Generation()})
 			if h := b.hello(); h.Received != 0 || h.Moved != "" {
 				t.Errorf("%s: hello %+v", stage, h)
