@@ -21,6 +21,7 @@ import (
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/wire"
@@ -74,7 +75,10 @@ func (m member) HandOver(_ context.Context, node string, h *gateway.Handoff) err
 type durableNodes struct {
 	*nodes
 	seats *clustertest.Seats
-	links []*clustertest.Link
+
+	// Of each node.
+	links   []*clustertest.Link
+	keepers []*cluster.Seats
 }
 
 func durablePolicy() policy.Policy {
@@ -95,11 +99,21 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 		link := d.seats.Link()
 		d.links = append(d.links, link)
 		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		d.keepers = append(d.keepers, seats)
 		c.Seats, c.Driver = seats, transport.Net // a session without connections would begin on an event loop
 	})
 	for i, link := range d.links {
 		d.keepContact(i, link)
 	}
+	t.Cleanup(func() { // their seats are written before the gateways close
+		for _, w := range d.of {
+			list, _ := w.gw.Sessions(registry.Filter{Limit: 100})
+			for _, e := range list {
+				w.gw.End(e.ID, wire.CodeNormal, "")
+			}
+		}
+		time.Sleep(20 * time.Second) // fake: all have ended
+	})
 	return d
 }
 

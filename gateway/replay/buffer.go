@@ -68,11 +68,11 @@ func (b *Buffer) Bytes() int64 { return b.held }
 
 // Room returns memory for the next read; Fill must follow. It returns nil while the
 // Store is exhausted, for which Fill must not follow. With frugal set it stays small
-// even after a burst.
+// even after a burst, and so it does where the Store has no more left than that.
 func (b *Buffer) Room(frugal bool) []byte {
 	if b.tail == nil || len(b.tail.buf)-b.hi < minRoom {
 		size := smallChunk
-		if b.burst && !frugal {
+		if b.burst && !frugal && b.store.fits(bigChunk) {
 			size = bigChunk
 		}
 		if b.store.exhausted(size) {

@@ -43,7 +43,7 @@ func (m *model) stepRoom() {
 	}
 	frugal := m.next()&1 == 0
 	want := smallChunk
-	if m.burst && !frugal {
+	if m.burst && !frugal && m.b.store.Used()+bigChunk <= m.b.store.Limit() {
 		want = bigChunk
 	}
 	fresh := m.b.tail == nil || len(m.b.tail.buf)-m.b.hi < minRoom

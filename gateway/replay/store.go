@@ -50,9 +50,12 @@ func (s *Store) Limit() int64 { return s.limit }
 // its Buffer.
 func (s *Store) Charge(n int) { s.used.Add(int64(n)) }
 
+// fits reports whether size more bytes are within the limit.
+func (s *Store) fits(size int) bool { return s.used.Load()+int64(size) <= s.limit }
+
 // exhausted reports whether size more bytes would exceed the limit.
 func (s *Store) exhausted(size int) bool {
-	if s.used.Load()+int64(size) <= s.limit {
+	if s.fits(size) {
 		return false
 	}
 	if s.onExhausted != nil {

@@ -54,14 +54,15 @@ func TestStoreSmallerThanAChunkRefusesEveryRoom(t *testing.T) {
 	}
 }
 
-// A big chunk that would exceed the limit is refused, even though a small one fits: the
-// session asks again.
+// Where a big chunk would exceed the limit, a burst goes on in small ones: what is left may be all that its message
+// needs, and nothing else would free any memory.
 func TestLimitIsExactForBothSizes(t *testing.T) {
-	for limit, want := range map[int64]bool{smallChunk + bigChunk - 1: false, smallChunk + bigChunk: true} {
-		b := New(NewStore(limit, nil))
+	for limit, want := range map[int64]int{2*smallChunk - 1: 0, 2 * smallChunk: smallChunk, smallChunk + bigChunk - 1: smallChunk, smallChunk + bigChunk: bigChunk} {
+		refused := 0
+		b := New(NewStore(limit, func() { refused++ }))
 		readFull(t, b, false)
-		if got := b.Room(false) != nil; got != want {
-			t.Errorf("a limit of %d: room %t", limit, got)
+		if got := len(b.Room(false)); got != want || refused > 0 != (want == 0) {
+			t.Errorf("a limit of %d: room of %d bytes, want %d; refused %d times", limit, got, want, refused)
 		}
 	}
 }

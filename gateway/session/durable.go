@@ -26,6 +26,7 @@ type durable struct {
 	epoch uint64 // of the seat, at that time
 	base  uint64 // messages numbered before that; after a claim, a client may state more
 	told  uint64 // what the next upstream was told of the client's messages: see Counts; zero: nothing
+	stale bool   // no dial has begun since a hand-off failed: another node may have the session
 
 	owned Time // until then the node is known to have the session
 	asked Time // since when the answer to AskOwner is awaited; zero: it is not
@@ -175,13 +176,13 @@ func (s *Session) movedFrame() []byte {
 
 // Counts returns what Reseat-Up-From and Reseat-Down-From say to the next upstream: the numbers of
 // the first message of the client's that it gets, and of the first that it sends. r is what the client
-// states that waits for it, if one does. Each dial needs a call of its own.
+// states that waits for it, if one does. Each dial needs a call of its own, after the seat was written for it.
 func (s *Session) Counts(r Resume) (up, down uint64) {
 	if s.NeedsUpstream() && s.gotFurther(r) {
 		s.renumber(r, false)
 	}
-	if s.durable != nil {
-		s.durable.told = s.written.n + 1
+	if d := s.durable; d != nil {
+		d.told, d.stale = s.written.n+1, d.stale && s.isLeaving()
 	}
 	return s.written.n + 1, s.ring.Last().N + 1
 }
@@ -193,11 +194,15 @@ func (s *Session) recount(now Time) {
 	switch {
 	case d == nil || d.told == 0 || s.writer != nil || s.up.released:
 		return
-	case d.told == s.written.n+1 || s.up.over || s.state == Ended:
+	case d.told == s.written.n+1:
 		d.told = 0
 		return
 	}
 	d.told = 0
+	if s.up.over || s.state == Ended { // it would take what waits for other messages
+		s.shutUpstream(s.up)
+		return
+	}
 	why := "told a count that does not hold"
 	if s.replaces(now, noCode) {
 		s.replaceUpstream(now, why, frame.ClosePayload(wire.CodeGoingAway, movedText))

@@ -648,6 +648,30 @@ func TestUpstreamThatWasToldTooLowCountIsReplaced(t *testing.T) {
 	}
 }
 
+// The session may have ended meanwhile, or the upstream closed: it gets nothing that it would take for something else.
+func TestUpstreamThatWasToldTooLowCountGetsNothingAtTheEnd(t *testing.T) {
+	for _, ended := range []bool{true, false} {
+		c := durableConfig()
+		c.Redial = 30 * time.Second
+		b := started(t, c)
+		b.says("one")
+		b.says("two")
+		older := b.up
+		b.lend(older)
+		b.breaks()
+		b.told(session.Resume{})
+		b.next("")
+		if ended {
+			b.s.Terminate(b.now, 3000, "over")
+		} else {
+			b.game(closing(4000, "won"))
+		}
+		b.s.Wrote(b.now, older, len(masked(frame.Text, "one")), false)
+		b.wants(b.up)
+		b.wantMode(b.up, session.Shut)
+	}
+}
+
 // In an outage the session stays with its client, which hears of one outage.
 func TestUpstreamThatWasToldTooLowCountIsReplacedInOutage(t *testing.T) {
 	c := durableConfig()

@@ -89,7 +89,9 @@ func (s *Session) nextEnd() (t Time) {
 // endSilently ends a durable session while nobody knows whether another node has it: the game server's
 // connection is closed without a word, and a resume gets no verdict.
 func (s *Session) endSilently(now Time, e ending) {
-	s.shutUpstream(s.up)
+	if !s.up.released {
+		s.shutUpstream(s.up)
+	}
 	e.code, e.Ending.Code, e.Ending.Text = 0, wire.CodeNodeUnreachable, wire.Name(wire.CodeNodeUnreachable)
 	s.end(now, e)
 }

@@ -103,13 +103,14 @@ func (s *Session) leaveBy() Time {
 	return s.durable.leaving.Add(leaveTime)
 }
 
-// Stay ends a hand-off that no node has taken. The client resumes, and gets a new upstream.
+// Stay ends a hand-off that no node has taken, as far as is known. The client resumes, and gets a new upstream, which
+// must be dialled from now on: what an earlier dial brings is not taken.
 func (s *Session) Stay(now Time) {
 	if !s.isLeaving() || s.state == Ended {
 		return
 	}
 	s.giveUpstream() // it has its Close frame, or no way back
-	s.durable.leaving, s.durable.closing, s.durable.left = 0, false, false
+	s.durable.leaving, s.durable.closing, s.durable.left, s.durable.stale = 0, false, false, true
 	if s.att != nil {
 		s.drop(now, "hand-off failed", Linger, frame.Append(nil, frame.Close, frame.ClosePayload(wire.CodeServiceRestart, "")))
 	}

@@ -690,6 +690,13 @@ func TestSessionStays(t *testing.T) {
 			b.wantState(session.Detached)
 			b.sleep(leaveTime)
 			b.s.Owned(b.now)
+			if b.s.TakesUpstream(false) {
+				t.Errorf("%s: an upstream is taken that was dialled before", stage)
+			}
+			b.told(session.Resume{})
+			if !b.s.TakesUpstream(false) {
+				t.Errorf("%s: no upstream is taken", stage)
+			}
 			b.join(session.Resume{Gen: b.s.Generation()})
 			if h := b.hello(); h.Received != 0 || h.Moved != "" {
 				t.Errorf("%s: hello %+v", stage, h)
@@ -1067,4 +1074,18 @@ func TestDialDuringHandOffChangesNothing(t *testing.T) {
 	b.wants(b.up)
 	b.game(closed)
 	b.wantLeft(true)
+}
+
+// A silent end leaves an upstream alone that has been given up before, and is still being sent its Close frame.
+func TestSilentEndLeavesGivenUpUpstreamAlone(t *testing.T) {
+	b := newTable(t, durableConfig())
+	b.sleep(ownedFor)
+	b.drop()
+	b.leaves()
+	b.sleep(leaveTime)
+	b.wantLeft(true)
+	b.sleep(30*time.Second + askWait - leaveTime)
+	b.wantState(session.Ended)
+	b.wantMode(b.up, session.Linger)
+	b.wants(b.up, "close 1001 moved")
 }

@@ -231,6 +231,7 @@ func (d *durable) walk(c *tlv.Codec) {
 	c.Bool(8, &d.left)
 	tlv.Num(c, 9, &d.told)
 	tlv.Num(c, 10, &d.endBy)
+	c.Bool(11, &d.stale)
 }
 
 func (t *Stats) walk(c *tlv.Codec) {

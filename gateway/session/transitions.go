@@ -220,7 +220,7 @@ func (s *Session) TakesUpstream(inOutage bool) bool {
 	if inOutage {
 		return s.outage.since > 0 && s.state != Ended
 	}
-	return s.NeedsUpstream() && !s.isLeaving()
+	return s.NeedsUpstream() && !s.isLeaving() && (s.durable == nil || !s.durable.stale)
 }
 
 // BeginRedial says that a client waits while a new upstream is dialled. The grace timer

@@ -64,9 +64,14 @@ func (g *game) startBeats() {
 // tickBeats requires the detached texts that are due to be sent to a connected
 // upstream, unless it has not yet accepted earlier output (busy).
 func (g *game) tickBeats(busy bool) {
-	n := 0
+	n, waits := 0, !busy && !g.certain()
 	for i, at := range g.detached.beats {
 		if g.w.now < at {
+			continue
+		}
+		if waits { // F6
+			g.w.cov.hit(BeatUncertain)
+			g.detached.beats[i] = g.w.now.Add(keepaliveWait)
 			continue
 		}
 		g.detached.beats[i] = g.w.now.Add(g.cfg.Keepalives[i].Every)
@@ -110,16 +115,16 @@ func (g *game) checkAway(i session.Info) {
 	case i.Detached != g.detached.since:
 		g.fail("I9", "detached since %d, want %d", i.Detached, g.detached.since)
 	case i.State != session.Detached:
-	case next == 0 || next > g.graceEnd():
+	case next == 0 || next > max(g.graceEnd(), g.waitEnd):
 		g.fail("I9", "the grace period ends at %d, but Next is %d", g.graceEnd(), next)
 	case g.nextBeat() > 0 && next > g.nextBeat():
 		g.fail("words", "a text is due at %d, but Next is %d", g.nextBeat(), next)
-	case g.seen.blocked && g.seen.upOpen && g.terms.Overflow != session.Pause:
+	case g.seen.blocked && g.seen.upOpen && g.terms.Overflow != session.Pause && g.waitEnd == 0:
 		g.fail("I13", "the upstream waits for room under %v", g.terms.Overflow)
-	case g.cfg.Hard && i.Epoch > 0 && !g.core.NeedsUpstream() && !g.upOver():
+	case g.cfg.Hard && i.Epoch > 0 && !g.core.NeedsUpstream() && !g.upOver() && g.leaving == 0:
 		g.fail("hard", "detached, and the upstream is there")
 	}
-	if g.cfg.Idle > 0 && i.State != session.Ended && (next == 0 || next > g.seen.data.Add(g.cfg.Idle)) {
+	if g.cfg.Idle > 0 && i.State != session.Ended && (next == 0 || next > max(g.seen.data.Add(g.cfg.Idle), g.waitEnd)) {
 		g.fail("idle", "nothing was said since %d, but Next is %d", g.seen.data, next)
 	}
 }
@@ -137,6 +142,7 @@ func (g *game) reserve() bool {
 		return true
 	}
 	p := g.pass(1, 0)
+	p.Durable = g.cfg.Durable
 	g.detached.reserved = true
 	g.clientDetached(false)
 	g.seen.attach = session.Event{Kind: session.Created}

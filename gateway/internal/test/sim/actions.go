@@ -15,9 +15,12 @@ type action struct {
 	do     func(*game) bool
 }
 
-var actions []action
+var actions, ownerActions []action
 
-func init() { actions = append(courses(), troubles()...) }
+func init() {
+	ownerActions = ownership()
+	actions = append(append(courses(), troubles()...), ownerActions...)
+}
 
 // courses returns the actions that happen in every session.
 func courses() []action {
@@ -133,7 +136,9 @@ func (g *game) clientPings() bool {
 }
 
 // clientResumes starts an attempt if the client has no connection.
-func (g *game) clientResumes() bool { return g.cli.live == nil && g.cli.resume() }
+func (g *game) clientResumes() bool {
+	return (g.cli.live == nil || g.cli.live.left) && g.cli.resume()
+}
 
 // clientMoves starts an attempt although the client has a connection.
 func (g *game) clientMoves() bool { return g.cli.live != nil && g.cli.resume() }
@@ -350,6 +355,13 @@ func (g *game) advanceResume() {
 	}
 }
 
+// idleTime lets the idle timeout pass, unless it is as long as a client has for its acks: no driver reads meanwhile.
+func (g *game) idleTime() {
+	if g.cfg.Idle < time.Minute {
+		g.w.advanceTo(g.w.now.Add(g.cfg.Idle), nil)
+	}
+}
+
 // trouble injects a fault while a resume is in flight.
 func (g *game) trouble() {
 	switch g.w.rng.IntN(6) {
@@ -366,7 +378,7 @@ func (g *game) trouble() {
 	case 4:
 		g.cut()
 	case 5:
-		g.w.advanceTo(g.w.now.Add(g.cfg.Idle), nil)
+		g.idleTime()
 	}
 }
 
@@ -485,8 +497,14 @@ func (g *game) sleep() bool {
 	g.w.now = g.w.now.Add(time.Duration(g.w.rng.IntN(60)) * time.Second)
 	for _, other := range g.w.games {
 		other.slept = true
-		other.tick()
+		if !other.dead {
+			other.tick()
+		}
 		other.cli.tick(g.w.now)
+	}
+	for _, other := range g.w.older {
+		other.slept = true
+		other.tick()
 	}
 	return true
 }

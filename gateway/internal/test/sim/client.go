@@ -31,6 +31,7 @@ type client struct {
 	queued uint64  // messages that the application has queued
 	sent   uint64  // of these, ever sent on a connection
 	acked  uint64  // acked by the gateway
+	held   uint64  // A: the newest that the gateway has said it holds
 	sums   []int64 // sums[n] is the payload of messages 1 to n
 
 	live      *link // the newest connection with a hello, while it lasts
@@ -45,6 +46,8 @@ type client struct {
 	falseAlarms    int           // in a row
 
 	upstream string // the state of the game server, as the gateway says it
+	from     int    // which upstream the newest message was from,
+	nth      int    // and which of its messages
 
 	deadly   uint64 // a message whose arrival breaks the connection each time; 0: none
 	lazy     int    // how it acks: every so many of 1000 messages
@@ -59,13 +62,17 @@ type client struct {
 
 // A link is one connection, as the client sees it.
 type link struct {
-	c *client
+	c    *client
+	g    *game    // the owner that has it, or was asked for the session
+	nums *numbers // of its messages
 	*conn
 	dec     decoder
 	pending []byte // not in the network yet
 	marks   []mark // what pending contains, as far as it was not read
 
-	stated    uint64 // the N of its resume
+	stated    uint64 // the N of its resume,
+	held      uint64 // the A,
+	given     uint64 // and the C
 	lost      uint64 // from its hello
 	received  uint64 // data messages, including repeats
 	hello     int    // which of the client's hellos it received; 0: none yet
@@ -84,6 +91,7 @@ type link struct {
 	gap           time.Duration // the usual gap between activity
 	upgraded      bool          // its 101 has arrived
 	suspicion     bool          // started because a live connection was suspected
+	left          bool          // another node goes on with the session
 	active        bool          // the newest input counts as activity
 	closed        bool          // it has sent a Close
 	lostAt        bool          // the client considers it dead
@@ -137,7 +145,7 @@ func (c *client) connect() *link {
 
 func (c *client) newLink() *link {
 	w := c.g.w
-	l := &link{c: c, conn: c.g.connection(), opened: w.now, heard: w.now, next: 1}
+	l := &link{c: c, g: c.g, conn: c.g.connection(), opened: w.now, heard: w.now, next: 1}
 	l.mute(c.g.lineDown, c.g.lineDown)
 	return l
 }
@@ -149,9 +157,10 @@ func (c *client) resume() bool {
 		return false
 	}
 	l := c.newLink()
-	l.stated = c.count
+	l.stated, l.held, l.given = c.count, c.held, c.sent
 	c.trying = l
-	c.g.tries = append(c.g.tries, &attempt{link: l, conn: l.conn, token: c.token, received: c.count, arrived: w.now})
+	l.g = c.front()
+	l.g.tries = append(l.g.tries, &attempt{link: l, conn: l.conn, token: c.token, received: c.count, settled: c.settled(), arrived: w.now})
 	c.g.log("cl resume", int64(c.token.gen), int64(c.count))
 	return true
 }
@@ -344,6 +353,7 @@ func (l *link) drop() {
 	if l.c.trying == l {
 		l.c.trying = nil
 		l.c.abandoned = l.c.hellos // lost before its hello: the gateway may still serve it
+		l.c.giveUpOld()
 	}
 }
 

@@ -47,14 +47,26 @@ func (w *world) advanceTo(t session.Time, spared *game) {
 				continue
 			}
 			g.cli.tick(w.now)
-			g.renew()
-			if d := g.due(); d != 0 && d <= w.now {
-				g.wake()
-			}
+			g.onTime()
+		}
+		for _, g := range w.older {
+			g.onTime()
 		}
 		if last {
 			return
 		}
+	}
+}
+
+// onTime does what a node does by itself.
+func (g *game) onTime() {
+	if g.dead {
+		return
+	}
+	g.renew()
+	g.answerOwner()
+	if d := g.due(); d != 0 && d <= g.w.now {
+		g.wake()
 	}
 }
 
@@ -74,6 +86,9 @@ func (g *game) wake() {
 
 // due returns when g's core must be ticked; zero: never.
 func (g *game) due() session.Time {
+	if g.dead {
+		return 0
+	}
 	next := g.core.Next()
 	if next == 0 {
 		return 0
@@ -87,6 +102,9 @@ func (w *world) due() session.Time {
 	for _, g := range w.games {
 		t = earlier(t, g.due())
 		t = earlier(t, g.cli.due())
+	}
+	for _, g := range w.older {
+		t = earlier(t, g.due())
 	}
 	return t
 }

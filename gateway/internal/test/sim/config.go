@@ -53,6 +53,7 @@ func (g *game) configure() {
 		g.cfg.Idle = pick(w, w.beat, 4*w.beat, 20*time.Second)
 	}
 	g.configureWords()
+	g.configureOwners()
 	g.style = pick(w, raw, raw, blocking, poll)
 	g.blind = g.style == blocking && w.chance(500)
 	g.cfg.Answer = w.answer
@@ -126,10 +127,13 @@ func (w *world) draw() {
 		if a.fault {
 			w.weights[i] = a.weight * pick(w, 0, 0, 1, 1, 6)
 		}
+		if i >= len(actions)-len(ownerActions) && w.durable == 0 {
+			w.weights[i] = 0
+		}
 		w.total += w.weights[i]
 	}
 	if w.chance(150) { // one side sends next to nothing
-		i := w.rng.IntN(len(w.weights))
+		i := w.rng.IntN(len(w.weights) - len(ownerActions))
 		w.total -= w.weights[i] - min(w.weights[i], 2)
 		w.weights[i] = min(w.weights[i], 2)
 	}

@@ -163,6 +163,54 @@ const (
 	OutageHardDrop    // a detach ends an outage, hard
 	OutageBye         // the client says bye during an outage,
 	OutageEnds        // or the session ends in another way
+	ClaimDead         // a durable session is claimed, since its node is dead,
+	ClaimAlive        // or seems to be,
+	ClaimAttached     // while a client is attached there,
+	ClaimUnheard      // or no client was heard there since it was claimed itself,
+	ClaimLeaving      // or it is being handed over
+	ClaimAbandoned    // for an attempt that the client has given up,
+	ClaimBehind       // or that states less than the client has now
+	FurtherDown       // a client has got further elsewhere than the claim says: the upstream is replaced,
+	FurtherUp         // though only its own messages were settled,
+	FurtherAttached   // while an older attempt of it is attached,
+	FurtherDialled    // or has dialled
+	FurtherOver       // or the upstream has ended the session already
+	HelloOutdated     // a client does not take a hello, since its older connection has brought something,
+	OutdatedAgain     // again, and gives that up
+	HelloOlder        // it takes a hello of a former owner's
+	UpTwice           // a message is written by two owners
+	CountedRepeat     // and a game server that counts skips it
+	Repeated          // the client sends a message again that waits for the upstream
+	Mistold           // an upstream was told a count that does not hold any more,
+	MistoldOutage     // the same in an outage
+	FenceAttached     // a former owner is fenced: a client is attached,
+	FenceAlone        // it has no upstream,
+	FenceWriting      // a write is in flight,
+	FenceTorn         // a message is written in part
+	FenceDial         // it learns of it when it dials,
+	FenceAsked        // or asks
+	AskedInVain       // a node asks whose the session is, and gets no answer,
+	EndInTime         // or an answer for which the end has waited
+	SilentEnd         // a session ends without a word,
+	SilentEndOlder    // at a former owner
+	BeatUncertain     // a text is due while detached, and is not sent
+	HandOffAttached   // a session is handed over, with a client,
+	HandOffAway       // or without one,
+	HandOffQueue      // with messages of the client that wait,
+	HandOffOutage     // in an outage,
+	HandOffAlone      // without an upstream,
+	HandOffFull       // while the upstream waits for room,
+	HandOffWriting    // or a write to it is in flight
+	HandOffAnswered   // the upstream answers the Close,
+	HandOffBroken     // breaks,
+	HandOffLate       // does not answer,
+	HandOffTorn       // within a message,
+	HandOffEnded      // or ends the session itself
+	HandOffFailed     // nobody takes the session,
+	HandOffCalledOff  // the hand-off is called off before,
+	HandOffUnheard    // or its answer is lost
+	HandOffUnaccepted // a claim whose hello nobody has taken is not handed over
+	ResumeInHandOff   // a client resumes meanwhile
 	FutileDraining    // a connection does not count for `no progress`, because it was still draining
 	interleavings
 )
@@ -318,6 +366,54 @@ var interleavingNames = [interleavings]string{
 	OutageHardDrop:    "outage, hard detach",
 	OutageBye:         "outage, bye",
 	OutageEnds:        "outage, end",
+	ClaimDead:         "claim, node dead",
+	ClaimAlive:        "claim, node alive",
+	ClaimAttached:     "claim, client attached",
+	ClaimUnheard:      "claim of a claim",
+	ClaimLeaving:      "claim in a hand-off",
+	ClaimAbandoned:    "claim for nobody",
+	ClaimBehind:       "claim behind the client",
+	FurtherDown:       "got further",
+	FurtherUp:         "got further, up alone",
+	FurtherAttached:   "got further, attached",
+	FurtherDialled:    "got further, dialled",
+	FurtherOver:       "got further, upstream over",
+	HelloOutdated:     "hello outdated",
+	OutdatedAgain:     "hello outdated again",
+	HelloOlder:        "hello of an older owner",
+	UpTwice:           "written by two owners",
+	CountedRepeat:     "repeat skipped by the game",
+	Repeated:          "repeat dropped",
+	Mistold:           "upstream mistold",
+	MistoldOutage:     "upstream mistold, outage",
+	FenceAttached:     "fenced with a client",
+	FenceAlone:        "fenced without an upstream",
+	FenceWriting:      "fenced while writing",
+	FenceTorn:         "fenced within a message",
+	FenceDial:         "fenced by its dial",
+	FenceAsked:        "fenced by its question",
+	AskedInVain:       "asked in vain",
+	EndInTime:         "end after an answer",
+	SilentEnd:         "silent end",
+	SilentEndOlder:    "silent end of an older owner",
+	BeatUncertain:     "beat not sent, uncertain",
+	HandOffAttached:   "hand-off, attached",
+	HandOffAway:       "hand-off, away",
+	HandOffQueue:      "hand-off of waiting messages",
+	HandOffOutage:     "hand-off in an outage",
+	HandOffAlone:      "hand-off without an upstream",
+	HandOffFull:       "hand-off of a full buffer",
+	HandOffWriting:    "hand-off while writing",
+	HandOffAnswered:   "hand-off, close answered",
+	HandOffBroken:     "hand-off, upstream breaks",
+	HandOffLate:       "hand-off, close not answered",
+	HandOffTorn:       "hand-off within a message",
+	HandOffEnded:      "hand-off, session ended",
+	HandOffFailed:     "hand-off, nobody takes it",
+	HandOffCalledOff:  "hand-off called off",
+	HandOffUnheard:    "hand-off, answer lost",
+	HandOffUnaccepted: "no hand-off of an unaccepted claim",
+	ResumeInHandOff:   "resume in a hand-off",
 	FutileDraining:    "still draining, not futile",
 }
 
@@ -334,7 +430,7 @@ type Coverage struct {
 
 var reasons = [...]string{
 	"bye", "grace_over", "upstream_closed", "upstream_lost", "no_progress", "client_gone", "ended", "draining",
-	"superseded", "idle_timeout", "too_fast", "window_exceeded", "internal_error", "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8",
+	"superseded", "idle_timeout", "too_fast", "window_exceeded", "internal_error", "protocol_error", "protocol_violation", "message_too_big", "invalid_utf8", "moved",
 }
 
 func (c *Coverage) hit(r Interleaving) { c.Hits[r]++ }

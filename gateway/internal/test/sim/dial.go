@@ -14,6 +14,7 @@ import (
 type dial struct {
 	waiter *attempt // nil: no client waits any more
 	taken  bool     // its outcome belongs to the waiter
+	told   promise  // to the upstream
 	over   bool     // the waiter has been attached, or refused
 }
 
@@ -55,7 +56,7 @@ func (g *game) replaceWaiter(d *dial, t *attempt) {
 // await records that a client waits, which stops the grace timer.
 func (g *game) await() {
 	was := g.core.State()
-	if was == session.Detached {
+	if was == session.Detached && g.leaving == 0 {
 		g.detached.waits = g.w.now
 		g.w.cov.hit(EdgeAwait)
 	}
@@ -65,7 +66,7 @@ func (g *game) await() {
 	g.core.BeginRedial(g.w.now)
 	g.log("await", int64(was), 0)
 	g.sync(false)
-	if s := g.core.State(); was == session.Detached && s != session.Connecting || was != session.Detached && s != was {
+	if s := g.core.State(); was == session.Detached && s != session.Connecting && g.leaving == 0 || was != session.Detached && s != was {
 		g.fail("hard", "a client waits, and the session that was %v is %v", was, s)
 	}
 	g.settle()
@@ -99,6 +100,11 @@ func (g *game) dialEnds() bool {
 		return true
 	case d.taken || !g.w.calm && !g.w.chance(300):
 		return false
+	case d.told.dial == 0 && d.waiter != nil && g.cfg.Durable:
+		if d.told = g.tells(d.waiter.resume()); d.told.dial == 0 {
+			g.fence()
+		}
+		return true
 	case d.waiter == nil:
 		g.w.cov.hit(EdgeForgoLeft)
 		g.finishDial()
@@ -106,12 +112,12 @@ func (g *game) dialEnds() bool {
 	}
 	d.taken = true
 	d.waiter.dial = d
-	if g.core.State() == session.Ended || !g.w.calm && g.w.chance(300) {
+	if g.core.State() == session.Ended || !g.w.calm && g.w.chance(300) || g.line.refuses(d.told) {
 		g.dialFails(d)
 		return true
 	}
-	if g.core.NeedsUpstream() {
-		g.reconnect()
+	if g.core.TakesUpstream(false) {
+		g.reconnect(d.told)
 	} else {
 		g.w.cov.hit(DialUnneeded)
 	}
@@ -155,12 +161,14 @@ func (g *game) finishDial() {
 	if g.w.fault == NoForgo {
 		return
 	}
+	g.forgoes = g.cfg.Durable
 	g.core.CancelRedial(g.w.now)
 	if waited && before != session.Ended {
 		g.forgetOutage()
 	}
 	g.log("forgo", int64(before), 0)
 	g.sync(false)
+	g.forgoes = false
 	if had && g.ups.replaced {
 		g.w.cov.hit(EdgeForgoAfter)
 	}
@@ -171,19 +179,19 @@ func (g *game) finishDial() {
 }
 
 // reconnect gives the session the next upstream, for which a client waits.
-func (g *game) reconnect() {
+func (g *game) reconnect(told promise) {
 	if g.detached.since > 0 && g.detached.waits == 0 {
 		g.detached.waits = g.w.now // it has been detached while it waited
 	}
-	g.next(g.cfg.Notices.Resume, g.redials() && !g.w.calm && g.w.chance(150))
+	g.next(told, g.cfg.Notices.Resume, g.redials() && !g.w.calm && g.w.chance(150))
 	g.w.cov.hit(EdgeUpstream)
 }
 
 // next gives the session its next upstream, which first gets word. With leaves that goes away
 // again at once.
-func (g *game) next(word string, leaves bool) {
+func (g *game) next(told promise, word string, leaves bool) {
 	old := g.up
-	u := newUpstream(g)
+	u := newUpstream(g, told)
 	u.no = old.ups.no + 1
 	early := u.early(leaves)
 	u.first = word

@@ -24,12 +24,13 @@ const (
 
 // A leg is one socket of a session.
 type leg struct {
-	g    *game
-	conn *conn
-	att  *session.Attachment // of a client
-	ups  *upstream           // of an upstream; exactly one of the two is set
-	gen  uint64              // the generation of its hello
-	tap  *tap                // checks what is written to a client
+	g       *game
+	conn    *conn
+	att     *session.Attachment // of a client
+	ups     *upstream           // of an upstream; exactly one of the two is set
+	gen     uint64              // the generation of its hello
+	repeats uint64              // of a durable session's client: that are still to come
+	tap     *tap                // checks what is written to a client
 
 	// Writing.
 	writing  bool // a write is in flight, or waits

@@ -18,9 +18,28 @@ type game struct {
 	cli  *client
 	ups  *upstream // the current one, or the last
 
+	// Durable sessions: see owners.go.
+	line       *lineage
+	epoch      uint64       // of the seat, as this node has it
+	moved      string       // how the session came to this node
+	dead       bool         // the node is: nothing of it is called any more
+	ownedUntil session.Time // the node is certain to have the session,
+	asked      bool         // or has asked
+	waitEnd    session.Time // the session's time is over, and it ends then at the latest
+	silentEnd  bool         // it has ended without a word
+	leaving    session.Time // since when it is being handed over
+	upDone     bool         // its upstream is done with
+	push       push         // what has become of it since
+	gives      bool         // the core gives up its upstream, since the session goes on elsewhere
+	forgoes    bool         // or since no client waits for it any more
+	roomy      bool         // the buffer may hold more than its limit
+	bursts     int          // how often the rate limit began anew
+	base       counts       // numbers that were used before this node had the session
+	did        tally        // what this node has numbered or received since
+
 	// What has been received and is owed, in both directions.
 	expected backlog
-	nums     numbers
+	nums     *numbers
 
 	// The driver.
 	style      style
@@ -131,13 +150,15 @@ const maxEarly = 4 << 10
 func newGame(w *world, id int) *game {
 	g := &game{w: w, id: id, keys: map[[4]byte]struct{}{}, nums: newNumbers()}
 	w.sessions++
+	g.line = newLineage(g)
 	g.configure()
 	g.cli = newClient(g)
-	g.ups = newUpstream(g)
+	g.ups = newUpstream(g, g.line.promises(1, 1))
 	g.voices()
 	early := g.ups.early(g.redials() && w.chance(30))
 	g.early = len(early) > 0
 	g.core = session.New(g.cfg, w.now, early)
+	g.ownedUntil = w.now.Add(ownedFor)
 	g.connect(g.ups, g.core.Upstream())
 	g.seen.data = w.now
 	g.sync(true)
@@ -162,13 +183,16 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 // describe returns the configuration, for a failure's report.
 func (g *game) describe() string {
 	c := g.cfg
-	s := fmt.Sprintf("resumable=%v kept=%v hard=%v redial=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
-		c.Resumable, c.PlainResume, c.Hard, c.Redial, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Notices, c.KeepaliveReplies, c.Keepalives, g.ttl)
+	s := fmt.Sprintf("durable=%v epoch=%d redeliver=%v counting=%v resumable=%v kept=%v hard=%v redial=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
+		c.Durable, g.epoch, g.line.redeliver, g.line.counting, c.Resumable, c.PlainResume, c.Hard, c.Redial, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Notices, c.KeepaliveReplies, c.Keepalives, g.ttl)
 	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 
 // over reports whether nothing more can happen to the session.
 func (g *game) over() bool {
+	if g.dead {
+		return g.cli.done
+	}
 	if g.core.State() != session.Ended || len(g.tries) > 0 || g.dial != nil {
 		return false
 	}

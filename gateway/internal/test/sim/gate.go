@@ -18,7 +18,9 @@ type attempt struct {
 	conn     *conn
 	token    token
 	received uint64
+	settled  uint64 // A, or with redelivery off C
 	badN     bool
+	lies     bool // about anything that it states
 	stage    stage
 	gen      uint64 // the generation that is being signed
 	dial     *dial  // the dial whose outcome it uses and must finish
@@ -83,6 +85,7 @@ func (g *game) attachFirst() bool {
 	before := g.snapshot()
 	g.seen.attach = session.Event{Kind: session.Created}
 	p := g.pass(g.core.NextGen(), g.w.now)
+	p.Durable = g.cfg.Durable
 	a := g.core.AttachFirst(g.w.now, p)
 	if before.info.State == session.Ended {
 		g.unchanged(before, "a first attach after the end")
@@ -100,6 +103,9 @@ func (g *game) attachFirst() bool {
 // attachLeg makes the leg of an attached connection.
 func (g *game) attachLeg(t *attempt, a *session.Attachment) {
 	old := g.down
+	if t.link != nil {
+		t.link.g, t.link.nums = g, g.nums
+	}
 	l := &leg{g: g, conn: t.conn, att: a, buf: make([]byte, 1+g.w.rng.IntN(g.readSize)), lastIn: g.w.now, lastOut: g.w.now}
 	l.tap, l.gen = newTap(l, t.received), g.core.Generation()
 	g.down = l
@@ -161,14 +167,18 @@ func (g *game) shake(t *attempt) bool {
 
 // resume returns what an attempt states. A cookie states no count.
 func (t *attempt) resume() session.Resume {
-	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN}
+	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN, Settled: t.settled}
 }
 
 // examine checks an attempt, and reserves the generation that it would issue if the
 // session has an upstream.
 func (g *game) examine(t *attempt) {
-	if g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !t.conn.silenced && !g.slept && !g.outlasts() && !g.missed(t) && t.token.gen == g.core.Generation() {
+	if g.line.epoch == 0 && g.w.now > t.token.expires && g.core.State() != session.Ended && g.honest() && t.live() && !t.conn.silenced && !g.slept && !g.outlasts() && !g.missed(t) && t.token.gen == g.core.Generation() {
 		g.fail("I4", "the token of generation %d has expired while its session lives", t.token.gen)
+	}
+	if epochOf(t.token.gen) > g.epoch { // F4
+		g.fence()
+		return
 	}
 	before := g.snapshot()
 	gen, ref := g.core.NextGen(), g.core.Check(g.w.now, t.resume())
@@ -199,10 +209,12 @@ func (g *game) examine(t *attempt) {
 func (g *game) outlasts() bool { return g.detached.rested > 0 || g.detached.waits > 0 || g.lengthened }
 
 // missed reports whether the client may lack the newest token, because its line was
-// silent, or because it was detached for longer than a token is valid.
+// silent, because it was detached for longer than a token is valid, or because nobody has looked at
+// its attempt for so long.
 func (g *game) missed(t *attempt) bool {
-	away := g.cli.disconnectedAt > 0 && t.arrived.Sub(g.cli.disconnectedAt) > 2*g.cfg.Heartbeat+g.keep()
-	return away || g.silenced && t.token.expires < g.expires
+	valid := 2*g.cfg.Heartbeat + g.keep()
+	away := g.cli.disconnectedAt > 0 && t.arrived.Sub(g.cli.disconnectedAt) > valid
+	return away || g.w.now.Sub(t.arrived) > valid || g.silenced && t.token.expires < g.expires
 }
 
 // attach continues once the token is signed.
@@ -210,22 +222,36 @@ func (g *game) attach(t *attempt) {
 	before := g.snapshot()
 	g.noteInstant()
 	g.seen.sent = g.core.Info().Sent
+	if g.cfg.Durable && epochOf(t.gen) != g.epoch {
+		g.fail("O2", "an owner of epoch %d issues generation %d", g.epoch, t.gen)
+	}
 	p := g.pass(t.gen, t.arrived)
+	p.Durable = g.cfg.Durable
 	if g.cfg.PlainResume {
 		p = session.Pass{Arrived: t.arrived} // it has its cookie
 	}
-	needs, end := g.core.NeedsUpstream(), g.graceEnd()
+	needs, end, further := g.core.NeedsUpstream(), g.graceEnd(), g.gotFurther(t)
+	if further && !needs && g.core.Check(g.w.now, t.resume()) == nil && p.Gen == g.core.NextGen() {
+		g.startsAgain(t)
+	}
 	a, ref := g.core.Attach(g.w.now, t.resume(), p)
+	if g.gives {
+		g.startedAgain(t, ref)
+		return
+	}
 	if ref != nil {
 		g.unchanged(before, "a refused Attach")
 		g.unattached(t, ref, needs)
 		return
 	}
-	if needs {
-		g.fail("hard", "a client is attached, and there is no upstream")
+	if needs || further && !g.upOver() {
+		g.fail("hard", "a client is attached, and there is no upstream for it")
 	}
 	g.drop(t)
 	g.log("attach", int64(t.conn.id), int64(t.received))
+	if further {
+		g.movesNumbers(t, &before)
+	}
 	g.attached(t, before, end)
 	if !g.cfg.PlainResume {
 		g.issued(p)
@@ -307,7 +333,7 @@ func (g *game) steal() bool {
 	}
 	g.stolen = g.stolen || g.cfg.Resumable // a second tab takes over only if it is attached
 	n := g.connection()
-	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, arrived: g.w.now})
+	g.tries = append(g.tries, &attempt{conn: n, token: c.token, received: c.count, settled: c.settled(), arrived: g.w.now})
 	if g.cfg.Resumable && g.w.chance(500) { // it sends something, which confirms the generation
 		key := g.w.key()
 		n.in.write(appendFrame(nil, 0x80|opText, &key, []byte("\x10ping")))
@@ -335,10 +361,10 @@ func (g *game) storm() bool {
 // lie makes a resume that states something impossible.
 func (g *game) lie() bool {
 	c := g.cli
-	if c.token.gen == 0 || len(g.tries) > 3 || !g.cfg.Resumable {
+	if c.token.gen == 0 || len(g.tries) > 3 || !g.cfg.Resumable || g.moved != "" { // what it states would count
 		return false
 	}
-	t := &attempt{conn: g.connection(), token: c.token, received: c.count, arrived: g.w.now}
+	t := &attempt{conn: g.connection(), token: c.token, received: c.count, settled: c.settled(), arrived: g.w.now, lies: true}
 	switch g.w.rng.IntN(4) {
 	case 0:
 		t.received = g.core.Info().Sent + 1 + uint64(g.w.rng.IntN(9))

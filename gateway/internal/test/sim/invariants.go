@@ -138,8 +138,8 @@ func (g *game) checkCounts(i, p session.Info) {
 		g.fail("section 5", "%d messages are admitted and not written, the window is %d", n, windowMessages)
 	}
 	want := session.Stats{
-		ToClient: i.Sent, ToClientBytes: uint64(g.nums.plain[i.Sent]),
-		ToUpstream: i.Received, ToUpstreamBytes: uint64(g.cli.sums[i.Received]),
+		ToClient: g.did.down, ToClientBytes: uint64(g.did.downBytes),
+		ToUpstream: g.did.up, ToUpstreamBytes: uint64(g.did.upBytes),
 		Replayed: g.seen.replayed, Dropped: i.Stats.Dropped,
 	}
 	if i.Stats != want || i.Stats.Dropped < p.Stats.Dropped {
@@ -166,6 +166,7 @@ func (g *game) checkHeld(i, p session.Info) {
 		g.fail("I5", "%d messages dropped under %v", dropped, g.terms.Overflow)
 	case i.BufferBytes != g.nums.sums[i.Sent]-g.nums.sums[base]:
 		g.fail("I13", "%d bytes held, want %d", i.BufferBytes, g.nums.sums[i.Sent]-g.nums.sums[base])
+	case g.roomyStill(i):
 	case i.BufferMessages > max(g.cfg.BufferMessages, 1):
 		g.fail("I8", "%d messages held, the limit is %d", i.BufferMessages, g.cfg.BufferMessages)
 	case i.BufferMessages > 1 && i.BufferBytes > g.cfg.BufferBytes+1: // a DLE is not counted in advance
@@ -191,7 +192,7 @@ func (g *game) checkDropped(i session.Info, last uint64) {
 // slack is what sessions may hold beyond the store's limit: memory that is not checked
 // against the limit first, the client's unacked messages and the rest of a message.
 func (w *world) slack() int64 {
-	return int64(len(w.games)) * 2 * (windowBytes + w.maxMessage + 64<<10)
+	return int64(len(w.games)+len(w.older)) * 2 * (windowBytes + w.maxMessage + 64<<10)
 }
 
 // checkState checks I3 and I10.
@@ -220,7 +221,7 @@ func (g *game) checkState(i session.Info) {
 	if i.Terms != g.terms || i.Grace != g.keep() || i.Started != g.started {
 		g.fail("terms", "%+v, %v, started %v; want %+v, %v, %v", i.Terms, i.Grace, i.Started, g.terms, g.keep(), g.started)
 	}
-	if needs := g.core.NeedsUpstream(); needs && i.State == session.Attached {
+	if needs := g.core.NeedsUpstream(); needs && i.State == session.Attached && g.leaving == 0 {
 		g.fail("hard", "attached, and there is no upstream")
 	}
 	g.checkAway(i)
@@ -238,6 +239,9 @@ func (g *game) tick() {
 			g.seen.excused = g.w.now
 		}
 		after := g.life.ticks()
+		if !g.timeOver() {
+			g.waitEnd = 0
+		}
 		timeOver := g.out.since > 0 && g.w.now >= g.out.until
 		g.core.Tick(g.w.now)
 		if timeOver && g.core.State() != session.Ended && !g.core.NeedsUpstream() {
@@ -274,6 +278,7 @@ func (g *game) afterTick() {
 	switch {
 	case state == session.Ended:
 		return
+	case g.waitsForCertainty():
 	case g.detached.since > 0 && g.detached.waits == 0 && now >= g.graceEnd():
 		g.fail("I9", "detached at %d, and still there", g.detached.since)
 	case g.cfg.Idle > 0 && now >= g.seen.data.Add(g.cfg.Idle):
@@ -287,7 +292,7 @@ func (g *game) afterTick() {
 	}
 	g.checkClosing()
 	g.checkInTime()
-	if g.core.WantsRead(g.ups.ten) && g.silence() && g.closesAt == 0 {
+	if g.core.WantsRead(g.ups.ten) && g.silence() && g.closesAt == 0 && g.leaving == 0 {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}
 }
@@ -339,7 +344,7 @@ func (g *game) checkEnded() {
 		u.checkEnded()
 	} else if u.closed {
 		g.checkUpstreamClose(i.Ending.Reason)
-	} else if c := u.conn; !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.outOfMemoryAtStart && g.cfg.UpstreamHeartbeat == 0 {
+	} else if c := u.conn; !g.silentEnd && !g.mistold() && !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.outOfMemoryAtStart && g.cfg.UpstreamHeartbeat == 0 {
 		g.fail("I10", "the upstream got no Close when the session ended with %s", i.Ending.Reason)
 	}
 	for _, l := range g.allLegs() {

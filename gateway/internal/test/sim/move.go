@@ -15,6 +15,9 @@ import (
 // move freezes one session and goes on with its copy, if it can be frozen now.
 func (w *world) move() {
 	g := w.games[w.moveRNG.IntN(len(w.games))]
+	if g.dead {
+		return
+	}
 	frozen, err := g.core.Freeze(session.Formats[0])
 	if err != nil {
 		if !errors.Is(err, session.ErrBusy) {
@@ -34,6 +37,9 @@ func (w *world) move() {
 	w.moves++
 	if g.out.since > 0 {
 		w.movesOut++
+	}
+	if g.moved != "" || g.leaving > 0 || g.down != nil && g.down.repeats > 0 || g.waitEnd > 0 {
+		w.movesFar++
 	}
 	was := g.core.Attachment()
 	g.core.Discard()

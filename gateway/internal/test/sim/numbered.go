@@ -11,6 +11,7 @@ import (
 // An item is a message in an upstream's stream.
 type item struct {
 	m          message
+	made       uint64 // which of the connection's it is
 	reply      int    // which of the Replies it asks for; -1: none
 	begin, end uint64 // its position in the stream
 	single     bool   // in one frame
@@ -22,6 +23,7 @@ type record struct {
 	m        message
 	reply    int
 	answered int // how often the gateway has answered it
+	up, nth  int // which of the upstreams it is from, and which of the numbered messages of that
 }
 
 // numbers are the messages of all upstreams, as numbered: list[n] is message n, sums[n]
@@ -32,8 +34,8 @@ type numbers struct {
 	sums, plain []int64
 }
 
-func newNumbers() numbers {
-	return numbers{list: make([]record, 1), sums: make([]int64, 1), plain: make([]int64, 1)}
+func newNumbers() *numbers {
+	return &numbers{list: make([]record, 1), sums: make([]int64, 1), plain: make([]int64, 1)}
 }
 
 // last returns the newest number.
@@ -92,7 +94,7 @@ func (g *game) looked(read bool) bool {
 	if read || wanted {
 		m.blocked = !wanted && !g.upOver()
 	}
-	again := m.unblocked && was && (g.terms.Overflow != session.Pause || 2*m.held <= g.cfg.BufferMessages && 2*m.heldBytes <= g.cfg.BufferBytes)
+	again := m.unblocked && was && (g.leaving > 0 || g.terms.Overflow != session.Pause || 2*m.held <= g.cfg.BufferMessages && 2*m.heldBytes <= g.cfg.BufferBytes)
 	m.unblocked = false
 	return read || was && wanted || again
 }
@@ -100,6 +102,9 @@ func (g *game) looked(read bool) bool {
 // numbered records that the core has numbered it.
 func (g *game) numbered(it item, away bool) {
 	r := g.nums.add(it, g.cfg.Resumable)
+	g.did.down++
+	g.did.downBytes += int64(it.m.size)
+	g.ups.number(r, it)
 	g.seen.data = g.w.now
 	if away && it.reply >= 0 {
 		if it.begun {

@@ -25,10 +25,11 @@ func (g *game) event(e session.Event, after []session.Event) {
 	switch e.Kind {
 	case session.SessionEnded:
 		m.ends++
+		g.noteSilentEnd(e.Reason)
 		g.noteOutageEnds(e.Reason)
 		g.checkOver(e)
 		g.checkReason(e.Reason)
-		if e.Reason == "grace_over" {
+		if e.Reason == "grace_over" && !g.silentEnd {
 			g.expectText(g.cfg.Notices.Expire)
 		}
 	case session.Disconnected:
@@ -56,12 +57,21 @@ func (g *game) event(e session.Event, after []session.Event) {
 		if e.Kind != session.Created || !g.detached.reserved {
 			g.attachedEvent(e)
 		}
+		g.waitEnd = 0
 		if e.Reason, e.Epoch, e.Outage = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is reported as %+v, want %+v", e, m.attach)
 		}
-		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard {
+		if e.Kind == session.Resumed && epoch > 1 && !g.cfg.Hard && g.detached.waits == 0 {
 			g.expectText(g.cfg.Notices.Resume)
 		}
+	case session.AskOwner:
+		g.asksOwner()
+	case session.Confirmed:
+		g.noteConfirmed()
+	case session.Left:
+		g.leftEvent()
+	case session.Stays:
+		g.staysEvent()
 	case session.UpstreamLost:
 		g.lostEvent(e)
 	case session.UpstreamBack:
@@ -87,17 +97,19 @@ func (g *game) dropped(after []session.Event) {
 		g.fail("section 6", "%d resumes came to nothing since %d, and the session ends with %q", g.futile.n, g.futile.since, reason)
 	}
 	replaced := g.core.NeedsUpstream()
-	if g.cfg.Hard && reason == "" {
+	if g.cfg.Hard && reason == "" && !g.gives {
 		g.forgetOutage()
 	}
-	g.clientDetached(replaced)
+	g.clientDetached(replaced || g.leaving > 0 && g.cfg.Hard) // that one is closed, too
 	if reason == "no_progress" || replaced {
 		if replaced {
 			g.w.cov.hit(EdgeDropHard)
 		}
 		return
 	}
-	g.expectText(g.cfg.Notices.Detach)
+	if g.leaving == 0 || !g.cfg.Hard {
+		g.expectText(g.cfg.Notices.Detach)
+	}
 	if reason == "grace_over" {
 		g.w.cov.hit(EdgeDropEnds)
 		return
@@ -136,6 +148,8 @@ func (g *game) checkReason(reason string) {
 		ok = u.over || g.out.over || g.outOfMemoryAtStart || g.seen.wasSilent || g.silence() || g.w.now >= u.doneAt.Add(unfinished)
 	case "no_progress":
 		ok = g.futile.over
+	case "moved":
+		ok = g.cause.reason == reason && g.line.owner != g
 	case "window_exceeded":
 		ok = g.cause.reason == reason || g.terms.Overflow == session.EndSession
 	case "ended", "draining", "internal_error", "superseded":
@@ -266,8 +280,8 @@ func (g *game) feed(l *leg) {
 func (g *game) checkCatch(l *leg, c catch, before session.Info) {
 	after := g.core.Info()
 	switch {
-	case (g.out.since > 0 || !g.ups.replaced && g.ups.ten.CloseMode() == session.Open) && after.Received != before.Received+uint64(c.messages):
-		g.fail("I2", "%d messages read, received went from %d to %d", c.messages, before.Received, after.Received)
+	case (g.out.since > 0 || !g.ups.replaced && g.ups.ten.CloseMode() == session.Open) && after.Received != before.Received+l.unrepeated(c.messages):
+		g.fail("I2", "%d messages read, received went from %d to %d, %d more repeats are to come", c.messages, before.Received, after.Received, l.repeats)
 	case after.Acked != max(before.Acked, c.acked) && g.cfg.Resumable:
 		g.fail("I5", "ack %d read, acked went from %d to %d", c.acked, before.Acked, after.Acked)
 	}
@@ -471,7 +485,7 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	}
 	base := max(b.Sent-uint64(b.BufferMessages), t.received)
 	g.seen.replayed += b.Sent - base
-	g.seen.attach = session.Event{Kind: session.Superseded, Replay: b.Sent - base, Lost: base - t.received}
+	g.seen.attach = session.Event{Kind: session.Superseded, Replay: b.Sent - base, Lost: base - t.received, Moved: g.movedHere()}
 	if b.State != session.Attached {
 		g.seen.attach.Kind, g.seen.attach.Elapsed = session.Resumed, g.w.now.Sub(b.Detached)
 	}
@@ -546,12 +560,19 @@ func (g *game) checkRefusal(t *attempt, ref *session.Refusal) {
 		if ref.Code != i.Ending.Code {
 			g.fail("section 6", "refused with %d, the session ended with %d", ref.Code, i.Ending.Code)
 		}
+		if elsewhere := i.Ending.Reason == "moved" || g.silentEnd; elsewhere && (ref.Code != 4504 || ref.Retry == 0) {
+			g.fail("O1", "a session that may go on elsewhere refuses its client with %d", ref.Code)
+		}
 		return
 	}
-	if ref.Retry > 0 != (ref.Code == 4429) {
+	if ref.Retry > 0 != (ref.Code == 4429 || ref.Code == 4504) {
 		g.fail("section 6", "refused with %d, retry %v", ref.Code, ref.Retry)
 	}
 	if g.closesAt > 0 && ref.Code == 4404 { // it has sent a bye
+		return
+	}
+	if ref.Code == 4504 && g.leaving > 0 {
+		g.w.cov.hit(ResumeInHandOff)
 		return
 	}
 	if g.honest() && t.live() && ref.Code != 4429 {

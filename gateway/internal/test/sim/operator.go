@@ -93,7 +93,7 @@ func (g *game) relieve() bool {
 	w.cov.hit(Exhausted)
 	var largest *game
 	for _, other := range w.games {
-		if other.core.State() == session.Detached && (largest == nil || other.core.Info().BufferBytes > largest.core.Info().BufferBytes) {
+		if !other.dead && other.core.State() == session.Detached && (largest == nil || other.core.Info().BufferBytes > largest.core.Info().BufferBytes) {
 			largest = other
 		}
 	}

@@ -66,7 +66,7 @@ func (g *game) checkAbsence(e session.Event) {
 	case e.Kind == session.Superseded:
 		want = g.life.heard
 		g.leaveBehind()
-	case g.life == nil: // pre-created
+	case g.life == nil && want == span{}: // pre-created, or claimed
 		want = exactly(now.Add(-e.Elapsed))
 	}
 	if heard := now.Add(-e.Outage); heard < want[early] || heard > want[late] {

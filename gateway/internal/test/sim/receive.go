@@ -20,6 +20,8 @@ type helloArg struct {
 	Grace    int64  `json:"grace_ms"`
 	Beat     int64  `json:"heartbeat_ms"`
 	Answer   int64  `json:"answer_ms"`
+	Durable  bool   `json:"durable"`
+	Moved    string `json:"moved"`
 	Protocol string `json:"protocol"`
 	Limits   struct {
 		Message  int64 `json:"message_bytes"`
@@ -118,15 +120,18 @@ func (l *link) data(a arrival) {
 	if c.g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
 		p = p[1:]
 	}
-	if m := c.g.nums.message(n); m.op != a.op || !m.equal(p) {
+	if m := l.nums.message(n); m.op != a.op || !m.equal(p) {
 		c.g.fail("I1", "the client got opcode %d of %d bytes as message %d, want opcode %d of %d bytes", a.op, len(p), n, m.op, m.size)
 	}
 	if n == c.deadly && c.g.keeps() {
 		l.leaving()
 		return
 	}
-	if n > c.count && c.g.nums.list[n].answered > 0 {
+	if n > c.count && l.nums.list[n].answered > 0 {
 		c.g.w.cov.hit(R19)
+	}
+	if n > c.count {
+		c.takes(n, l.nums.list[n])
 	}
 	c.count = max(c.count, n)
 	if !c.g.cfg.Resumable {
@@ -153,7 +158,8 @@ func (l *link) control(text string) {
 		if err != nil || n > c.sent {
 			c.g.fail("I5", "the gateway acked %q, the client has sent %d", arg, c.sent)
 		}
-		c.acked = max(c.acked, n)
+		c.acked, c.held = max(c.acked, n), max(c.held, n)
+		c.checkHeld()
 		l.watch.acks(n)
 	case "ping":
 		if !l.closed {
@@ -204,21 +210,28 @@ func (l *link) gotHello(arg string) {
 	if l.hello > 0 || h.Resumed == nil || *h.Resumed != (c.hellos > 0) && c.g.honest() && !c.g.detached.reserved {
 		c.g.fail("I7", "hello out of place: %s", arg)
 	}
-	if h.Received < c.acked || h.Received > c.sent {
+	if l.outdated(h) {
+		return
+	}
+	if h.Received < c.held && l.g.cfg.Durable || h.Received < c.acked || h.Received > c.sent {
 		c.g.fail("I5", "hello.received %d, the client has sent %d and been acked %d", h.Received, c.sent, c.acked)
 	}
 	if h.Limits.Messages != windowMessages || h.Limits.Bytes != windowBytes || h.Session != c.g.cfg.ID || h.Beat != c.g.cfg.Heartbeat.Milliseconds() || h.Answer != c.g.cfg.Answer.Milliseconds() ||
 		h.Limits.Message != c.g.cfg.MaxMessage || h.Protocol != c.g.cfg.Protocol {
 		c.g.fail("protocol", "hello says %s", arg)
 	}
+	l.checkEpoch(h)
 	old := c.live
 	c.hellos++
 	l.hello = c.hellos
 	c.live, c.trying, c.disconnectedAt = l, nil, 0
+	c.held = max(c.held, h.Received)
+	c.checkHeld()
 	c.token, c.grace, c.answer = parseToken(h.Token), h.Grace, millis(h.Answer)
 	l.lost = h.Lost
 	if n := l.stated + l.lost; n > c.count {
 		c.lost += n - c.count
+		c.skips(n, l.nums)
 		c.count = n
 	}
 	l.acked = l.stated + l.lost
@@ -261,33 +274,34 @@ func (c *client) before() int { return max(c.hellos-1, 0) }
 // checkVerdict checks that a client that follows the protocol is never accused of
 // violating it.
 func (c *client) checkVerdict(l *link, verb string, v closeArg) {
-	if !c.g.honest() {
+	g := l.g
+	if !g.honest() {
 		return
 	}
 	if verb == "end" {
-		if c.count != c.g.nums.last() || len(c.g.ups.items) > 0 {
-			c.g.fail("I12", "the client gets the end after message %d of %d, %d are missing", c.count, c.g.nums.last(), len(c.g.ups.items))
+		if l.nums == nil || c.count != l.nums.last() || len(g.ups.items) > 0 {
+			g.fail("I12", "the client gets the end after message %d, %d are missing", c.count, len(g.ups.items))
 		}
 		return
 	}
-	ended := c.g.core.State() == session.Ended
+	ended := g.core.State() == session.Ended
 	switch v.Code {
 	case 4404, 4408, 4410, 4503, 1011:
 		if ended {
 			return
 		}
 	case 4409:
-		if ended && c.g.cause.reason == "superseded" {
+		if ended && g.cause.reason == "superseded" {
 			return
 		}
 	case 4429:
-		if ended && c.g.cfg.Rate.End {
+		if ended && g.cfg.Rate.End {
 			return
 		}
 	case 4502:
 		return
 	}
-	c.g.fail("I4", "an honest client got %d %s; ended: %v", v.Code, v.Reason, ended)
+	g.fail("I4", "an honest client got %d %s; ended: %v", v.Code, v.Reason, ended)
 }
 
 // gotClose handles the end of the connection; a verb has said whether the session ends.

@@ -28,6 +28,7 @@ type interruption struct {
 	mayKnow  bool           // a client may have heard of one,
 	knows    bool           // or has
 	refusing bool           // every further dial is refused
+	told     promise        // to the upstream that is being dialled
 }
 
 // An announcement is what the client of an epoch is to hear behind message n.
@@ -71,6 +72,10 @@ func (g *game) lostEvent(e session.Event) {
 		c.hit(OutageSilent)
 	case "write failed":
 		ok = u.leg.failing && g.w.scarce
+	case "told a count that does not hold":
+		u.parting, u.partText = 1001, "moved"
+		ok = g.mistold()
+		c.hit(MistoldOutage)
 	case "closed with 1001", "closed with 1012":
 		u.parting = u.code
 		ok = u.over && u.wrong == "" && goesAway(u.code)
@@ -86,7 +91,7 @@ func (g *game) lostEvent(e session.Event) {
 	}
 	i := g.core.Info()
 	o.until = g.outageEnd()
-	o.since, o.sent = now, i.Sent
+	o.since, o.sent, o.told = now, i.Sent, promise{}
 	g.announce(announcement{i.Epoch, i.Sent, false})
 	g.noteOutage(i)
 }
@@ -202,7 +207,11 @@ func (g *game) redialEnds() bool {
 		return g.strayDial()
 	}
 	switch {
-	case g.out.refusing || !w.calm && w.chance(100):
+	case g.out.told.dial == 0 && g.cfg.Durable:
+		if g.out.told = g.tells(session.Resume{}); g.out.told.dial == 0 {
+			g.fence()
+		}
+	case g.out.refusing || !w.calm && w.chance(100) || g.line.refuses(g.out.told):
 		g.core.FailRedial(w.now, "refused")
 		g.noLonger(OutageRefused, OutageRefusedAway)
 		g.log("redial refused", 0, 0)
@@ -210,6 +219,7 @@ func (g *game) redialEnds() bool {
 		g.settle()
 	case !w.calm && w.chance(400):
 		w.cov.hit(OutageDialFails) // it is dialled again: nothing that the core knows of
+		g.out.told = promise{}
 	default:
 		g.replace()
 	}
@@ -244,7 +254,7 @@ func (g *game) replace() {
 	case i.State == session.Attached && g.down != nil && g.down.tap.n < i.Sent:
 		w.cov.hit(OutageBackSlow)
 	}
-	g.next(word, !w.calm && w.chance(150))
+	g.next(g.out.told, word, !w.calm && w.chance(150))
 	w.cov.hit(OutageBack)
 	if !w.calm && w.chance(150) { // it breaks again at once
 		g.ups.crash()
@@ -358,7 +368,7 @@ func (g *game) lostTalk() bool {
 		return g.w.chance(100) && g.terminate()
 	case 7:
 		if g.cfg.Idle > 0 {
-			g.w.advanceTo(g.w.now.Add(g.cfg.Idle), nil)
+			g.idleTime()
 			return true
 		}
 	}

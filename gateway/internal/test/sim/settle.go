@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"reseat/gateway/session"
@@ -31,6 +32,9 @@ func flushFor(l *leg) time.Duration {
 func (w *world) settle() {
 	w.calm = true
 	w.log0("calm")
+	for _, g := range w.older {
+		g.heal()
+	}
 	for _, g := range w.games {
 		g.heal()
 	}
@@ -40,7 +44,9 @@ func (w *world) settle() {
 	}
 	w.until("all sessions are over", (*game).over)
 	for _, g := range w.games {
-		g.checkEnded()
+		if !g.dead {
+			g.checkEnded()
+		}
 	}
 	if n := w.store.Used(); n != 0 {
 		w.games[0].fail("I9", "all sessions are over, and the store has lent %d bytes", n)
@@ -54,7 +60,7 @@ func (w *world) log0(what string) {
 // heal ends the permanent faults.
 func (g *game) heal() {
 	g.silent, g.cli.deadly = false, 0
-	if keep := 30 * time.Second; g.keep() > keep {
+	if keep := 30 * time.Second; g.keep() > keep && !g.dead {
 		t := session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow}
 		if !g.setTerms(t) { // the token of a detached client expires earlier
 			t.Grace, t.GraceBeforeStart = 0, 0
@@ -84,11 +90,24 @@ func (w *world) until(what string, done func(*game) bool) {
 	limit := w.now.Add(calmTime)
 	for range calmRounds {
 		busy, left := false, (*game)(nil)
-		for _, g := range w.games {
+		for _, g := range slices.Clone(w.older) {
 			for g.round() {
 				busy = true
 			}
-			g.check()
+			if w.look(g); slices.Contains(w.older, g) {
+				left = g
+			} else {
+				busy = true
+			}
+		}
+		for i := range w.games {
+			for w.games[i].round() {
+				busy = true
+			}
+			g := w.games[i]
+			if !g.dead {
+				g.check()
+			}
 			if !done(g) {
 				left = g
 			}
@@ -109,14 +128,23 @@ func (w *world) until(what string, done func(*game) bool) {
 // anything.
 func (g *game) round() bool {
 	g.w.steps++
+	if g.dead {
+		return g.roundDead()
+	}
 	did := g.attachFirst() || g.reserve()
+	did = g.roundOwner() || did
 	for g.waits() {
 		g.serve()
 		did = true
 	}
 	for _, f := range calmly {
-		did = f(g) || did
+		if g.line.owner == g {
+			did = f(g) || did
+		}
 	}
+	did = g.renew() || did
+	did = g.eachUpstream((*upstream).write) || did
+	did = g.eachUpstream((*upstream).consume) || did
 	did = g.dialEnds() || did
 	did = g.redialEnds() || did
 	for _, l := range g.allLegs() {
@@ -126,15 +154,29 @@ func (g *game) round() bool {
 }
 
 var calmly = []func(*game) bool{
-	func(g *game) bool { return g.renew() },
 	func(g *game) bool { return g.clientResumes() },
 	func(g *game) bool { return g.clientSends() },
 	func(g *game) bool { return g.clientWrites() },
 	func(g *game) bool { return g.cli.live != nil && g.cli.live.receive() },
 	func(g *game) bool { return g.cli.trying != nil && g.cli.trying.receive() },
-	func(g *game) bool { return g.eachUpstream((*upstream).write) },
-	func(g *game) bool { return g.eachUpstream((*upstream).consume) },
 	func(g *game) bool { return g.relieve() },
+}
+
+// roundDead is what happens to a session whose node is dead: its client comes back.
+func (g *game) roundDead() (did bool) {
+	for _, f := range calmly[:5] {
+		did = f(g) || did
+	}
+	return g.isClaimed() || did
+}
+
+// roundOwner does what durable sessions wait for.
+func (g *game) roundOwner() bool {
+	did := g.answerOwner() || g.answerPush()
+	if g.line.owner != g {
+		return did || g.fenceOlder()
+	}
+	return g.handOverSession() || did
 }
 
 func (g *game) roundLeg(l *leg) bool {
@@ -167,7 +209,7 @@ func (g *game) waits() bool {
 // jump moves the clock to the next due time.
 func (w *world) jump() bool {
 	t := w.due()
-	for _, g := range w.games {
+	for _, g := range append(slices.Clone(w.older), w.games...) {
 		for _, a := range g.tries {
 			t = earlier(t, a.answerBy())
 		}
@@ -186,22 +228,26 @@ func (w *world) jump() bool {
 
 // even reports whether everything sent has been received, or has no receiver.
 func (g *game) even() bool {
+	if g.dead {
+		return g.cli.done
+	}
 	i, c, u := g.core.Info(), g.cli, g.ups
 	if i.State == session.Ended {
 		return true
 	}
-	if c.done || u.over || c.closing || g.out.since > 0 {
+	if g.line.haunted() || g.leaving > 0 || c.done || u.over || c.closing || g.out.since > 0 {
 		return false // it is about to end
 	}
 	return i.State == session.Attached && c.live != nil && g.first == nil &&
 		c.count == i.Sent && len(u.items) == 0 && len(u.out) == 0 && g.expected.got == c.queued && u.read == u.received && u.ponged == u.pings &&
 		(!g.cfg.PlainResume || i.Acked == i.Sent && i.BufferMessages == 0) &&
+		(!g.cfg.Durable || !g.honest() || g.line.even(c.queued)) &&
 		(!g.cfg.Resumable || c.acked == c.queued && i.Acked == i.Sent && i.BufferMessages == 0 && c.grace == g.keep().Milliseconds())
 }
 
 // finale ends a live session.
 func (g *game) finale() {
-	if g.core.State() == session.Ended {
+	if g.dead || g.core.State() == session.Ended {
 		if !g.cli.done {
 			g.cli.finish("over")
 		}

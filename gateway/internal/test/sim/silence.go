@@ -1,5 +1,7 @@
 package sim
 
+import "slices"
+
 // Silent lines: nothing arrives, and neither end gets an error. It may affect the whole
 // line, one direction, or all existing connections while new ones work. A proxy may
 // acknowledge bytes meanwhile. The line may recover later, and what was in flight
@@ -113,14 +115,16 @@ func (g *game) waitOut() {
 			g.reports()
 		}
 		g.w.advanceTo(max(due, g.w.now), nil)
-		for _, other := range g.w.games {
+		for _, other := range append(slices.Clone(g.w.older), g.w.games...) {
 			if other != g {
 				for range 30 {
 					if !other.round() {
 						break
 					}
 				}
-				other.check()
+				if !other.dead && (other.line.owner == other || slices.Contains(g.w.older, other)) { // and not a claim's
+					other.check()
+				}
 			}
 		}
 	}

@@ -30,6 +30,9 @@ func (c *client) suspects() bool {
 // noteSuspicion records what else was in progress.
 func (c *client) noteSuspicion(l *link) {
 	g := c.g
+	if g.dead {
+		return
+	}
 	if d := g.down; g.core.State() == session.Attached && d.tap.link != l {
 		g.w.cov.hit(R24) // another of its attempts has taken over, without its knowledge
 	}
@@ -47,7 +50,7 @@ func (c *client) noteSuspicion(l *link) {
 // while that has no 101.
 func (c *client) relax(l *link) {
 	t := c.trying
-	if t == nil || !t.suspicion || l != c.live || !l.active {
+	if t == nil || !t.suspicion || l != c.live || !l.active || l.left {
 		return
 	}
 	if t.upgraded {

@@ -18,6 +18,8 @@ type tap struct {
 	link *link // nil: another client's connection
 	dec  decoder
 
+	nums *numbers // what its messages are
+
 	stated   uint64 // in the resume
 	received uint64 // by the core, before the attach
 	sent     uint64 // numbered before the attach
@@ -45,6 +47,8 @@ type tap struct {
 	lastAt    uint64 // and the message before it
 	saidTo    int    // how many of the session's announcements are done with
 
+	moved string // how the session came to its node, if the client has not been heard there
+
 	graceNow int64   // the grace period that hello must contain
 	graces   []int64 // changes since then, in order
 	counted  uint64  // the count in the newest Ping
@@ -52,7 +56,11 @@ type tap struct {
 
 func newTap(l *leg, stated uint64) *tap {
 	i := l.g.core.Info()
-	t := &tap{l: l, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
+	if l.g.cfg.Durable {
+		l.repeats, i.Received = i.Received-i.Written, i.Written
+	}
+	t := &tap{l: l, nums: l.g.nums, stated: stated, received: i.Received, sent: l.g.seen.sent, first: i.Epoch == 1, n: stated, older: i.Written}
+	t.moved = l.g.movedHere()
 	t.graceNow = l.g.keep().Milliseconds()
 	t.late = i.State == session.Ended
 	if l.g.cfg.PlainResume { // there is no hello to announce it
@@ -116,10 +124,10 @@ func (t *tap) data(a arrival) {
 	if g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
 		p = p[1:]
 	}
-	if t.n > g.nums.last() {
-		g.fail("I1", "message %d is written, %d are numbered", t.n, g.nums.last())
+	if t.n > t.nums.last() {
+		g.fail("I1", "message %d is written, %d are numbered", t.n, t.nums.last())
 	}
-	if m := g.nums.message(t.n); m.op != a.op || !m.equal(p) {
+	if m := t.nums.message(t.n); m.op != a.op || !m.equal(p) {
 		g.fail("I1", "opcode %d of %d bytes is written as message %d, want opcode %d of %d bytes", a.op, len(p), t.n, m.op, m.size)
 	}
 }
@@ -195,6 +203,8 @@ func (t *tap) seeHello(arg string) {
 		g.fail("I7", "stated %d, lost %d, replay %d, but %d were numbered", t.stated, h.Lost, h.Replay, t.sent)
 	case h.Lost > 0 && !g.seen.dropping:
 		g.fail("I1", "lost %d under %v", h.Lost, g.terms.Overflow)
+	case h.Durable != g.cfg.Durable || h.Moved != t.moved:
+		g.fail("durable", "hello says durable %v, moved %q; want %v, %q", h.Durable, h.Moved, g.cfg.Durable, t.moved)
 	case h.Grace != t.graceNow:
 		g.fail("terms", "hello says grace %d ms, want %d", h.Grace, t.graceNow)
 	}
@@ -205,7 +215,7 @@ func (t *tap) seeHello(arg string) {
 // closeCode is the code that the client gets for an end reason.
 var closeCode = map[string]int{
 	"ended": 4410, "idle_timeout": 4410, "no_progress": 4410, "draining": 4503, "superseded": 4409, "too_fast": 4429,
-	"internal_error": 1011, "protocol_error": 1002, "invalid_utf8": 1007, "message_too_big": 1009, "protocol_violation": 4400,
+	"moved": 4503, "internal_error": 1011, "protocol_error": 1002, "invalid_utf8": 1007, "message_too_big": 1009, "protocol_violation": 4400,
 }
 
 // checkVerb checks that the upstream's end follows all its messages.
@@ -213,9 +223,10 @@ func (t *tap) checkVerb() {
 	g := t.l.g
 	switch {
 	case t.verb == "end":
-		if t.n != g.nums.last() || len(g.ups.items) > 0 || !g.ups.over || g.ups.code != t.code {
-			g.fail("I12", "end %d after message %d of %d; the upstream closed with %d after %d more", t.code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
+		if t.n != t.nums.last() || len(g.ups.items) > 0 || !g.ups.over || g.ups.code != t.code {
+			g.fail("I12", "end %d after message %d of %d; the upstream closed with %d after %d more", t.code, t.n, t.nums.last(), g.ups.code, len(g.ups.items))
 		}
+	case t.verb == "close" && t.code == 4409 && g.cfg.Durable && t.l.stale(): // its client has got further elsewhere
 	case t.verb == "close" && t.l == g.seen.newest && t.code != 4502 && t.code != closeCode[g.core.Info().Ending.Reason]:
 		g.fail("section 6", "close %d to the client of a session that ended with %q", t.code, g.core.Info().Ending.Reason)
 	case t.code == 4502:
@@ -223,7 +234,7 @@ func (t *tap) checkVerb() {
 			g.fail("I12", "close 4502 after message %d of %d", t.n, g.core.Info().Sent)
 		}
 	case t.code == 4503:
-		if t.n != g.core.Info().Sent && !t.late {
+		if t.n != g.core.Info().Sent && !t.late && g.core.Info().Ending.Reason != "moved" {
 			g.fail("I12", "close 4503 after message %d of %d", t.n, g.core.Info().Sent)
 		}
 	case t.code == 4409:
@@ -247,8 +258,8 @@ func (t *tap) checkClose(p []byte) {
 		g.checkClosed(t, code)
 		return
 	}
-	if !g.cfg.Resumable && !t.l.stale() && (t.n != g.nums.last() || len(g.ups.items) > 0 || code != g.ups.code) {
-		g.fail("I12", "Close %d to a plain client after message %d of %d; the upstream closed with %d after %d more", code, t.n, g.nums.last(), g.ups.code, len(g.ups.items))
+	if !g.cfg.Resumable && !t.l.stale() && (t.n != t.nums.last() || len(g.ups.items) > 0 || code != g.ups.code) {
+		g.fail("I12", "Close %d to a plain client after message %d of %d; the upstream closed with %d after %d more", code, t.n, t.nums.last(), g.ups.code, len(g.ups.items))
 	}
 }
 

@@ -103,7 +103,7 @@ func (g *game) retold(kept time.Duration, before snapshot) {
 		g.checkRenewal()
 	case session.Detached:
 		g.w.cov.hit(TermsAway)
-		if end := g.graceEnd(); g.w.now >= end != (g.core.State() == session.Ended) && g.seen.ends == 0 {
+		if end := g.graceEnd(); g.w.now >= end != (g.core.State() == session.Ended) && g.seen.ends == 0 && g.waitEnd == 0 {
 			g.fail("terms", "the grace period ends at %d, and the session is %v", end, g.core.State())
 		}
 	case session.Connecting:

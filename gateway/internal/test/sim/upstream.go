@@ -17,7 +17,9 @@ type upstream struct {
 	conn *conn
 	leg  *leg
 	ten  *session.Upstream // the core's name for it
-	no   int               // which of the session's upstreams it is, from 1
+	no   int               // which of its owner's upstreams it is, from 1
+	told promise           // what it was told when it was dialled
+	nth  int               // messages of it that were numbered
 	says flow
 
 	// What it sends.
@@ -41,11 +43,14 @@ type upstream struct {
 
 	// --disconnect hard: the session has replaced it.
 	replaced bool
-	parting  int  // with the code with which it went away; 0: its connection broke, or hard
-	broken   bool // its connection broke
-	gone     bool // the driver has reported its end
-	torn     bool // within a message, which goes to the next one in full
-	replace  bool // the next one was connected while its write was in flight
+	parting  int    // with the code with which it went away; 0: its connection broke, or hard
+	partText string // and the reason in the Close frame that it gets for it
+	byeText  string // the reason in the one that it gets otherwise
+	broken   bool   // its connection broke
+	gone     bool   // the driver has reported its end
+	torn     bool   // within a message, which goes to the next one in full
+	replace  bool   // the next one was connected while its write was in flight
+	stays    bool   // it has ended the session during a hand-off
 
 	// What was written to it.
 	tap      decoder
@@ -64,11 +69,12 @@ type upstream struct {
 // sending.
 const maxOut = 64 << 10
 
-func newUpstream(g *game) *upstream {
+func newUpstream(g *game, told promise) *upstream {
 	w := g.w
 	u := &upstream{g: g, conn: newConn(0, w.capacity()), doneAt: w.now, no: 1}
 	u.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
 	u.echo = w.chance(250) && !w.scarce
+	u.hears(told)
 	u.tap = decoder{masked: true, key: g.freshKey}
 	u.leg = &leg{g: g, conn: u.conn, ups: u, lastIn: w.now, lastOut: w.now}
 	return u
@@ -96,16 +102,17 @@ func (u *upstream) early(leaves bool) []byte {
 
 // send makes the next message.
 func (u *upstream) send() bool {
-	if u.over || u.conn.gateway || len(u.out) > maxOut {
+	if u.over || u.conn.gateway || len(u.out) > maxOut || !u.newest() {
 		return false
 	}
 	u.made++
 	m := u.says.message(u.made)
+	u.g.line.logs(u)
 	if in, ok := u.g.heartbeat(); ok {
 		m = in
 	}
 	u.g.log("up send", int64(u.made), int64(m.size))
-	it := item{m: m, reply: u.g.replyTo(m), begin: u.conn.in.put + uint64(len(u.out))}
+	it := item{m: m, made: u.made, reply: u.g.replyTo(m), begin: u.conn.in.put + uint64(len(u.out))}
 	it.single = u.frames(m)
 	it.end = u.conn.in.put + uint64(len(u.out))
 	u.items = append(u.items, it)

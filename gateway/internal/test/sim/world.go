@@ -55,6 +55,7 @@ type Result struct {
 	Sum      uint64 // hash of the trace, and of every byte that was written: two runs of one seed have the same
 	Moves    int    // sessions that were frozen and restored
 	MovesOut int    // of these, during an outage of the upstream
+	MovesFar int    // or of a durable session that was claimed, handed over, or is being
 	Scarce   bool   // the store was so small that its layout decided who got memory
 	Steps    int
 	Sessions int
@@ -66,6 +67,7 @@ type world struct {
 	rng   *rand.Rand
 	now   session.Time
 	games []*game
+	older []*game // former owners of durable sessions, as long as anything of them exists: see owners.go
 	trace trace
 	bytes uint32 // a checksum of all that was written
 	cov   Coverage
@@ -77,6 +79,7 @@ type world struct {
 	perMove  int // of 1000 steps
 	moves    int
 	movesOut int // during an outage
+	movesFar int // of durable sessions with another owner, or soon
 
 	store     *replay.Store
 	exhausted bool // a room was refused
@@ -94,6 +97,7 @@ type world struct {
 	maxMessage int64
 	hard       int // of 1000 sessions, this many are under --disconnect hard
 	redial     int // and this many under --upstream-lost redial
+	durable    int // and this many of the resumable ones are durable
 	limit      int64
 	scarce     bool // the store is small: upstreams pause, so that one that reads only while it can write may wait forever
 	weights    []int
@@ -110,7 +114,7 @@ type broken struct{ why string }
 func Run(o Options) (r Result) {
 	w := newWorld(o)
 	defer func() {
-		r = Result{Sum: mix(w.trace.sum, uint64(w.bytes)), Moves: w.moves, MovesOut: w.movesOut, Scarce: w.scarce, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
+		r = Result{Sum: mix(w.trace.sum, uint64(w.bytes)), Moves: w.moves, MovesOut: w.movesOut, MovesFar: w.movesFar, Scarce: w.scarce, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
 		switch v := recover().(type) {
 		case nil:
 		case broken:
@@ -136,6 +140,9 @@ func newWorld(o Options) *world {
 	}
 	for i := range w.block {
 		w.block[i] = 0xE0 | byte(i&3) // as a frame header: reserved bits set
+	}
+	if o.Seed%5 == 2 {
+		w.durable = 800
 	}
 	w.draw()
 	w.leaveOut(o.Without)
@@ -194,8 +201,11 @@ func (w *world) step() {
 	w.steps++
 	for range 20 {
 		g := w.games[w.rng.IntN(len(w.games))]
+		if len(w.older) > 0 && w.chance(300) {
+			g = w.older[w.rng.IntN(len(w.older))]
+		}
 		a := w.choose()
-		if a.do(g) {
+		if (w.durable == 0 || a.of(g)) && a.do(g) {
 			w.look(g)
 			return
 		}
@@ -216,9 +226,19 @@ func (w *world) choose() *action {
 // look checks the invariants after a step, and replaces a finished session by a new
 // one.
 func (w *world) look(g *game) {
+	if g.dead {
+		g.buried()
+		return
+	}
 	g.check()
 	w.recycle()
-	if g.over() && (g.cli.done || w.chance(100)) {
+	switch {
+	case !g.over():
+	case g.line.owner != g:
+		g.checkEnded()
+		w.forget(g)
+	case g.line.haunted():
+	case g.cli.done || w.chance(100):
 		g.checkEnded()
 		if !w.calm {
 			w.games[g.id] = newGame(w, g.id)

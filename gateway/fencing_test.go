@@ -1,0 +1,354 @@
+package gateway_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/wire"
+)
+
+// Two nodes that both believe to have a durable session: who may claim it, who says hello, and who lets go.
+
+// found lets the other nodes reach node i again.
+func (d *durableNodes) found(i int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.cut, nodeID(i))
+}
+
+// claimElsewhere takes the session for node i, as far as its seat is concerned.
+func (d *durableNodes) claimElsewhere(id string, i int) {
+	seat, err := d.keepers[i].Get(context.Background(), id)
+	if err != nil {
+		d.t.Error(err)
+		return
+	}
+	seat.Owner, seat.Epoch = nodeID(i), seat.Epoch+1
+	if _, err := d.keepers[i].Put(context.Background(), seat); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// duringDial has f run while node i dials the game server the next time.
+func (d *durableNodes) duringDial(i int, f func()) {
+	d.of[i].game.Refuse = func(net.Conn, *http.Request) bool {
+		if f != nil {
+			f()
+		}
+		f = nil
+		return false
+	}
+}
+
+// has reports whether node i has the session.
+func (d *durableNodes) has(i int, p *wstest.Player) bool {
+	_, ok := d.of[i].gw.Session(p.Hello.Session)
+	return ok
+}
+
+// lostNode is what nodes know of one that has vanished.
+var lostNode = gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"}
+
+// Of two nodes that claim a session, the one that loses the write passes its client on.
+func TestLostClaimIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 3, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Text("a")
+		p.Sync()
+		d.lose(0, lostNode)
+		p.Drop()
+		synctest.Wait()
+		rival := func() { d.claimElsewhere(p.Hello.Session, 2) }
+		d.links[1].Before = func() {
+			if f := rival; f != nil {
+				rival = nil
+				f()
+			}
+		}
+		before := d.of[1].metrics()
+		c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable) // node 2 has the seat alone
+		if !c.Retry || d.has(1, p) || d.of[1].game.Joined() != 0 {
+			t.Errorf("close %+v; the loser has the session: %v, %d dials", c, d.has(1, p), d.of[1].game.Joined())
+		}
+		d.of[1].wantSince(before, "reseat_claims_total", map[string]float64{"lost": 1})
+		d.of[1].wantSince(before, "reseat_sessions_fenced_total", map[string]float64{})
+	})
+}
+
+// A claim is read again before its hello: of two that both seem to have succeeded the later one counts.
+func TestClaimIsReadAgainBeforeHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 3, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Sync()
+		d.lose(0, lostNode)
+		p.Drop()
+		d.duringDial(1, func() { d.claimElsewhere(p.Hello.Session, 2) })
+		peer := d.settledAt(p, 1, 0, 0, 0)
+		if c := peer.WantClosing(wire.CodeNodeUnreachable); !c.Retry {
+			t.Errorf("close %+v", c)
+		}
+		if r := d.of[1].game.Next().WantClose(wire.CodeGoingAway); r != "moved" {
+			t.Errorf("reason %q", r)
+		}
+		if d.has(1, p) {
+			t.Error("the node has a session that another one has claimed")
+		}
+	})
+}
+
+// A claim that cannot be written is none: the older node, if it is there after all, goes on.
+func TestClaimThatIsNotWrittenChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Text("a")
+		p.Sync()
+		d.lose(0, lostNode)
+		p.Drop()
+		synctest.Wait()
+		d.links[1].Before = func() { d.links[1].SetCut(true) }
+		if c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable); !c.Retry {
+			t.Errorf("close %+v", c)
+		}
+		if d.has(1, p) || d.of[1].game.Joined() != 0 {
+			t.Errorf("the node has the session: %v; it has dialled %d times", d.has(1, p), d.of[1].game.Joined())
+		}
+		d.found(0)
+		q := d.resumeAt(p, 1, 0, 1, 1)
+		if q.Hello.Moved != "" || q.Hello.Received != 1 {
+			t.Errorf("hello %+v", q.Hello)
+		}
+		q.Text("b")
+		game.Want("a", "b")
+	})
+}
+
+// If it cannot be read again, the client is asked to come back, and nothing has changed.
+func TestUnreadClaimChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Text("a")
+		p.Sync()
+		d.lose(0, lostNode)
+		p.Drop()
+		d.duringDial(1, func() { d.links[1].SetCut(true) })
+		before := d.of[1].metrics()
+		if c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable); !c.Retry {
+			t.Errorf("close %+v", c)
+		}
+		d.of[1].wantSince(before, "reseat_sessions_fenced_total", map[string]float64{})
+		d.links[1].SetCut(false)
+		q := d.resumeAt(p, 1, 0, 1, 1)
+		if h := q.Hello; h.Moved != wire.MovedFailover || h.Received != 1 {
+			t.Errorf("hello %+v", h)
+		}
+		q.Text("b")
+		synctest.Wait()
+		var got []string
+		for d.of[1].game.Joined() > 0 { // the first was closed, since nobody waited for it any more
+			game := d.of[1].game.Next()
+			for m, ok := game.Come(); ok; m, ok = game.Come() {
+				if m.Op == frame.Text {
+					got = append(got, m.Data)
+				}
+			}
+		}
+		if !slices.Equal(got, []string{"b"}) {
+			t.Errorf("the game server got %q", got)
+		}
+	})
+}
+
+// Nobody claims a session from a node that may live, and a resume that is refused for it changes nothing.
+func TestSessionOfLivingNodeIsNotClaimed(t *testing.T) {
+	for _, state := range []gateway.NodeState{gateway.NodeUp, gateway.NodeUnclear} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDurableNodes(t, 2, durablePolicy())
+			p, game := d.beginDurable()
+			p.Text("a")
+			p.Sync()
+			time.Sleep(time.Second)
+			seat := d.seats.Records()[p.Hello.Session]
+			d.lose(0, gateway.NodeVerdict{State: state, Evidence: "test"})
+			p.Drop()
+			if c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable); !c.Retry {
+				t.Errorf("close %+v", c)
+			}
+			if now := d.seats.Records()[p.Hello.Session]; now.Revision != seat.Revision || d.has(1, p) {
+				t.Errorf("the seat had revision %d, and has %d", seat.Revision, now.Revision)
+			}
+			d.found(0)
+			q := d.resumeAt(p, 1, 0, 1, 1)
+			if q.Hello.Moved != "" || q.Hello.Received != 1 {
+				t.Errorf("hello %+v", q.Hello)
+			}
+			q.Text("b")
+			game.Want("a", "b")
+		})
+	}
+}
+
+// A claim has an epoch, and tokens, above all earlier ones; and it stands in the seat before its hello.
+func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 3, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Sync()
+		for i := 1; i <= 2; i++ {
+			d.lose(i-1, lostNode)
+			p.Drop()
+			p = d.resumeAt(p, i, 0, 0, 0)
+			d.of[i].game.Next()
+			seat, err := d.keepers[i].Get(context.Background(), p.Hello.Session)
+			if err != nil || seat.Epoch != uint64(i) || seat.Owner != nodeID(i) {
+				t.Errorf("seat of epoch %d, owner %s, %v", seat.Epoch, seat.Owner, err)
+			}
+			p.Sync()
+			if s, _ := d.of[i].gw.Session(p.Hello.Session); s.Epoch == 0 {
+				t.Errorf("session %+v", s)
+			}
+		}
+		// Whoever meets the newest token knows that an older owner is none.
+		d.found(0)
+		d.lose(1, lostNode)
+		p.Drop()
+		q := d.resumeAt(p, 0, 0, 0, 0)
+		if q.Hello.Moved != "" || d.has(0, p) {
+			t.Errorf("hello %+v from node 2; node 0 has the session: %v", q.Hello, d.has(0, p))
+		}
+	})
+}
+
+// A node lets go of a session as soon as it learns that another one has it: by a token of a later epoch, by a
+// write of its seat, or because it is told.
+func TestFormerOwnerLearnsOfClaim(t *testing.T) {
+	for how, learn := range map[string]func(*durableNodes, *wstest.Player){
+		"token": func(d *durableNodes, q *wstest.Player) {
+			d.found(0)
+			q.Drop()
+			if h := d.resumeAt(q, 0, 0, 0, 0).Hello; h.Moved != "" {
+				d.t.Errorf("hello %+v", h)
+			}
+		},
+		"write": func(d *durableNodes, _ *wstest.Player) {
+			d.links[0].SetCut(false)
+			d.of[0].gw.RenewSeats()
+		},
+		"message": func(d *durableNodes, q *wstest.Player) { d.of[0].gw.Fenced(q.Hello.Session, 1) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDurableNodes(t, 2, durablePolicy())
+				p, game := d.beginDurable()
+				p.Sync()
+				p.Drop()
+				d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
+				d.links[0].SetCut(true) // it does not hear that it is fenced
+				q := d.resumeAt(p, 1, 0, 0, 0)
+				d.of[1].game.Next()
+				q.Sync()
+				if !d.has(0, p) {
+					t.Fatal("the older node has let the session go too early")
+				}
+				learn(d, q)
+				if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
+					t.Errorf("reason %q", r)
+				}
+				if synctest.Wait(); d.has(0, p) {
+					t.Error("the older node still has the session")
+				}
+			})
+		})
+	}
+}
+
+// Without an answer of the engine a node ends an absent player's session without a word to the game server.
+func TestOwnerWithoutEngineSaysNothing(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDurableNodes(t, 1, durablePolicy())
+			p, game := d.beginDurable()
+			p.Sync()
+			d.seats.SetAway(away)
+			p.Drop()
+			if away {
+				game.WantEnd()
+				return
+			}
+			if r := game.WantClose(wire.CodeGoingAway); r != "grace period over" {
+				t.Errorf("reason %q", r)
+			}
+		})
+	}
+}
+
+// What an attached client and its game server say goes through without the engine, and new sessions wait for none.
+func TestAttachedClientNeedsNoEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Sync()
+		d.seats.SetAway(true)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		for _, link := range d.links { // nor does it answer at once
+			link.Before = func() { time.Sleep(time.Minute) }
+		}
+		p.Text("a")
+		game.Want("a")
+		game.Text("s")
+		p.Want("s")
+		p.Drop()
+		begun := time.Now()
+		q := d.resumeAt(p, 1, 1, 1, 1)
+		if q.Hello.Moved != "" || q.Hello.Received != 1 {
+			t.Errorf("hello %+v", q.Hello)
+		}
+		n := d.of[0].PlayerWith("/match/8", "Reseat-Settled: 0 0\r\n")
+		if n.Hello.Durable {
+			t.Error("a session without a seat is said to be durable")
+		}
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		q.Text("b")
+		game.Want("b")
+	})
+}
+
+// A session is claimed only after all that can refuse its client: a refusal changes nothing.
+func TestRefusedClientClaimsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		game.Text("s")
+		p.Want("s")
+		p.Ack(1)
+		p.Sync()
+		p.Drop()
+		time.Sleep(time.Second)
+		p = d.resumeAt(p, 0, 1, 0, 0) // the seat has the ack then
+		p.Sync()
+		time.Sleep(time.Second)
+		d.lose(0, lostNode)
+		before := d.seats.Records()[p.Hello.Session].Revision
+		p.Drop()
+		if c := d.settledAt(p, 1, 0, 0, 0).WantClosing(wire.CodeWindowExceeded); c.Retry {
+			t.Errorf("close %+v", c)
+		}
+		if now := d.seats.Records()[p.Hello.Session].Revision; now != before || d.has(1, p) {
+			t.Errorf("the seat had revision %d, and has %d", before, now)
+		}
+	})
+}
