@@ -223,6 +223,8 @@ func (c *Cluster) enter(ctx context.Context) error {
 		case errors.Is(err, ErrExists):
 			r, bad := parseRecord(c.ID(), existing)
 			switch {
+			case len(existing) == 0: // it may be this node's own: sessions and seats have that id
+				return fmt.Errorf("the record of node %s is there, and cannot be read: %w", c.ID(), ErrEngineDown)
 			case bad == nil && r.Lineage == c.cfg.Lineage: // of a predecessor, or from before the engine was lost
 			case c.cfg.ID != "":
 				return fmt.Errorf("%w the cluster: another node has its id %s", errRefused, c.ID())

@@ -32,7 +32,9 @@ type fakeEngine struct {
 	skew    time.Duration
 	// unusable: Ready says so.
 	unusable error
-	mu       sync.Mutex
+	// unread: records that are there cannot be read.
+	unread bool
+	mu     sync.Mutex
 }
 
 func (e *fakeEngine) Start(h EngineHandler) error { e.h = h; return nil }
@@ -67,7 +69,10 @@ func (e *fakeEngine) up() {
 func (e *fakeEngine) CreateNode(_ context.Context, id string, value []byte) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if old := e.records[id]; old != nil {
+	switch old := e.records[id]; {
+	case old != nil && e.unread:
+		return nil, ErrExists
+	case old != nil:
 		return old, ErrExists
 	}
 	e.records[id] = value
@@ -594,6 +599,35 @@ func TestTakenIDIsDrawnAgain(t *testing.T) {
 		defer c.Stop()
 		if c.ID() == drawn || len(c.ID()) != 8 || e.records[c.ID()] == nil {
 			t.Errorf("id %q was kept, or not published", c.ID())
+		}
+	})
+}
+
+// A record was written, but its answer was lost, and now the record cannot be read. It may be the node's own, which has
+// sessions with this id by now.
+func TestNodeKeepsItsIDWhileItsRecordCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{records: map[string][]byte{}, unread: true}
+		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn := c.ID()
+		e.records[drawn] = c.ownRecord("")
+		if err := c.Join(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Stop()
+		time.Sleep(time.Minute)
+		if c.ID() != drawn {
+			t.Fatalf("the id is %s, and was %s", c.ID(), drawn)
+		}
+		e.mu.Lock()
+		e.unread = false
+		e.mu.Unlock()
+		time.Sleep(2 * recordEvery)
+		if c.ID() != drawn || e.last().ID != drawn {
+			t.Errorf("joined as %s with id %s, want %s", e.last().ID, c.ID(), drawn)
 		}
 	})
 }

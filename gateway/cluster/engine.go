@@ -16,7 +16,7 @@ type Engine interface {
 	// missing.
 	Ready(ctx context.Context) error
 	// CreateNode writes a node's record, unless there is one with this id: then ErrExists, and the
-	// record that is there.
+	// record that is there, nil if it cannot be read.
 	CreateNode(ctx context.Context, id string, value []byte) (existing []byte, err error)
 	// PutNode writes a node's record. It makes the bucket if that was lost.
 	PutNode(ctx context.Context, id string, value []byte) error
