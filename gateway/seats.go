@@ -234,6 +234,9 @@ func (k *seatKeeper) seatOf(e *registry.Record, i session.Info) cluster.Seat {
 func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 	last := k.seatOf(e, i)
 	last.Ended, last.Reason = i.Ending.Code, i.Ending.Text
+	if last.Ended == wire.CodeNodeUnreachable { // it ended in silence: if it can be written, it was this node's
+		last.Ended, last.Reason = wire.CodeNoSession, wire.Name(wire.CodeNoSession)
+	}
 	done := make(chan struct{})
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -268,6 +268,9 @@ func (r *Registry) Refusal(c tokens.Claims) (Snapshot, *session.Refusal) {
 		ref.Superseded = g.subject == c.Subject
 		return g.info, ref
 	}
+	if g.ending.Code == wire.CodeNodeUnreachable { // no verdict
+		return g.info, session.RefuseMoved()
+	}
 	return g.info, &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}
 }
 

@@ -153,9 +153,11 @@ func (r *Registry) MovedOn(e *Record, info session.Info) {
 	e.live.Store(nil)
 }
 
-// Ended reports whether a session is remembered that has ended here.
+// Ended reports whether a session is remembered that has ended here. One that has ended in silence may be another
+// node's: its seat says so.
 func (r *Registry) Ended(id string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.ended.byID[id] != nil
+	t := r.ended.byID[id]
+	return t != nil && t.ending.Code != wire.CodeNodeUnreachable
 }

@@ -37,8 +37,11 @@ func NewGame(t testing.TB, size int) *Game {
 	return g
 }
 
-// Dial is a dialer that reaches the game server at any address.
-func (g *Game) Dial(context.Context, string, string) (net.Conn, error) {
+// Dial is a dialer that reaches the game server at any address. Like net.Dialer it does not once ctx is done.
+func (g *Game) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c, err := g.ln.Dial()
 	if err != nil {
 		return nil, err
