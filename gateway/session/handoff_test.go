@@ -974,6 +974,41 @@ func TestFenceWithoutUpstream(t *testing.T) {
 	}
 }
 
+// The client that waits for the dial is refused in a way that makes it resume, and the connection that was dialled
+// for it is not taken. The session has not ended: it has moved.
+func TestFenceWhileResumeWaitsForDial(t *testing.T) {
+	hard := newTable(t, handoffConfig(true))
+	hard.drop()
+	hard.wants(hard.up, "close 1001 disconnected")
+	resumes := map[*table]session.Resume{newClaimed(t, durableConfig(), claim): old(100, 40), hard: {Gen: hard.s.Generation()}}
+	for b, want := range resumes {
+		if !b.s.NeedsUpstream() {
+			t.Fatal("the session needs no upstream")
+		}
+		b.s.Events()
+		b.s.BeginRedial(b.now)
+		b.s.Counts(want)
+		b.s.Fence(b.now)
+		b.s.CancelRedial(b.now)
+		b.wantState(session.Ended)
+		if b.s.TakesUpstream(false) || b.s.NeedsUpstream() || b.s.Next() != 0 {
+			t.Error("the session goes on")
+		}
+		_, attach := b.s.Attach(b.now, want, b.pass())
+		for _, ref := range []*session.Refusal{b.s.Check(b.now, want), attach} {
+			if ref == nil || ref.Code != wire.CodeNodeUnreachable || ref.Retry <= 0 {
+				t.Errorf("the client gets %+v", ref)
+			}
+		}
+		events := b.s.Events()
+		if len(events) != 1 || events[0].Kind != session.SessionEnded || events[0].Reason != session.ReasonMoved {
+			t.Errorf("events %+v", events)
+		}
+		b.wants(b.up)
+		b.wantNothingHeld()
+	}
+}
+
 // A first client that comes to a session which was fenced meanwhile gets what an attached one gets.
 func TestFenceBeforeFirstAttach(t *testing.T) {
 	b := connecting(t, durableConfig(), nil)
