@@ -100,7 +100,11 @@ func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wi
 	}
 	if offer.Resume {
 		claims, err := g.keys.VerifyForOwner(offer.Token)
-		if err != nil || !g.hasSeats(claims.Session) || g.isHere(claims) {
+		if err != nil || !g.hasSeats(claims.Session) {
+			return false
+		}
+		g.waitForClaim(r.Context(), claims.Session)
+		if g.isHere(claims) {
 			return false
 		}
 		if to := g.moves.node(claims.Session); to != "" {
@@ -203,14 +207,9 @@ func (g *Gateway) passToOwner(s *search, owner string) (answer passAnswer, claim
 // claim takes a session in whose node is lost. again asks the caller to read the seat once more: another
 // node, or another connection of the client at this one, was faster. A refusal changes nothing.
 func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refusal *session.Refusal, again bool) {
-	wait, end, ok := g.claims.begin(seat.Session)
+	end, ok := g.claims.begin(seat.Session)
 	if !ok {
-		away(s.r.Context(), func() {
-			select {
-			case <-wait:
-			case <-ctx.Done():
-			}
-		})
+		g.waitForClaim(ctx, seat.Session)
 		return nil, g.reg.Find(seat.Session) == nil
 	}
 	defer end()
@@ -251,6 +250,18 @@ func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refu
 		return session.Refuse(wire.CodeInternalError, ""), false
 	}
 	return nil, false
+}
+
+// waitForClaim waits while this node takes a session in.
+func (g *Gateway) waitForClaim(ctx context.Context, id string) {
+	if taken := g.claims.underWay(id); taken != nil {
+		away(ctx, func() {
+			select {
+			case <-taken:
+			case <-ctx.Done():
+			}
+		})
+	}
 }
 
 // A claimable session is what its seat says.

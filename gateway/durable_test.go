@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -421,5 +422,53 @@ func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
 		if c := waiting.WantClosing(wire.CodeNodeUnreachable); !c.Retry || c.RetryAfter == 0 {
 			t.Errorf("close %+v", c)
 		}
+	})
+}
+
+// handsOver drains node 0, whose game server's connection ends at once, and returns p at node 1, which must have
+// been handed everything.
+func (d *durableNodes) handsOver(p *wstest.Player, game *wstest.Peer) *wstest.Player {
+	d.t.Helper()
+	p.Text("a")
+	game.Want("a")
+	go d.of[0].gw.Drain(context.Background())
+	game.WantClose(wire.CodeGoingAway)
+	game.Text("last words")
+	game.Close(wire.CodeGoingAway, "")
+	p.Want("last words")
+	if c := p.WantClosing(wire.CodeDraining); !c.Retry {
+		d.t.Errorf("close %+v", c)
+	}
+	q := d.resumeAt(p, 1, 0, 1, 1)
+	q.Want("last words")
+	if q.Hello.Moved != wire.MovedHandoff || q.Hello.Received != 1 {
+		d.t.Errorf("hello %+v", q.Hello)
+	}
+	return q
+}
+
+func TestHandOffWhoseAnswerIsLostIsWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		d.lostAnswers = true
+		d.handsOver(p, game)
+	})
+}
+
+// A write of the seat was under way when the session was frozen.
+func TestHandOffWhoseSeatIsWrittenMeanwhileIsWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Sync()
+		synctest.Wait()
+		var written atomic.Bool
+		d.handingOver = func() {
+			if written.CompareAndSwap(false, true) {
+				d.seats.Set(p.Hello.Session, d.seats.Records()[p.Hello.Session].Value)
+			}
+		}
+		d.handsOver(p, game)
 	})
 }

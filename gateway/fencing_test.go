@@ -67,18 +67,17 @@ func TestLostClaimIsNone(t *testing.T) {
 		d.lose(0, lostNode)
 		p.Drop()
 		synctest.Wait()
-		rival := func() { d.claimElsewhere(p.Hello.Session, 2) }
 		d.links[1].Before = func() {
-			if f := rival; f != nil {
-				rival = nil
-				f()
-			}
+			d.links[1].Before = nil
+			d.resumeAt(p, 2, 0, 1, 1)
 		}
 		before := d.of[1].metrics()
-		c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable) // node 2 has the seat alone
-		if !c.Retry || d.has(1, p) || d.of[1].game.Joined() != 0 {
-			t.Errorf("close %+v; the loser has the session: %v, %d dials", c, d.has(1, p), d.of[1].game.Joined())
+		q := d.resumeAt(p, 1, 0, 1, 1)
+		if h := q.Hello; h.Moved != wire.MovedFailover || d.has(1, p) || d.of[1].game.Joined() != 0 {
+			t.Errorf("hello %+v; the loser has the session: %v, %d dials", h, d.has(1, p), d.of[1].game.Joined())
 		}
+		q.Text("b")
+		d.of[2].game.Next().Want("b")
 		d.of[1].wantSince(before, "reseat_claims_total", map[string]float64{"lost": 1})
 		d.of[1].wantSince(before, "reseat_sessions_fenced_total", map[string]float64{})
 	})

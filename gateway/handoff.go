@@ -113,11 +113,9 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 		if err != nil || !e.Alive() {
 			break
 		}
-		if err = g.cfg.Cluster.HandOver(ctx, node, h); err != nil {
-			err = g.afterFailedHandoff(ctx, e, node, h, err)
-		}
-		if err == nil {
-			return g.handedOver(e, node)
+		if err = g.offer(ctx, e, node, h); err == nil {
+			g.handedOver(e, node)
+			return true
 		}
 		g.log.Warn("handoff.failed", "session", e.ID, "node", node, "err", err)
 		if errors.Is(err, errTaken) {
@@ -134,12 +132,27 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 	return false
 }
 
-// afterFailedHandoff finds out by the seat whether a node has taken a session that says no, or whose answer
-// was lost. nil: it has; errTaken: it or another node has, or may have. Otherwise h can be given to the next node.
-func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
-	if errors.Is(cause, errNotTaken) {
-		return cause
+// offer hands a session over to one node: nil, errNotTaken, or errTaken if this node must not go on with it.
+func (g *Gateway) offer(ctx context.Context, e *registry.Record, node string, h *Handoff) error {
+	err := g.cfg.Cluster.HandOver(ctx, node, h)
+	if err == nil || errors.Is(err, errNotTaken) {
+		return err
 	}
+	conflict := errors.Is(err, errTaken)
+	if err = g.afterFailedHandoff(ctx, e, node, h, err); !conflict || !errors.Is(err, errNotTaken) {
+		return err
+	}
+	// It was a write of this node's own that came late, and h has its revision now.
+	if err = g.cfg.Cluster.HandOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
+		return err
+	}
+	return g.afterFailedHandoff(ctx, e, node, h, err)
+}
+
+// afterFailedHandoff finds out by the seat whether a node has taken a session whose answer was lost, or that says
+// that somebody has written the seat, which may have been this node. nil: it has; errTaken: it or another node has, or
+// may have; errNotTaken: h, with a new revision, can be given to another.
+func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
 	seat, err := g.seats.get(ctx, e.ID)
 	switch {
 	case err != nil: // it may have been: this node must not go on with it
@@ -153,19 +166,18 @@ func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, no
 	e.UpdateSeat(func(s *registry.Seat) { s.Covered = false })
 	if g.seats.writeHeld(e); e.Seat().Covered {
 		h.Revision = e.Seat().Revision
-		return fmt.Errorf("%w: %w", errNotTaken, cause)
+		return fmt.Errorf("%w: %v", errNotTaken, cause) // not errTaken, though the node may have said so
 	}
 	return fmt.Errorf("%w: %w", errTaken, cause)
 }
 
 // handedOver lets go of a session that another node has taken.
-func (g *Gateway) handedOver(e *registry.Record, node string) bool {
+func (g *Gateway) handedOver(e *registry.Record, node string) {
 	g.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
 	g.metrics.handoffs.WithLabelValues("ok").Inc()
 	e.Do(func(core *session.Session, now session.Time) {
 		core.HandedOver(now, time.Millisecond+rand.N(handoffSpread))
 	})
-	return true
 }
 
 // errStays is why a session is not handed over that its game server has ended meanwhile.
@@ -273,7 +285,7 @@ func (g *Gateway) takeIn(ctx context.Context, h *Handoff) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	_, end, ok := g.claims.begin(h.Session)
+	end, ok := g.claims.begin(h.Session)
 	if !ok || g.reg.Find(h.Session) != nil {
 		if ok {
 			end()

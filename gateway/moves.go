@@ -15,25 +15,31 @@ type claims struct {
 	of map[string]chan struct{}
 }
 
-// begin reports whether the caller may take a session in. If not, wait is closed once another has
-// done so or failed. Otherwise the caller must call end.
-func (c *claims) begin(id string) (wait <-chan struct{}, end func(), ok bool) {
+// begin reports whether the caller may take a session in, and must call end then. If not, another is doing so.
+func (c *claims) begin(id string) (end func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if busy := c.of[id]; busy != nil {
-		return busy, nil, false
+	if c.of[id] != nil {
+		return nil, false
 	}
 	if c.of == nil {
 		c.of = make(map[string]chan struct{})
 	}
 	done := make(chan struct{})
 	c.of[id] = done
-	return nil, func() {
+	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.of, id)
 		close(done)
 	}, true
+}
+
+// underWay returns nil, or what is closed once a session that is being taken in is here, or could not be.
+func (c *claims) underWay(id string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[id]
 }
 
 // moves are the sessions that this node has handed over, and to which node.
