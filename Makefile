@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster failover engine mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,14 +77,18 @@ chaos: build ## a real gateway through 5,000 cuts, both drivers, and upgrades ev
 	$(CHAOS) -driver poll -upgrade 4s $(if $(SEED),-seed $(SEED))
 	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then ($(CHAOS) -links -short $(if $(SEED),-seed $(SEED))); else echo "no links taken down: that takes root and ip"; fi
 
-chaos-cluster: build bin/nats-server ## three gateways and three NATS servers, faults on every line between them; MINUTES=60 SEED=7
-	$(CHAOS) -cluster $(or $(MINUTES),60)m -driver poll -v -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED))
+chaos-cluster: build bin/nats-server ## three gateways and three NATS servers, faults on every line between them, all of them killed and stopped; MINUTES=60 SEED=7 ONLY=durable DRIVER=net
+	$(CHAOS) -cluster $(or $(MINUTES),60)m -driver $(or $(DRIVER),poll) -v -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 
 bin/counting: $(wildcard docs/games/counting-go/*.go)
 	$(GO) build -o $@ ./docs/games/counting-go
 
-FAILOVER = cd $(HARNESS) && $(GO) test -count=1 -v -timeout 0 ./failover -bin $(abspath $(BIN)) -nats $(abspath bin/nats-server) -game $(abspath bin/counting)
-failover: build bin/nats-server bin/counting ## how long the sessions of a gateway that is killed take to go on at another: SESSIONS=200
+FAILOVER = cd $(HARNESS) && $(GO) test -count=1 -v -timeout 0 ./failover -late 1s -bin $(abspath $(BIN)) -nats $(abspath bin/nats-server) -game $(abspath bin/counting)
+
+chaos-durable: build bin/nats-server bin/counting ## the counting game, while gateways and NATS servers are killed, stopped and drained; MINUTES=60 SEED=7
+	$(FAILOVER) -run TestDurable -last $(or $(MINUTES),60)m $(if $(SEED),-seed $(SEED))
+
+failover: build bin/nats-server bin/counting ## how long the sessions of a gateway that is killed, or drained, take to go on at others: SESSIONS=200; a storm: SESSIONS=2000
 	for driver in net poll; do ($(FAILOVER) -run TestFailoverTime -driver $$driver -sessions $(or $(SESSIONS),200)) || exit 1; done
 
 engine: bin/nats-server ## conditional writes while NATS servers are killed and stopped: none accepted twice, none lost; MINUTES=60 SEED=7

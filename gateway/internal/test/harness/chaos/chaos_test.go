@@ -101,7 +101,7 @@ func TestClusterLosesNoMessage(t *testing.T) {
 		cfg.Seed, cfg.Driver, cfg.Bin, cfg.NATS = 1, "poll", bin, nats
 		cfg.Sessions, cfg.Round, cfg.Drain = 24, 15*time.Second, 15*time.Second
 		rep, text := chaos(t, cfg)
-		switch enough := rep.Troubles >= 5 && rep.Cuts >= 50 && rep.MessagesUp >= 3000 && rep.MessagesDown >= 3000 && rep.Operations >= 200; {
+		switch enough := rep.Troubles >= 5 && rep.Cuts >= 50 && rep.MessagesUp >= 3000 && rep.MessagesDown >= 3000 && rep.Operations >= 200 && rep.Moved > 0; {
 		case rep.Bad():
 			t.Error(text)
 			return

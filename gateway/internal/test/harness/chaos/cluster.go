@@ -32,13 +32,18 @@ type cluster struct {
 	replacing sync.Mutex  // held while a gateway is missing: the others are there
 	ending    atomic.Bool // no more sessions, and no more faults
 
+	emptied atomic.Int64 // when the NATS servers' disks were, last
+
 	mu      sync.Mutex
-	lives   map[string]*life // by node id
+	claims  map[string][]take // of durable sessions
+	ends    map[string]int    // how often a session has ended
+	lives   map[string]*life  // by node id
 	all     []*life
 	outages []outage
 	counts  map[string]int // of troubles, by name
 	slowest map[string]time.Duration
 	faults  []string
+	trace   []string // what has happened to it
 }
 
 const clusterSize = 3
@@ -66,6 +71,9 @@ type life struct {
 	known   sync.Map     // when it knew other nodes, by id
 	created atomic.Int64 // sessions, according to its log,
 	ended   atomic.Int64
+	claimed atomic.Int64
+	fenced  atomic.Int64
+	handed  atomic.Int64 // over to other nodes
 	kept    atomic.Int64 // those that upgrades handed over late: either process may have counted them
 }
 
@@ -83,7 +91,7 @@ type server struct {
 }
 
 func newCluster(r *run, game string) *cluster {
-	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, counts: map[string]int{}, slowest: map[string]time.Duration{}}
+	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, claims: map[string][]take{}, ends: map[string]int{}, counts: map[string]int{}, slowest: map[string]time.Duration{}}
 	for i := range clusterSize {
 		name := fmt.Sprint("s", i)
 		s := &server{NATS: process.NewNATS(r.cfg.NATS, name, r.cfg.Dir, c.parties.Prefix(name))}
@@ -182,6 +190,16 @@ func (c *cluster) logged(l *life, line process.Line) {
 		}
 	case "session.ended":
 		l.ended.Add(1)
+		c.noteEnd(line.Session, line.Reason)
+	case "cluster.joined":
+		l.id.Store(line.Node)
+	case "session.claimed":
+		l.claimed.Add(1)
+		c.noteClaim(l, line)
+	case "session.fenced":
+		l.fenced.Add(1)
+	case "drain.released":
+		l.handed.Store(int64(line.Sessions))
 	case "upgrade.committed":
 		l.kept.Add(int64(line.Kept))
 	case "node.gone":

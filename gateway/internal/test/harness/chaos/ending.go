@@ -22,12 +22,14 @@ const (
 	hard                      // --disconnect hard; then as byeAtRest
 	dropOldest                // --overflow drop-oldest, detached for too long; then as byeAtRest
 	overflowEnd               // --overflow end, detached for too long
+	durable                   // --durable on, in a cluster: its gateway may be lost; then as byeAtRest
+	durableHard               // the same with --disconnect hard
 	endings
 )
 
 var endingNames = [endings]string{"bye, at rest", "bye, at once", "closed by the game server", "game server killed",
 	"line to the game server cut", "grace period over", "drained", "plain client", "plain client with a cookie",
-	"hard disconnects", "overflow: drop-oldest", "overflow: end"}
+	"hard disconnects", "overflow: drop-oldest", "overflow: end", "durable", "durable, hard disconnects"}
 
 func (e ending) String() string { return endingNames[e] }
 
@@ -45,7 +47,13 @@ func (e ending) completeUp() bool {
 // reads reports whether the game server reads everything to the end. A killed one
 // doesn't, and one that has sent its Close reads no more messages; hard sessions are
 // checked separately.
-func (e ending) reads() bool { return e != gameKill && e != legCut && e != gameClose && e != hard }
+func (e ending) reads() bool { return e != gameKill && e != legCut && e != gameClose && !e.redials() }
+
+// redials reports whether a session may have several game server connections.
+func (e ending) redials() bool { return e == hard || e.isDurable() }
+
+// isDurable reports whether a session outlives its gateway.
+func (e ending) isDurable() bool { return e == durable || e == durableHard }
 
 // isPlain reports whether the client does not speak reseat.v1.
 func (e ending) isPlain() bool { return e == plain || e == cookie }
@@ -67,6 +75,8 @@ var specials = map[ending]special{
 	hard:        {'h', "disconnect=hard"},
 	dropOldest:  {'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small)},
 	overflowEnd: {'e', fmt.Sprint("overflow=end;buffer-messages=", small)},
+	durable:     {'d', "durable=on"},
+	durableHard: {'k', "durable=on;disconnect=hard"},
 }
 
 // letter returns the first part of the session's path.
@@ -97,5 +107,7 @@ var ends = map[ending]end{
 	cookie:      {codes: []int{1000}, game: []int{1000}, reason: "played enough"},
 	hard:        {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
 	dropOldest:  {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
+	durable:     {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
+	durableHard: {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
 	overflowEnd: {after: []int{4408}, game: []int{1013}, reason: "replay buffer full"},
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,8 +31,10 @@ type game struct {
 	extra   []string                  // unexpected connections
 	names   map[string]bool           // of all sessions
 	second  map[seatKey]bool          // sessions with a connection too many
-	redials int                       // of hard resumes
+	redials int                       // of hard resumes, and for durable sessions
 	refused int                       // of them
+	epochs  map[string]uint64         // of durable sessions: the highest Reseat-Epoch
+	late    int                       // dials for them with a lower one
 	lost    func(session string) bool // reports whether its gateway was lost
 }
 
@@ -40,7 +43,7 @@ type seatKey struct{ id, try int }
 type connKey struct{}
 
 func serveGame(cfg Config, ln net.Listener) *game {
-	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}, second: map[seatKey]bool{}, names: map[string]bool{}}
+	g := &game{cfg: cfg, seats: map[seatKey][]*gameSeat{}, second: map[seatKey]bool{}, names: map[string]bool{}, epochs: map[string]uint64{}}
 	g.http = &http.Server{Handler: g, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
 	}}
@@ -55,6 +58,8 @@ type gameSeat struct {
 	kind    byte
 	session string
 	dial    int // of the session, from 0
+	resumed string
+	upFrom  uint64 // the number of the client's first message on this connection; 0: not said
 	ws      *websocket.Conn
 	tcp     *net.TCPConn
 	ctx     context.Context
@@ -85,7 +90,11 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if r.Header.Get("Reseat-Resumed") == "hard" && g.refuses(id) {
+	if isDurable(kind) && !g.newer(r.Header) {
+		http.Error(w, "there is a newer connection", http.StatusConflict)
+		return
+	}
+	if r.Header.Get("Reseat-Resumed") != "" && g.refuses(id) {
 		http.Error(w, "come back later", http.StatusServiceUnavailable)
 		return
 	}
@@ -96,7 +105,8 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ws.SetReadLimit(-1)
-	s := &gameSeat{id: id, try: try, kind: kind, session: r.Header.Get("Reseat-Session"), ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
+	upFrom, _ := strconv.ParseUint(r.Header.Get("Reseat-Up-From"), 10, 64)
+	s := &gameSeat{resumed: r.Header.Get("Reseat-Resumed"), upFrom: upFrom, id: id, try: try, kind: kind, session: r.Header.Get("Reseat-Session"), ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
 	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0)}
 	switch kind {
 	case 'r':
@@ -104,18 +114,42 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case 'c':
 		s.check.Staged = true // messages accepted by a plain client's older connection are not resent
 	}
-	if g.sit(s, r.Header.Get("Reseat-Resumed")) {
+	if g.sit(s) {
 		go s.write(g.cfg)
 		s.read(g.cfg)
 	}
 }
 
+// newer reports whether a dial of a durable session is newer than all before. One may be late, of a gateway that
+// was asleep; none has the number of another.
+func (g *game) newer(h http.Header) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	session := h.Get("Reseat-Session")
+	epoch, err := strconv.ParseUint(h.Get("Reseat-Epoch"), 10, 64)
+	last := g.epochs[session]
+	switch {
+	case err != nil || epoch == last:
+		g.extra = append(g.extra, fmt.Sprintf("session %s: Reseat-Epoch %q after %d", session, h.Get("Reseat-Epoch"), last))
+	case epoch < last:
+		g.late++
+		return false
+	}
+	g.epochs[session] = epoch
+	return true
+}
+
+// durably is how a durable session may be dialled again: hard also after a hand-off that has failed.
+var durably = []string{"hard", "failover", "handoff"}
+
+// isDurable is that of the ending whose sessions have paths of this kind.
+func isDurable(kind byte) bool { return kind == 'd' || kind == 'k' }
+
 // stage returns the try number in a stream's messages: it combines the session's try
 // and, for streams over several connections, the connection's number.
 func stage(try, n int) int { return try*1000 + n }
 
-// refuses reports whether the game server is unreachable for a hard resume, as for
-// every sixth.
+// refuses reports whether the game server is unreachable for a resume, as for every sixth.
 func (g *game) refuses(id int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +164,7 @@ func (g *game) refuses(id int) bool {
 
 // sit records the seat: the game server must see one connection per session, or one per
 // hard resume.
-func (g *game) sit(s *gameSeat, resumed string) bool {
+func (g *game) sit(s *gameSeat) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := seatKey{s.id, s.try}
@@ -140,7 +174,7 @@ func (g *game) sit(s *gameSeat, resumed string) bool {
 		s.ws.CloseNow()
 		return false // its client could not know that this is another session
 	}
-	if s.dial > 0 && s.kind != 'h' {
+	if s.dial > 0 && s.kind != 'h' && !isDurable(s.kind) {
 		if !g.second[key] {
 			g.extra = append(g.extra, fmt.Sprintf("session %d: the game server got a second connection at %.3f, of %s, after %s", s.id, float64(now())/1e9, s.session, g.seats[key][s.dial-1].told()))
 		}
@@ -148,8 +182,9 @@ func (g *game) sit(s *gameSeat, resumed string) bool {
 		s.ws.CloseNow()
 		return false
 	}
-	if (resumed == "hard") != (s.dial > 0) {
-		g.extra = append(g.extra, fmt.Sprintf("session %d: connection %d says Reseat-Resumed %q", s.id, s.dial, resumed))
+	how := map[byte][]string{'h': {"hard"}, 'd': durably, 'k': durably}[s.kind]
+	if s.dial == 0 && s.resumed != "" || s.dial > 0 && !slices.Contains(how, s.resumed) || isDurable(s.kind) && s.dial > 0 && s.upFrom == 0 {
+		g.extra = append(g.extra, fmt.Sprintf("session %d: connection %d says Reseat-Resumed %q, Reseat-Up-From %d", s.id, s.dial, s.resumed, s.upFrom))
 	}
 	if s.dial > 0 {
 		s.check.Midway()

@@ -38,7 +38,7 @@ func short() Config {
 
 // together is for a cluster: sessions come and go for the given time.
 func together(d time.Duration) Config {
-	return Config{Sessions: 40, Cuts: 4, Messages: 250, Spread: 9 * time.Second, Grace: 15 * time.Second,
+	return Config{Sessions: 40, Cuts: 4, Messages: 250, Spread: 9 * time.Second, Grace: 30 * time.Second,
 		Heartbeat: 5 * time.Second, Answer: 2 * time.Second, Late: time.Second, Hold: 4 * time.Second, Stall: time.Second, StallEvery: 400,
 		Cluster: d, Round: 20 * time.Second, Drain: 25 * time.Second, Limit: d + 2*time.Minute}
 }

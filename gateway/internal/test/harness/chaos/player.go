@@ -39,7 +39,8 @@ type player struct {
 	hellos   int
 	current  int    // the generation of the newest hello: messages from older connections are ignored
 	stating  bool   // a resume is in flight,
-	stated   uint64 // which states this received count
+	stated   uint64 // which states this received count,
+	settled  uint64 // and this of its own messages
 	dialled  int64  // when the connection with the first hello was started
 	received uint64 // messages received from the gateway, and reported lost
 	resumed  uint64 // the received count of the newest resume that was answered by hello
@@ -69,8 +70,10 @@ type player struct {
 	faults   []string
 	story    []string
 
-	unheard bool // see neverHeard
-	fell    bool // the session was lost with its gateway
+	greetings []greeting // of a durable session
+	covered   bool       // a hello has said that it outlives its node
+	unheard   bool       // see neverHeard
+	fell      bool       // the session was lost with its gateway
 
 	endAsked func(o history.Outcome, got, code int) // records the end's answer in the history
 	endAt    int64
@@ -88,7 +91,7 @@ func newPlayer(r *run, id int, end ending) *player {
 
 func (p *player) streams() {
 	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0)}
-	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0)}, Staged: p.end == hard}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0)}, Staged: p.end.redials()}
 }
 
 // secureBytes is about the length of a TLS handshake. If disconnects were as likely
@@ -276,6 +279,11 @@ func (p *player) attempt(ctx context.Context, r *rand.Rand, beside *tenure) (*ar
 		answer(outcome, 0, k.Code)
 		return nil, p.refused(k, beside)
 	}
+	if !p.fits(h) {
+		c.Drop()
+		answer(history.Unknown, 0, 0)
+		return nil, 0
+	}
 	answer(history.Done, seat.Gen(h.Token), 0)
 	p.greet(h, a)
 	return a, 0
@@ -344,6 +352,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	}
 	p.attempts++
 	a.attempt, p.stating, p.stated = p.attempts, true, p.received
+	p.settled = p.acked
 	a.began = now()
 	if len(p.run.fronts) > 1 {
 		a.front = r.IntN(len(p.run.fronts))
@@ -352,7 +361,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	if p.session == "" {
 		p.dialled = now()
 	}
-	o = seat.Offer{Token: p.token, Received: p.received, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
+	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
 	if p.end == cookie {
 		o.Token, o.Cookie, o.Origin = "", p.token, origin(front)
 		o.Pinged = func() { p.pinged.Store(now()) }
@@ -408,12 +417,25 @@ func (p *player) refused(k *seat.Closing, beside *tenure) time.Duration {
 	return time.Duration(k.RetryAfterMS)*time.Millisecond + 10*time.Millisecond
 }
 
+// fits reports whether a hello may be taken. One of a session that goes on at another node after a failover may
+// not, if anything came since the handshake on an older connection: the new owner does not know of it.
+func (p *player) fits(h *seat.Hello) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h.Moved != "failover" || p.received == p.stated && p.acked == p.settled {
+		return true
+	}
+	p.run.count.misfits.Add(1)
+	p.noteLocked("hello of generation %d not taken: received %d, acked %d by now", seat.Gen(h.Token), p.received, p.acked)
+	return false
+}
+
 // greet processes hello, and compares it with what the client knows. Messages from
 // older connections are ignored from now on.
 func (p *player) greet(h *seat.Hello, a *arrival) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.noteLocked("hello: generation %d, received %d, lost %d, replay %d", seat.Gen(h.Token), h.Received, h.Lost, h.Replay)
+	p.noteLocked("hello: generation %d, received %d, lost %d, replay %d, durable %v, moved %q", seat.Gen(h.Token), h.Received, h.Lost, h.Replay, h.Durable, h.Moved)
 	if h.Resumed != (p.session != "") || p.session != "" && h.Session != p.session {
 		p.faultLocked("hello names session %q, resumed %v; the client's is %q", h.Session, h.Resumed, p.session)
 	}
@@ -434,6 +456,9 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 		p.faultLocked("hello.lost is %d under --overflow pause", h.Lost)
 	}
 	p.hellos++
+	if p.end.isDurable() {
+		p.owned(h, a)
+	}
 	if h.Resumed {
 		p.run.count.resumes.Add(1)
 		if c := p.run.cluster; c != nil {
@@ -447,6 +472,18 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 	p.run.bySession.Store(h.Session, p)
 	p.limits.messages, p.limits.bytes = h.Limits.Messages, h.Limits.Bytes
 	p.cursor = min(h.Received, p.made)
+}
+
+// owned notes which node has the session; p.mu is held.
+func (p *player) owned(h *seat.Hello, a *arrival) {
+	gen, owner := seat.Claims(h.Token)
+	if owner == "" {
+		owner = h.Session[:min(8, len(h.Session))]
+	}
+	if p.covered = p.covered || h.Durable; h.Moved != "" {
+		p.run.count.moved.Add(1)
+	}
+	p.greetings = append(p.greetings, greeting{seat.Epoch(gen), owner, a.began, now()})
 }
 
 // next returns the next message to send on the connection of generation gen, if there

@@ -40,8 +40,10 @@ type Report struct {
 	Operations     int
 	NotLinear      int
 	UndecidedLimit int
-	Troubles       int // of a cluster,
-	unheard, fell  int // and its sessions
+	Troubles       int      // of a cluster,
+	Moved          int64    // and hellos of its durable sessions that had gone on at another node
+	trace          []string // what has happened to it
+	unheard, fell  int      // sessions
 }
 
 // A failure is a session in which something went wrong, with its story.
@@ -290,11 +292,14 @@ func (rep *Report) Print(w io.Writer) {
 	for i, f := range rep.Failures {
 		if i == maxFailures {
 			fmt.Fprintf(w, "\nand %d more\n", len(rep.Failures)-i)
-			return
+			break
 		}
 		fmt.Fprintf(w, "\nFAILED %s\n", f.what)
 		for _, line := range f.lines {
 			fmt.Fprintf(w, "    %s\n", line)
 		}
+	}
+	if rep.Bad() && len(rep.trace) > 0 {
+		fmt.Fprintf(w, "\nwhat has happened to the cluster, with seed %d:\n    %s\n", rep.Seed, strings.Join(rep.trace, "\n    "))
 	}
 }

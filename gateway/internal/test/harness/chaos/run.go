@@ -65,8 +65,10 @@ type counters struct {
 	flaps                         [linkFaults]atomic.Int64
 	compressed, cookies           atomic.Int64
 	suspicions, falseAlarms       atomic.Int64
-	told, gone, again             atomic.Uint64
+	told, gone, again, repeats    atomic.Uint64
 	upgrades, refusedUpgrades     atomic.Int64
+	moved, misfits                atomic.Int64 // hellos of durable sessions
+	fences                        atomic.Int64 // their connections closed since another node had taken them
 }
 
 // A run is a gateway with clients, game servers and faults.
@@ -209,7 +211,10 @@ func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
 		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
 		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=1m"}, r.keys.flags()...)
-	for _, s := range specials {
+	for e, s := range specials {
+		if e.isDurable() && r.cluster == nil {
+			continue
+		}
 		flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
 	}
 	if r.cfg.TLS {

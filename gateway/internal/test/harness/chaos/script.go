@@ -94,7 +94,7 @@ func (p *player) conclude(ctx context.Context, g *gameSeat) {
 		p.askEnd()
 	}
 	switch p.end {
-	case byeAtRest, plain, cookie, hard, dropOldest:
+	case byeAtRest, plain, cookie, hard, durable, durableHard, dropOldest:
 		p.settle(ctx)
 		p.bye()
 	case overflowEnd:
@@ -163,7 +163,7 @@ func (p *player) hasAllOf(g *gameSeat) bool {
 func (s *gameSeat) hasAllOf(p *player) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return p.made == 0 || s.check.Taken >= p.made && s.check.Try == p.up.Try || p.end == hard && s.check.Came == 0 && p.acked == p.made
+	return p.made == 0 || s.check.Taken >= p.made && s.check.Try == p.up.Try || p.end.redials() && s.check.Came == 0 && p.acked == p.made
 }
 
 // stayAway stays detached until the buffer has overflowed, and then tries to resume.
@@ -256,7 +256,7 @@ func (p *player) judge() {
 // no error may notice too late. It gets 4404.
 func (p *player) neverHeard(g *gameSeat) bool {
 	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && !p.end.isPlain() &&
-		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= int64(p.run.cfg.unheard()) || p.end == hard)
+		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= int64(p.run.cfg.unheard()) || p.end.redials())
 }
 
 // unheard is how long a session is kept whose client never sent anything.
@@ -296,7 +296,7 @@ func (p *player) judgeMessages(g *gameSeat) {
 	defer g.mu.Unlock()
 	sent := g.sent.Load()
 	switch {
-	case p.end == hard && p.run.cluster != nil: // a fault between nodes may cost a redial after its bye
+	case p.end.redials() && p.run.cluster != nil: // a fault between nodes may cost a redial after its bye
 	case p.end == hard && sent > 0 && p.down.Try != stage(g.try, g.dial):
 		p.down.Verdicts.Lost += sent
 		p.faultLocked("nothing came of what the game server sent on its last connection, number %d", g.dial)
@@ -310,7 +310,7 @@ func (p *player) judgeMessages(g *gameSeat) {
 	case p.end.completeUp() && (p.end != cookie || p.made > 0):
 		g.check.Complete(p.made)
 	}
-	if g.check.Taken > p.made && g.check.Try == p.up.Try || p.end != hard && p.down.Taken > sent+1 {
+	if g.check.Taken > p.made && g.check.Try == p.up.Try || !p.end.redials() && p.down.Taken > sent+1 {
 		p.faultLocked("more came than was sent")
 	}
 	if p.end.reads() && p.acked > g.check.Taken {

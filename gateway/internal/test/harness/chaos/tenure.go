@@ -458,6 +458,8 @@ func (t *tenure) closed(err error) error {
 	case code < 0, t.gen != p.current: // a newer connection has its hello
 	case t.ended == "end" && code == t.code:
 		p.finishLocked("end", code)
+	case t.ended == "" && p.end.isDurable() && code == fenced: // another node has the session, which the next resume finds
+		p.run.count.fences.Add(1)
 	case t.ended == "close" && code == t.code:
 	case t.ended == "" && p.sayBye:
 		p.finishLocked("bye", code)

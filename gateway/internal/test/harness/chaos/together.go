@@ -70,7 +70,7 @@ func (r *run) playCluster(ctx context.Context) (*Report, error) {
 	for _, f := range append(r.faults, c.faults...) {
 		rep.Failures = append(rep.Failures, failure{what: f})
 	}
-	rep.Took, rep.Cuts = time.Since(r.began), r.totalCuts()
+	rep.Took, rep.Cuts, rep.Moved, rep.trace = time.Since(r.began), r.totalCuts(), r.count.moved.Load(), c.trace
 	for _, t := range troubles {
 		rep.Troubles += c.counts[t.name]
 	}
@@ -80,7 +80,7 @@ func (r *run) playCluster(ctx context.Context) (*Report, error) {
 }
 
 // clusterEndings are the endings of a cluster's sessions: those of sessions that outlast a gateway.
-var clusterEndings = []ending{byeAtRest, byeAtOnce, gameClose, hard, byeAtRest, cookie, expiry, byeAtRest, gameKill, dropOldest}
+var clusterEndings = []ending{byeAtRest, byeAtOnce, gameClose, durable, hard, byeAtRest, cookie, durableHard, expiry, byeAtRest, durable, gameKill, dropOldest, durableHard}
 
 // ending reports whether there are no more faults.
 func (r *run) ending() bool { return r.cluster != nil && r.cluster.ending.Load() }
@@ -89,7 +89,11 @@ func (r *run) ending() bool { return r.cluster != nil && r.cluster.ending.Load()
 func (r *run) enters() *player {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := newPlayer(r, len(r.players), clusterEndings[len(r.players)%len(clusterEndings)])
+	end := clusterEndings[len(r.players)%len(clusterEndings)]
+	if r.cfg.Only != "" {
+		end = ending(slices.Index(endingNames[:], r.cfg.Only))
+	}
+	p := newPlayer(r, len(r.players), end)
 	r.players = append(r.players, p)
 	return p
 }
@@ -126,11 +130,14 @@ func (r *run) leaves(rep *Report, p *player) {
 		}
 	}
 	p.judge()
-	if p.end == hard && !p.fellWith() {
+	switch {
+	case p.end == hard && !p.fellWith():
 		p.judgeHard()
+	case p.end.isDurable():
+		p.judgeDurable()
 	}
 	verdict, story := history.Linearizable, []string(nil)
-	if !p.end.isPlain() {
+	if !p.end.isPlain() && !p.end.isDurable() {
 		verdict, story = p.hist.Check(patience)
 	}
 	r.mu.Lock()
@@ -147,6 +154,7 @@ func (r *run) leaves(rep *Report, p *player) {
 		rep.fell++
 	}
 	r.bySession.Delete(p.session)
+	r.cluster.forget(p.session)
 	for try := range p.try + 1 {
 		r.game.forget(p.id, try)
 	}
@@ -154,8 +162,8 @@ func (r *run) leaves(rep *Report, p *player) {
 
 // isLost reports whether the session ended with its gateway.
 func (p *player) isLost(g *gameSeat) bool {
-	if p.run.cluster == nil {
-		return false
+	if p.run.cluster == nil || p.end.isDurable() {
+		return p.fell
 	}
 	l := p.run.cluster.lifeOf(g.session)
 	p.fell = l != nil && l.lost.Load() > 0 && (!p.done || p.doneAt >= l.lost.Load())
@@ -185,7 +193,7 @@ func (p *player) judgeLost(g *gameSeat) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p.end != hard && p.end != cookie && (p.down.Taken > g.sent.Load()+1 || g.check.Taken > p.made) {
+	if !p.end.redials() && p.end != cookie && (p.down.Taken > g.sent.Load()+1 || g.check.Taken > p.made) {
 		p.faultLocked("more came than was sent")
 	}
 }
@@ -197,6 +205,9 @@ func (c *cluster) judgeRefusal(p *player, a *arrival, k *seat.Closing) (served b
 	owner := c.lifeOf(p.sessionID())
 	if owner == nil {
 		return false
+	}
+	if p.end.isDurable() {
+		return c.judgeDurableRefusal(p, k)
 	}
 	front, gone := c.nodes[a.front], owner.lost.Load()
 	isLost := gone > 0 && now() > gone
@@ -244,18 +255,44 @@ func (c *cluster) consistent(l *life, atEnd bool) string {
 	}
 	created, living, ended := sum("reseat_sessions_created_total"), sum("reseat_sessions"), sum("reseat_sessions_ended_total")
 	switch {
-	case differ(created, living+ended, l) || len(m) == 0:
-		return fmt.Sprintf("%v sessions created, %v living, %v ended", created, living, ended)
+	case !c.adds(created, living, ended, m, l) || len(m) == 0:
+		return fmt.Sprintf("%v sessions created, %v living, %v ended, %v claimed, %v fenced, %v handed over", created, living, ended, m[wonMetric], m[fencedMetric], m[handedMetric])
 	case !atEnd:
 		return ""
 	case living > 0:
 		return fmt.Sprintf("%v sessions live after their clients' end", living)
 	case differ(created, float64(l.created.Load()), l) || differ(ended, float64(l.ended.Load()), l):
 		return fmt.Sprintf("%v sessions created and %v ended, %d and %d according to the log", created, ended, l.created.Load(), l.ended.Load())
+	case differ(m[wonMetric], float64(l.claimed.Load()), l) || differ(m[fencedMetric], float64(l.fenced.Load()), l):
+		return fmt.Sprintf("%v sessions claimed and %v fenced, %d and %d according to the log", m[wonMetric], m[fencedMetric], l.claimed.Load(), l.fenced.Load())
 	case m[`reseat_forwarded_connections{direction="in"}`] != 0 || m[`reseat_forwarded_connections{direction="out"}`] != 0:
 		return fmt.Sprintf("%v and %v connections are passed on after all sessions' end", m[`reseat_forwarded_connections{direction="in"}`], m[`reseat_forwarded_connections{direction="out"}`])
 	}
 	return ""
+}
+
+// Metrics of durable sessions.
+const (
+	wonMetric    = `reseat_claims_total{result="won"}`
+	fencedMetric = "reseat_sessions_fenced_total"
+	sweptMetric  = `reseat_sessions_ended_total{reason="node_lost"}` // of nodes that were lost
+	handedMetric = `reseat_handoffs_total{result="ok"}`
+)
+
+// adds reports whether the sessions that came to a gateway are those that left it, and those that are there. Other
+// gateways may have handed some over to it: at most all that they have.
+func (c *cluster) adds(created, living, ended float64, m map[string]float64, l *life) bool {
+	came, went := created+m[wonMetric], living+ended-m[sweptMetric]+m[fencedMetric]+m[handedMetric]
+	handed := 0.0
+	c.mu.Lock()
+	for _, other := range c.all {
+		if other != l {
+			handed += float64(other.handed.Load())
+		}
+	}
+	c.mu.Unlock()
+	slack := float64(l.kept.Load())
+	return went >= came-slack && went <= came+handed+slack
 }
 
 // differ reports whether two counts do, beyond what upgrades may have counted twice or not at all.
@@ -296,6 +333,9 @@ func (rep *Report) tellCluster(r *run) {
 	}
 	row("resumes", "%d, %d of them through another node than the owner, %d messages replayed", r.count.resumes.Load(), r.count.forwarded.Load(), r.count.replayed.Load())
 	row("resumes that found the owner unreachable (4504)", "%d, all while there was a fault", c.counts["4504"])
+	row("durable sessions gone on elsewhere", "%d times; %d messages came to the game servers again, %d went down with a gateway; %d dials of gateways that were asleep; %d hellos not taken; %d connections to nodes that had lost a session",
+		r.count.moved.Load(), r.count.repeats.Load(), r.count.gone.Load(), r.game.late, r.count.misfits.Load(), r.count.fences.Load())
+	row("seats of ended sessions that NATS had missed", "%d", c.counts["late"])
 	row("sessions lost with their gateway", "%d; %d resumes got 4404", rep.fell, c.counts["4404"])
 	row("first connections broken before any client message arrived", "%d (protocol section 6)", rep.unheard)
 	for _, what := range slices.Sorted(maps.Keys(c.slowest)) {

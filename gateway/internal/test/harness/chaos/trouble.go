@@ -71,14 +71,7 @@ var troubles = []trouble{
 	}},
 	{"gateway killed", 4, func(ctx context.Context, c *cluster, r *rand.Rand) string {
 		n := pick(r, c.nodes)
-		return c.replace(ctx, n, r, func(l *life) {
-			defer c.outage(n.name, "")()
-			l.killed.Store(true)
-			l.lost.Store(now())
-			n.gate.Refuse()
-			l.process.Kill()
-			n.gate.Cut("", false)
-		})
+		return c.replace(ctx, n, r, func(l *life) { c.kill(n, l) })
 	}},
 	{"gateway drained", 2, func(ctx context.Context, c *cluster, r *rand.Rand) string {
 		n := pick(r, c.nodes)
@@ -104,11 +97,28 @@ var troubles = []trouble{
 		}
 		return n.name + ": " + key
 	}},
+	{"gateway and a NATS leader killed at once", 3, func(ctx context.Context, c *cluster, r *rand.Rand) string {
+		n, s := pick(r, c.nodes), c.leaderOf(fmt.Sprint("KV_reseat_seats_", r.IntN(8)))
+		if s == nil {
+			return "there is none"
+		}
+		s.busy.Lock()
+		defer s.busy.Unlock()
+		what := c.replace(ctx, n, r, func(l *life) {
+			var both sync.WaitGroup
+			both.Go(s.Kill)
+			c.kill(n, l)
+			both.Wait()
+		})
+		sleep(ctx, span(r, 0, 3*time.Second))
+		c.mustStart(s)
+		return fmt.Sprint(what, ", and ", s.Name)
+	}},
 	{"NATS server killed", 3, func(ctx context.Context, c *cluster, r *rand.Rand) string {
 		return c.restart(ctx, r, pick(r, c.servers), 4*time.Second)
 	}},
 	{"NATS leader killed", 3, func(ctx context.Context, c *cluster, r *rand.Rand) string {
-		s := c.leader()
+		s := c.leaderOf("KV_reseat_nodes")
 		if s == nil {
 			return "there is none"
 		}
@@ -133,6 +143,7 @@ var troubles = []trouble{
 		for _, s := range c.servers {
 			s.Kill()
 			if empty {
+				c.emptied.Store(now())
 				s.Empty()
 			}
 		}
@@ -224,6 +235,16 @@ func (c *cluster) release(l *life) {
 	}
 }
 
+// kill kills a gateway.
+func (c *cluster) kill(n *node, l *life) {
+	defer c.outage(n.name, "")()
+	l.killed.Store(true)
+	l.lost.Store(now())
+	n.gate.Refuse()
+	l.process.Kill()
+	n.gate.Cut("", false)
+}
+
 func (c *cluster) mustStart(s *server) {
 	if err := s.Start(); err != nil {
 		c.fault("%s does not start again: %v", s.Name, err)
@@ -240,10 +261,10 @@ func (c *cluster) restart(ctx context.Context, r *rand.Rand, s *server, most tim
 	return fmt.Sprint(s.Name, " for ", d)
 }
 
-// leader returns the NATS server that leads the group of the nodes' bucket.
-func (c *cluster) leader() *server {
+// leaderOf returns the NATS server that leads the group of a stream, nil if none does.
+func (c *cluster) leaderOf(stream string) *server {
 	for _, asked := range c.servers {
-		name := asked.Leader("KV_reseat_nodes")
+		name := asked.Leader(stream)
 		if i := slices.IndexFunc(c.servers, func(s *server) bool { return s.Name == name }); i >= 0 {
 			return c.servers[i]
 		}
@@ -304,7 +325,9 @@ func (c *cluster) ravage(ctx context.Context, until time.Time) {
 					mu.Unlock()
 					left := r.IntN(total)
 					t := troubles[slices.IndexFunc(troubles, func(t trouble) bool { left -= t.weight; return left < 0 })]
-					c.tell("%s: %s", t.name, t.act(ctx, c, r))
+					began := now()
+					what := t.act(ctx, c, r)
+					c.tell("%s: %s; it began at %.3f", t.name, what, float64(began)/1e9)
 					c.mu.Lock()
 					c.counts[t.name]++
 					c.mu.Unlock()
@@ -334,7 +357,7 @@ func (c *cluster) rest(ctx context.Context) {
 	}{
 		{"sessions", sessionsBack, func() string {
 			for _, p := range players {
-				if !p.isBack(began) && !c.r.lost(p.sessionID()) {
+				if !p.isBack(began) && (p.end.isDurable() || !c.r.lost(p.sessionID())) {
 					return fmt.Sprintf("session %d (%s) is not back", p.id, p.sessionID())
 				}
 			}
@@ -378,9 +401,19 @@ func (c *cluster) note(what string, took time.Duration) {
 	c.slowest[what] = max(c.slowest[what], took)
 }
 
-// tell says what has happened, if that is asked for.
+// mostTrace is how many lines a report has of what has happened to a cluster.
+const mostTrace = 400
+
+// tell notes what has happened, and says so if that is asked for.
 func (c *cluster) tell(format string, args ...any) {
+	line := fmt.Sprintf("%8.3f ", float64(now())/1e9) + fmt.Sprintf(format, args...)
+	c.mu.Lock()
+	if len(c.trace) >= mostTrace {
+		c.trace = append(c.trace[:0], c.trace[mostTrace/2:]...)
+	}
+	c.trace = append(c.trace, line)
+	c.mu.Unlock()
 	if c.r.cfg.Verbose {
-		fmt.Fprintf(os.Stderr, "%8.3f %s\n", float64(now())/1e9, fmt.Sprintf(format, args...))
+		fmt.Fprintln(os.Stderr, line)
 	}
 }

@@ -140,7 +140,8 @@ type Check struct {
 	Again  uint64 // allowed repeats
 
 	midway, rewound bool
-	best            uint64 // Taken before Rewind
+	best            uint64         // Taken before Rewind
+	past            map[int]uint64 // with Staged, what Taken was of earlier tries
 }
 
 // Midway allows the next message to be any one: the check continues from there.
@@ -149,6 +150,14 @@ func (c *Check) Midway() { c.midway = true }
 // Rewind allows the next message to be an earlier one: the ones after it repeat, and
 // are counted.
 func (c *Check) Rewind() { c.rewound = true }
+
+// Had returns how many messages of a try were taken, with Staged.
+func (c *Check) Had(try int) uint64 {
+	if try == c.Try {
+		return c.Taken
+	}
+	return c.past[try]
+}
 
 // Skip skips n messages, which the other side has reported lost.
 func (c *Check) Skip(n uint64) { c.Taken += n }
@@ -160,6 +169,10 @@ func (c *Check) turn(p []byte) {
 		return
 	}
 	if c.Staged && try > c.Try {
+		if c.past == nil {
+			c.past = map[int]uint64{}
+		}
+		c.past[c.Try] = c.Taken
 		c.Try, c.Taken, c.best, c.missing = try, 0, 0, nil
 	}
 	switch {

@@ -44,6 +44,7 @@ type Line struct {
 	Level, Msg, Addr, Session, Reason string
 	Node, Evidence, Why, From, Err    string
 	Epoch                             uint64
+	Sessions                          int
 	PID, Kept                         int
 }
 

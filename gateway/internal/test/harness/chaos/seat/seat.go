@@ -101,8 +101,10 @@ func dialTold(ctx context.Context, network, addr string) (net.Conn, error) {
 type Offer struct {
 	Token    string // "": a new session
 	Received uint64
-	Headers  bool // in request headers instead of subprotocol entries
-	Plain    bool // don't offer reseat.v1
+	Acked    uint64 // of its own messages: the newest that it knows to be held,
+	Sent     uint64 // and the newest that it gave to a connection
+	Headers  bool   // in request headers instead of subprotocol entries
+	Plain    bool   // don't offer reseat.v1
 	Compress bool
 	Cookie   string // a plain client's session cookie
 	Origin   string
@@ -131,6 +133,12 @@ func (o Offer) options(client *http.Client) *websocket.DialOptions {
 	}
 	opts.Subprotocols = []string{"reseat.v1"}
 	n := strconv.FormatUint(o.Received, 10)
+	switch {
+	case o.Headers:
+		opts.HTTPHeader.Set("Reseat-Settled", fmt.Sprint(o.Acked, " ", o.Sent))
+	default:
+		opts.Subprotocols = append(opts.Subprotocols, fmt.Sprintf("reseat.settled.%d.%d", o.Acked, o.Sent))
+	}
 	switch {
 	case o.Token == "":
 	case o.Headers:
@@ -245,6 +253,8 @@ type Hello struct {
 	Session     string
 	Token       string
 	Resumed     bool
+	Durable     bool
+	Moved       string
 	Received    uint64
 	Lost        uint64
 	Replay      uint64
@@ -284,14 +294,26 @@ func (c *Conn) Hello(ctx context.Context) (*Hello, *Closing, error) {
 
 // Gen returns the generation in a token.
 func Gen(token string) int {
+	gen, _ := Claims(token)
+	return gen
+}
+
+// Claims returns the generation in a token, and the node that has the session; "": the one that began it.
+func Claims(token string) (gen int, owner string) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return -1
+		return -1, ""
 	}
 	b, err := base64.RawURLEncoding.DecodeString(parts[1])
-	var claims struct{ Gen int }
-	if err != nil || json.Unmarshal(b, &claims) != nil {
-		return -1
+	var claims struct {
+		Gen int
+		Own string
 	}
-	return claims.Gen
+	if err != nil || json.Unmarshal(b, &claims) != nil {
+		return -1, ""
+	}
+	return claims.Gen, claims.Own
 }
+
+// Epoch returns that of a generation: how often the session has changed its node.
+func Epoch(gen int) uint64 { return uint64(max(gen, 0)) >> 20 }
