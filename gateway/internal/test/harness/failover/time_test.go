@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +38,14 @@ func timed(t *testing.T, end func(n *node)) {
 	}
 	co.each(func(c *client) { c.fronts = others })
 	sleep(t.Context(), 2*time.Second)
+	if what := awaits(t.Context(), 30*time.Second, func() string {
+		if n := s.nodes[0].metrics()[`reseat_durable_sessions{state="covered"}`]; n < float64(*sessions) {
+			return fmt.Sprintf("%v of %d sessions have their seat", n, *sessions)
+		}
+		return ""
+	}); what != "" {
+		t.Fatal(what)
+	}
 	load, _ := os.ReadFile("/proc/loadavg")
 	began := time.Now()
 	end(s.nodes[0])
@@ -48,19 +57,38 @@ func timed(t *testing.T, end func(n *node)) {
 		return ""
 	})
 	if what != "" {
-		t.Fatal(what)
+		over := map[string]int{}
+		co.each(func(c *client) { over[c.over]++ })
+		t.Fatalf("%s; clients by what has ended their session: %v; claims: %v", what, over, s.claims())
 	}
 	for party, now := range s.cpu() {
 		used[party] = now - used[party]
 	}
 	times := co.moved(began)
 	at := func(q float64) time.Duration { return times[int(q*float64(len(times)-1))].Round(time.Millisecond) }
-	codes := map[int]int{}
+	codes, waited := map[int]int{}, 0
 	co.each(func(c *client) {
 		for k, n := range c.refused {
 			codes[k] += n
 		}
+		if c.refused[4504] > 0 {
+			waited++
+		}
 	})
-	t.Logf("%d sessions, from the signal to hello: p50 %v, p90 %v, p99 %v, max %v; refused on the way: %v; CPU meanwhile: %v; load: %.14s", len(times), at(0.5), at(0.9), at(0.99), at(1), codes, used, load)
+	t.Logf("%d sessions, from the signal to hello: p50 %v, p90 %v, p99 %v, max %v; refused on the way: %v, 4504 to %d clients; claims: %v; CPU meanwhile: %v; load: %.14s",
+		len(times), at(0.5), at(0.9), at(0.99), at(1), codes, waited, s.claims(), used, load)
 	co.wants(t, append(co.settle(t.Context(), 30*time.Second), co.judge()...)...)
+}
+
+// claims adds up the claims of all gateways, by result.
+func (s *stage) claims() map[string]float64 {
+	all := map[string]float64{}
+	for _, n := range s.nodes {
+		for name, v := range n.metrics() {
+			if result, ok := strings.CutPrefix(name, `reseat_claims_total{result="`); ok && v > 0 {
+				all[strings.TrimSuffix(result, `"}`)] += v
+			}
+		}
+	}
+	return all
 }
