@@ -177,6 +177,37 @@ func TestPaceSendsAGrainTogether(t *testing.T) {
 	}
 }
 
+func TestShiftedPaceGoesOnWithTheNextSender(t *testing.T) {
+	p := NewPace(1000, 100, 0, 4, 0)
+	turns(p, 1030) // two of four
+	p.Shift(5000)
+	if who, _ := turns(p, 6049); len(who) > 0 {
+		t.Errorf("%v before it is due", who)
+	}
+	if who, due := turns(p, 6050); len(who) != 1 || who[0] != 2 || due[0] != 6050 {
+		t.Errorf("%v at %v", who, due)
+	}
+	(*Pace)(nil).Shift(1) // nothing is sent at a pace
+}
+
+func TestPollHandlesAllThatIsPendingAndDoesNotWait(t *testing.T) {
+	l, client, server := pair(t)
+	client.conn.Write([]byte("x"))
+	before := Now()
+	for len(server.got) == 0 && Now() < before+int64(10*time.Second) { // loopback delivers at once, or nearly so
+		if err := l.Poll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if string(server.got) != "x" {
+		t.Fatalf("%q", server.got)
+	}
+	before = Now()
+	if err := l.Poll(); err != nil || Now()-before > int64(time.Second) {
+		t.Errorf("%v after %v", err, time.Duration(Now()-before))
+	}
+}
+
 func TestPaceEndsAfterItsTurns(t *testing.T) {
 	p := NewPace(0, 100, 0, 3, 2)
 	if who, _ := turns(p, 1<<40); len(who) != 6 {

@@ -65,19 +65,34 @@ func (l *Loop) Close() { unix.Close(l.ep) }
 
 // Wait waits for events, at most until the given time (of Now), and handles them.
 func (l *Loop) Wait(until int64) error {
+	_, err := l.handle(until)
+	return err
+}
+
+// Poll handles all events that are pending, and those that come meanwhile.
+func (l *Loop) Poll() error {
+	for {
+		if n, err := l.handle(0); n == 0 || err != nil {
+			return err
+		}
+	}
+}
+
+// handle waits for events, at most until the given time, and handles and counts them.
+func (l *Loop) handle(until int64) (int, error) {
 	n, err := l.wait(max(until-Now(), 0))
 	if errors.Is(err, unix.EINTR) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return fmt.Errorf("epoll_wait: %w", err)
+		return 0, fmt.Errorf("epoll_wait: %w", err)
 	}
 	for _, e := range l.events[:n] {
 		if s := l.files[e.Fd]; s.gen == e.Pad && s.ready != nil {
 			s.ready(e.Events)
 		}
 	}
-	return nil
+	return n, nil
 }
 
 // The three frequent system calls are made without informing Go's scheduler: the loop's

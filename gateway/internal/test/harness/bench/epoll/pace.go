@@ -31,6 +31,14 @@ func (p *Pace) Next() (int64, bool) {
 	return p.begin + (at+p.grain-1)/p.grain*p.grain, true
 }
 
+// Shift moves everything that has not been sent yet later by d nanoseconds, as after a
+// pause.
+func (p *Pace) Shift(d int64) {
+	if p != nil {
+		p.begin += d
+	}
+}
+
 // Run calls send for each sender that is due at now, with its due time.
 func (p *Pace) Run(now int64, send func(i int, due int64)) {
 	for {

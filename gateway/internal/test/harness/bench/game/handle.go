@@ -85,6 +85,12 @@ func (h *Handle) Begin() (Report, error) { return h.order(cmdStart) }
 // End makes it stop sending, after finishing what it has started.
 func (h *Handle) End() (Report, error) { return h.order(cmdStop) }
 
+// Pause makes it stop sending until Resume, after finishing what it has started.
+func (h *Handle) Pause() (Report, error) { return h.order(cmdPause) }
+
+// Resume makes it go on as if there had been no pause.
+func (h *Handle) Resume() (Report, error) { return h.order(cmdResume) }
+
 // Reset discards the latencies so far.
 func (h *Handle) Reset() (Report, error) { return h.order(cmdReset) }
 

@@ -32,7 +32,9 @@ type server struct {
 
 	firing bool
 	pace   *epoll.Pace
-	frame  []byte // the message being built
+	paused *epoll.Pace // goes on at resume
+	since  int64       // when the pause began
+	frame  []byte      // the message being built
 
 	squeezer squeezer
 
@@ -115,7 +117,11 @@ func (s *server) do(c command) {
 	case cmdStart:
 		s.start()
 	case cmdStop:
-		s.pace, s.firing = nil, false
+		s.pace, s.paused, s.firing = nil, nil, false
+	case cmdPause:
+		s.pace, s.paused, s.since, s.firing = nil, s.pace, epoll.Now(), false
+	case cmdResume:
+		s.resume()
 	case cmdReset:
 		s.up.Reset()
 		s.late.Reset()
@@ -129,14 +135,27 @@ func (s *server) do(c command) {
 func (s *server) start() {
 	switch s.spec.Mode {
 	case Tick:
-		s.pace = epoll.NewPace(epoll.Now(), s.spec.Every, s.spec.Grain, s.spec.Sessions, s.spec.Limit)
+		s.pace = epoll.NewPace(epoll.Now(), s.spec.Every, s.spec.Grain, s.spec.Sessions-s.spec.Idle, s.spec.Limit)
 	case Fire:
-		s.firing = true
-		for _, c := range s.sessions {
-			if c != nil {
-				c.conn.Hungry(true)
-			}
+		s.fire()
+	}
+}
+
+func (s *server) fire() {
+	s.firing = true
+	for _, c := range s.sessions {
+		if c != nil {
+			c.conn.Hungry(true)
 		}
+	}
+}
+
+// resume goes on after a pause, with the same session.
+func (s *server) resume() {
+	s.pace, s.paused = s.paused, nil
+	s.pace.Shift(epoll.Now() - s.since)
+	if s.spec.Mode == Fire {
+		s.fire()
 	}
 }
 

@@ -33,6 +33,7 @@ type Spec struct {
 	Grain    time.Duration // ticks within the same grain are sent together
 	Hosts    int           // addresses that it listens at: the first ones of 127.0.0.0/8; zero: 1
 	Limit    int           // total ticks per session; zero: no limit
+	Idle     int           // sessions, the last ones, that get no ticks
 }
 
 // A Report is the state of the server.
@@ -51,6 +52,8 @@ type command string
 const (
 	cmdStart  command = "start"  // start sending
 	cmdStop   command = "stop"   // stop sending
+	cmdPause  command = "pause"  // stop sending until resume
+	cmdResume command = "resume" // go on where the pause began
 	cmdReset  command = "reset"  // discard the latencies
 	cmdReport command = "report" // only report
 )

@@ -33,6 +33,8 @@ type Setup struct {
 	Echo      bool          // a message at the start, and one in answer to each
 	Once      bool          // Echo: only the one at the start
 	Storm     bool          // after one echo each session is closed
+	First     int           // the id of the first session
+	Together  bool          // all sessions begin at Target
 }
 
 // A Client is all clients together.
@@ -60,6 +62,7 @@ type Client struct {
 	loop    *epoll.Loop
 	pace    *epoll.Pace
 	running bool
+	paused  int64  // since when nothing is sent; zero: not paused
 	now     int64  // when the current bytes were read
 	out     []byte // what the current session is about to write
 	random  *rand.PCG
@@ -79,7 +82,7 @@ func New(s Setup) (*Client, error) {
 	c.sessions = make([]session, s.Sessions)
 	c.todo = len(c.sessions)
 	for i := range c.sessions {
-		c.sessions[i].init(c, uint32(i))
+		c.sessions[i].init(c, uint32(s.First+i))
 	}
 	return c, nil
 }
@@ -101,6 +104,15 @@ func (c *Client) Connect(limit time.Duration) error {
 	return c.Until(what, limit, func() bool { return c.Open == c.Sessions })
 }
 
+// Back resumes all sessions, and waits until each has received what it missed.
+func (c *Client) Back(limit time.Duration) error {
+	if err := c.Connect(limit); err != nil {
+		return err
+	}
+	what := func() string { return fmt.Sprintf("%d of %d sessions replayed", c.CaughtUp, c.Sessions) }
+	return c.Until(what, limit, func() bool { return c.CaughtUp == c.Sessions })
+}
+
 // All connects every session once, and waits until each has disconnected: Storm.
 func (c *Client) All(limit time.Duration) error {
 	c.todo = 0
@@ -114,13 +126,19 @@ func (c *Client) Start() error {
 	if c.Every > 0 {
 		c.pace = epoll.NewPace(epoll.Now(), c.Every, c.Grain, c.Sessions, 0)
 	}
-	if c.Echo {
-		for i := range c.sessions {
-			c.sessions[i].make()
-		}
-	}
+	c.echo()
 	_, err := c.Game.Begin()
 	return err
+}
+
+// echo makes each session's first message, for Echo.
+func (c *Client) echo() {
+	if !c.Echo {
+		return
+	}
+	for i := range c.sessions {
+		c.sessions[i].make()
+	}
 }
 
 // Stop stops sending at both ends, and waits until every message has arrived. Messages
@@ -128,6 +146,11 @@ func (c *Client) Start() error {
 func (c *Client) Stop(limit time.Duration) (game.Report, error) {
 	c.running, c.pace = false, nil
 	r, err := c.Game.End()
+	return c.drain(r, err, limit)
+}
+
+// drain waits until every message has arrived; r is the game server's state.
+func (c *Client) drain(r game.Report, err error, limit time.Duration) (game.Report, error) {
 	for end := epoll.Now() + int64(limit); err == nil && !c.settled(r) && epoll.Now() < end; r, err = c.Game.Report() {
 		if err := c.Run(5 * time.Millisecond); err != nil {
 			return r, err
@@ -176,6 +199,9 @@ func (c *Client) Until(what func() string, limit time.Duration, done func() bool
 func (c *Client) turn(end int64) error {
 	c.dialMore()
 	now := epoll.Now()
+	if c.paused > 0 {
+		return c.wait(end)
+	}
 	c.pace.Run(now, func(i int, due int64) {
 		c.sessions[i].make()
 		if c.Measuring {
@@ -189,18 +215,27 @@ func (c *Client) turn(end int64) error {
 	if next, ok := c.owing.next(); ok {
 		end = min(end, next)
 	}
-	if err := c.loop.Wait(end); err != nil {
-		return err
-	}
-	if c.Faults.Any() {
+	return c.wait(end)
+}
+
+// wait waits for one event, at most until end, and handles it.
+func (c *Client) wait(end int64) error { return c.sound(c.loop.Wait(end)) }
+
+// sound returns err, or that there was a fault.
+func (c *Client) sound(err error) error {
+	if err == nil && c.Faults.Any() {
 		return ErrFaults
 	}
-	return nil
+	return err
 }
 
 // target is where a session's next connection goes.
 func (c *Client) target(id uint32) netip.AddrPort {
-	if i := (int(id) + c.Shift) % (1 + len(c.Others)); i > 0 {
+	first := int(id)
+	if c.Together {
+		first = 0
+	}
+	if i := (first + c.Shift) % (1 + len(c.Others)); i > 0 {
 		return c.Others[i-1]
 	}
 	return c.Target

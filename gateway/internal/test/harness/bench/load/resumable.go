@@ -109,9 +109,7 @@ func (s *session) controlMessage() {
 	case "token":
 		s.hold(arg)
 	case "ping":
-		if s.v1.owed > 0 {
-			s.ack()
-		}
+		s.ackForPong()
 		s.frame(frames.Text, append([]byte("\x10pong "), arg...))
 	case "end", "close":
 		s.violated(s.v1.text[1:])
@@ -176,11 +174,28 @@ func (s *session) tookIn() {
 	}
 }
 
-// ack adds an ack of everything to out.
+// ack acks everything.
 func (s *session) ack() {
+	s.sayAck()
+	s.v1.owed, s.v1.owedBytes, s.v1.since = 0, 0, 0
+}
+
+// ackForPong acks what is owed before a pong. In a pause that changes nothing of when the
+// next ack is due.
+func (s *session) ackForPong() {
+	switch {
+	case s.v1.owed == 0:
+	case s.c.paused > 0:
+		s.sayAck()
+	default:
+		s.ack()
+	}
+}
+
+// sayAck adds an ack of everything to out.
+func (s *session) sayAck() {
 	var b [32]byte
 	s.frame(frames.Text, strconv.AppendUint(append(b[:0], "\x10ack "...), s.check.Taken, 10))
-	s.v1.owed, s.v1.owedBytes, s.v1.since = 0, 0, 0
 }
 
 // An owing is the queue of sessions that owe an ack, the earliest first. A session that
