@@ -34,6 +34,8 @@ type Proxy struct {
 	Others []netip.AddrPort // of the other nodes, in a cluster
 	Hop    bool             // each session is resumed at the node after its own
 
+	upgrade upgrade
+
 	cmd  *exec.Cmd
 	log  string
 	more []*Proxy // what runs besides
@@ -49,6 +51,8 @@ type Place struct {
 	NATS    string         // the NATS server's binary
 	Files   int            // max descriptors
 	Leg     Leg            // its clients' connections
+
+	Upgrades bool // the gateway is to be upgraded: its log must say more
 }
 
 // start runs a program that must listen at addr and have that many processes.

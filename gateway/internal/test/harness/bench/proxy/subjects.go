@@ -77,7 +77,7 @@ func gateways(driver string) []Subject {
 	}
 	for _, n := range []int{3, 5} {
 		list = append(list, Subject{Name: fmt.Sprint("nodes", n, suffix), Title: fmt.Sprintf("**Reseat**, a cluster of %d nodes%s", n, title), Resumable: true,
-			Only: []string{"H1", "C40"}, start: nodes(n, false, args)})
+			Only: []string{"C1", "C40"}, start: nodes(n, false, args)})
 	}
 	list = append(list, Subject{Name: "hop" + suffix, Title: "**Reseat**, each player at another node than the session" + title, Resumable: true,
 		Only: []string{"H1", "H3", "H7"}, start: nodes(2, true, args)})
@@ -127,8 +127,11 @@ func library(p Place, addr netip.AddrPort) (*Proxy, error) {
 }
 
 func reseat(p Place, addr netip.AddrPort, env, args []string) (*Proxy, error) {
-	argv := append([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--log-level", "warn", "--upstream", "ws://" + p.Game.String()}, args...)
-	argv = append(argv, p.Leg.flags()...)
+	log := []string{"--log-level", "warn"}
+	if p.Upgrades {
+		log = []string{"--log-format", "json", "--drain", "0s"}
+	}
+	argv := slices.Concat([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--upstream", "ws://" + p.Game.String()}, log, args, p.Leg.flags())
 	return start(p, addr, 1, env, argv...)
 }
 

@@ -17,18 +17,26 @@ import (
 
 // CPU returns the processor time of processes, user and kernel, of all their threads,
 // including ended ones. The kernel counts it in nanoseconds.
-func CPU(pids []int) (time.Duration, error) {
-	var sum time.Duration
+func CPU(pids []int) (sum time.Duration, err error) {
+	each, err := Times(pids)
+	for _, d := range each {
+		sum += d
+	}
+	return sum, err
+}
+
+// Times returns the processor time of each.
+func Times(pids []int) (each []time.Duration, err error) {
 	for _, pid := range pids {
 		var ts unix.Timespec
 		// clock_getcpuclockid(3): the clock of another process.
 		clock := int32(^pid<<3 | 2)
 		if err := unix.ClockGettime(clock, &ts); err != nil {
-			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+			return nil, fmt.Errorf("processor time of process %d: %w", pid, err)
 		}
-		sum += time.Duration(ts.Nano())
+		each = append(each, time.Duration(ts.Nano()))
 	}
-	return sum, nil
+	return each, nil
 }
 
 // A Memory is the memory of processes, in bytes.

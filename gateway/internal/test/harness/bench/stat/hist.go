@@ -44,6 +44,15 @@ func middle(i int) int64 {
 // Reset discards everything.
 func (h *Hist) Reset() { *h = Hist{} }
 
+// Add adds everything that another one counted.
+func (h *Hist) Add(other *Hist) {
+	for i, n := range other.counts {
+		h.counts[i] += n
+	}
+	h.n += other.n
+	h.max = max(h.max, other.max)
+}
+
 // N returns how many were recorded.
 func (h *Hist) N() uint64 { return h.n }
 

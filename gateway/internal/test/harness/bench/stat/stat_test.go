@@ -69,6 +69,33 @@ func TestSlowMessageShowsInTheTail(t *testing.T) {
 	}
 }
 
+func TestAddedHistogramCountsAsIfRecordedHere(t *testing.T) {
+	var a, b, both Hist
+	for i := int64(1); i < 1000; i++ {
+		h := &a
+		if i%3 == 0 {
+			h = &b
+		}
+		h.Record(i * 1000)
+		both.Record(i * 1000)
+	}
+	a.Add(&b)
+	if a != both {
+		t.Errorf("%+v, want %+v", a.Quantiles(), both.Quantiles())
+	}
+}
+
+// One of many values is always odd: quartiles don't show it.
+func TestSpreadOfManyValuesIsTheirQuartiles(t *testing.T) {
+	got := Of([]float64{1, 2, 3, 4, 5, 6, 7, 8, 100})
+	if want := (Spread{5, 3, 7, 9}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := Of([]float64{1, 2, 3, 4, 5, 6, 7, 8}); got.Low != 2.75 || got.High != 6.25 || got.Median != 4.5 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSpread(t *testing.T) {
 	for _, tt := range []struct {
 		values []float64
