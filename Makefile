@@ -115,7 +115,7 @@ fuzz: ## every fuzz target, FUZZTIME each
 
 BENCH = cd $(HARNESS) && $(GO) run ./bench --reseat $(abspath $(BIN)) --nats $(abspath bin/nats-server)
 
-bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others; an hour or so; writes docs/performance.md
+bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others; a quarter of an hour; writes docs/performance.md
 	./.ci/proxies
 	$(BENCH) --out $(CURDIR)/docs $(ARGS)
 

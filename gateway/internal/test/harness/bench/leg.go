@@ -30,7 +30,7 @@ func withLeg(name string, l leg) workload {
 	w := workload{
 		name: name, sessions: 200, every: 200 * time.Millisecond, up: binary(message.Up, 48),
 		game: game.Spec{Mode: game.Tick, Down: binary(message.Down, 128), Every: 50 * time.Millisecond, Grain: tickGrain},
-		warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, rounds: 3,
+		warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, times: 2,
 		only: []string{proxy.Direct, proxy.NGINX, "plain"}, leg: &l,
 	}
 	if l.state {
@@ -61,17 +61,17 @@ func (l *leg) proxies(dir string) (proxy.Leg, error) {
 }
 
 // onLeg measures a steady stream with clients that support TLS and compression.
-func (w workload) onLeg(g *game.Handle, p *proxy.Proxy, at proxy.Leg) (figures, error) {
+func (w workload) onLeg(s *stage) (figures, error) {
 	c := &load.Library{Deflate: w.leg.deflate, Setup: load.Setup{
-		Target: p.Addr, Game: g, Sessions: w.sessions, Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain,
+		Target: s.proxy.Addr, Game: s.game, Sessions: w.sessions, Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain,
 	}}
-	if at.Roots != nil {
-		c.TLS = &tls.Config{RootCAs: at.Roots, MinVersion: tls.VersionTLS13, VerifyConnection: equalTerms}
+	if s.at.Roots != nil {
+		c.TLS = &tls.Config{RootCAs: s.at.Roots, MinVersion: tls.VersionTLS13, VerifyConnection: equalTerms}
 	}
 	defer c.Close()
-	fig, err := w.stream(&stage{w: w, game: g, proxy: p}, c)
+	fig, err := w.stream(s, c)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v; the proxy says: %s", err, c.Faults(), strings.TrimSpace(p.Log()))
+		return nil, fmt.Errorf("%w: %v; the proxy says: %s", err, c.Faults(), strings.TrimSpace(s.proxy.Log()))
 	}
 	return fig, nil
 }

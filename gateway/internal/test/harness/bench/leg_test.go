@@ -75,7 +75,7 @@ func TestTLSIsMeasuredThroughASubjectWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fig, err := w.onLeg(g, &proxy.Proxy{Addr: unwrap(t, at, g.Addr), PIDs: []int{os.Getpid()}}, at)
+	fig, err := w.onLeg(&stage{w: w, game: g, proxy: &proxy.Proxy{Addr: unwrap(t, at, g.Addr), PIDs: []int{os.Getpid()}}, at: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestTLSIsMeasuredThroughASubjectWithTLS(t *testing.T) {
 		t.Errorf("%v", fig)
 	}
 	at.Roots = nil
-	if _, err := w.onLeg(g, &proxy.Proxy{Addr: unwrap(t, at, g.Addr), PIDs: []int{os.Getpid()}}, at); err == nil {
+	if _, err := w.onLeg(&stage{w: w, game: g, proxy: &proxy.Proxy{Addr: unwrap(t, at, g.Addr), PIDs: []int{os.Getpid()}}, at: at}); err == nil {
 		t.Error("clients without TLS are served")
 	}
 }

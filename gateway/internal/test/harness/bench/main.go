@@ -2,10 +2,10 @@
 
 // Command bench compares the gateway with other proxies, on this machine.
 //
-// For each figure it starts a new proxy, a new game server behind it and new clients,
-// which check every byte of every message; a single fault fails the run. The subjects
-// take turns, round by round. A result is the median of the rounds with the min and the
-// max.
+// Each proxy has a game server behind it and clients of its own, which check every byte of
+// every message; a single fault fails the run. The subjects take turns, in slices of about
+// a second where that is possible (see slices.go), else one after the other with everything
+// started anew. A result is the median of the cycles or rounds, with its spread.
 package main
 
 import (
@@ -119,9 +119,9 @@ func parse(args []string) (f flags, err error) {
 	case set.NArg() > 0:
 		return f, fmt.Errorf("what is %q?", set.Arg(0))
 	}
-	rounds, wait := 5, 10*time.Minute
+	rounds, wait := 1, 2*time.Minute
 	if f.short {
-		rounds, wait = 3, 15*time.Second
+		wait = 15 * time.Second
 	}
 	if f.rounds <= 0 {
 		f.rounds = rounds
@@ -139,13 +139,13 @@ func (f *flags) define(set *flag.FlagSet) {
 	}
 	set.Func("only", "these `workloads`, such as W1,W3 (default all)", list(&f.only))
 	set.Func("subjects", "these `subjects`, such as direct,nginx,reseat (default all)", list(&f.subjects))
-	set.IntVar(&f.rounds, "rounds", 0, "how often everything is measured (default 5, with --short 3)")
+	set.IntVar(&f.rounds, "rounds", 0, "how often everything is measured (default 1)")
 	set.BoolVar(&f.short, "short", false, "fewer workloads, and each for a shorter time")
 	set.StringVar(&f.binary, "reseat", "bin/reseat", "the gateway's `binary`")
 	set.StringVar(&f.nats, "nats", "bin/nats-server", "the NATS server's `binary`, for clusters")
 	set.StringVar(&f.out, "out", "", "write performance.md and what belongs to it into this `directory`")
 	set.StringVar(&f.render, "render", "", "measure nothing: write the documents anew from this `file` of raw results")
-	set.Func("wait", "how `long`, in all, to wait for others on this machine, and to repeat what they disturbed (default 10m, with --short 15s)", func(s string) (err error) {
+	set.Func("wait", "how `long`, in all, to wait for others on this machine, and to repeat what they disturbed (default 2m, with --short 15s)", func(s string) (err error) {
 		f.wait, err = time.ParseDuration(s)
 		return err
 	})

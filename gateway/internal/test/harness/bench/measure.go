@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 
 	"reseat/gateway/internal/test/harness/bench/game"
@@ -38,12 +37,13 @@ func measure(ctx context.Context, f flags) (*report.Results, error) {
 		results.Command = "make bench-short"
 	}
 	for _, w := range list {
-		results.Sessions[w.name] = w.sessions
+		results.Sessions[w.name] = w.most()
+		results.Slices = results.Slices || w.slice != nil
 	}
 	for _, s := range subjects {
 		results.Subjects = append(results.Subjects, report.Subject{Name: s.Name, Title: s.Title})
 	}
-	r := runner{flags: f, files: min(files, usualFiles), results: results, calm: calm{f.wait}}
+	r := runner{flags: f, own: files, files: min(files, usualFiles), results: results, calm: calm{left: f.wait}, cycles: map[string]int{}}
 	for round := range f.rounds {
 		for _, w := range list {
 			if err := r.turns(ctx, round, w, subjects); err != nil {
@@ -73,9 +73,11 @@ func raiseFiles() (int, error) {
 // A runner runs measurements.
 type runner struct {
 	flags   flags
-	files   int
+	own     int // descriptors of this process
+	files   int // and of a proxy
 	results *report.Results
 	calm    calm
+	cycles  map[string]int // measured so far, by workload
 }
 
 // turns measures every subject with w. Each round starts with another, so that none
@@ -84,8 +86,22 @@ func (r *runner) turns(ctx context.Context, round int, w workload, subjects []pr
 	if w.rounds > 0 && round >= w.rounds {
 		return nil
 	}
+	if w.slice != nil {
+		return r.bySlices(ctx, round, w, subjects)
+	}
+	for time := range max(w.times, 1) {
+		if err := r.oneByOne(ctx, round, time, w, subjects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneByOne measures every subject with w, one after the other.
+func (r *runner) oneByOne(ctx context.Context, round, time int, w workload, subjects []proxy.Subject) error {
+	r.cycles[w.name]++
 	for i := range subjects {
-		s := subjects[(i+round)%len(subjects)]
+		s := subjects[(i+round+time)%len(subjects)]
 		if !w.takesPart(s) {
 			continue
 		}
@@ -97,64 +113,83 @@ func (r *runner) turns(ctx context.Context, round int, w workload, subjects []pr
 			return fmt.Errorf("round %d, %s, %s: %w", round+1, w.name, s.Name, err)
 		}
 		fmt.Printf("round %d  %-9s %-16s %s\n", round+1, w.name, s.Name, report.Line(fig))
-		r.results.Add(w.name, s.Name, round+1, fig)
+		r.results.Add(w.name, s.Name, r.cycles[w.name], fig)
 	}
 	return nil
 }
 
 // one measures one subject once, with everything started anew.
 func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
+	st, err := r.open(w, s)
+	if err != nil {
+		return nil, err
+	}
+	defer st.close()
+	if w.leg != nil {
+		return w.onLeg(st)
+	}
+	fig, err := w.measured(st)
+	return fig, st.explain(err)
+}
+
+// open starts what a measurement needs. Only close may be called if it fails.
+func (r *runner) open(w workload, s proxy.Subject) (st *stage, err error) {
+	st = &stage{w: w}
+	defer func() {
+		if err != nil {
+			st.close()
+		}
+	}()
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	st.opened = append(st.opened, func() { os.RemoveAll(dir) })
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	g, err := game.Start([]string{self, asGame}, w.game)
-	if err != nil {
+	if st.game, err = game.Start([]string{self, asGame}, w.game); err != nil {
 		return nil, err
 	}
-	defer g.Stop()
-	clients, err := w.leg.proxies(dir)
-	if err != nil {
+	st.opened = append(st.opened, st.game.Stop)
+	if st.at, err = w.leg.proxies(dir); err != nil {
 		return nil, err
 	}
-	p, err := s.Start(proxy.Place{Dir: dir, Game: g.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: clients})
-	if err != nil {
+	if st.proxy, err = s.Start(proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: st.at, Upgrades: w.upgrades}); err != nil {
 		return nil, err
 	}
-	defer p.Stop()
-	if p.PIDs == nil {
-		p.PIDs = []int{g.PID}
+	st.opened = append(st.opened, st.proxy.Stop)
+	if st.proxy.PIDs == nil {
+		st.proxy.PIDs = []int{st.game.PID}
 	}
 	if w.leg != nil {
-		return w.onLeg(g, p, clients)
+		return st, nil
 	}
-	return r.act(w, s, g, p)
+	return st, st.players(s)
 }
 
-func (r *runner) act(w workload, s proxy.Subject, g *game.Handle, p *proxy.Proxy) (figures, error) {
+// players makes the clients.
+func (s *stage) players(of proxy.Subject) (err error) {
+	w := s.w
 	setup := load.Setup{
-		Target: p.Addr, Others: p.Others, Game: g, Resumable: s.Resumable, Sessions: w.sessions, InFlight: 128,
+		Target: s.proxy.Addr, Others: s.proxy.Others, Together: s.proxy.Hop, Game: s.game, Resumable: of.Resumable, Sessions: w.sessions, InFlight: 128,
 		Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain, Echo: w.echo,
 	}
 	if w.name == "W8" {
 		setup.Echo, setup.Storm, setup.InFlight = false, true, stormInFlight
 	}
-	c, err := load.New(setup)
-	if err != nil {
-		return nil, err
+	if s.clients, err = load.New(setup); err != nil {
+		return err
 	}
-	defer c.Close()
-	fig, err := w.measured(&stage{w: w, game: g, proxy: p, clients: c})
-	if err != nil {
-		if c.Faults.Any() {
-			err = fmt.Errorf("%w: %v", err, c.Faults)
-		}
-		return nil, fmt.Errorf("%w; the proxy says: %s", err, strings.TrimSpace(p.Log()))
+	s.opened = append(s.opened, s.clients.Close)
+	if w.beside == 0 {
+		return nil
 	}
-	return fig, nil
+	setup.First, setup.Sessions, setup.Every = w.sessions, w.beside, 0
+	if s.beside, err = load.NewBeside(setup); err != nil {
+		return err
+	}
+	s.opened = append(s.opened, s.beside.Close)
+	return nil
 }

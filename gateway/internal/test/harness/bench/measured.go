@@ -23,6 +23,12 @@ func traffic(s *stage) (figures, error) {
 		s.latencies(s.w.game.Mode != game.Fire), s.note(&a), s.wait(s.w.measure), s.note(&b), s.latencies(false),
 		s.stop)
 	fig := s.between(a, b)
+	s.addLatencies(fig)
+	return fig, err
+}
+
+// addLatencies adds the latencies of what has just been measured.
+func (s *stage) addLatencies(fig figures) {
 	if q := s.clients.Latency.Quantiles(); q.N > 0 {
 		fig["p50_us"], fig["p99_us"], fig["p999_us"] = q.P50, q.P99, q.P999
 	}
@@ -30,7 +36,6 @@ func traffic(s *stage) (figures, error) {
 		fig["up_p50_us"], fig["up_p99_us"] = s.end.Up.P50, s.end.Up.P99
 		fig["late_p99_us"] = max(s.end.Late.P99, s.clients.Late.Quantiles().P99)
 	}
-	return fig, err
 }
 
 // growth measures a steady stream, and the memory of the sessions that it is spread
@@ -87,13 +92,20 @@ func cutAll(s *stage) (figures, error) {
 		s.note(&before), s.cut, s.wait(time.Second),
 		s.note(&a), s.back, s.note(&b),
 		s.wait(s.w.warm), s.stop)
+	return s.resumed(before, a, b), err
+}
+
+// resumed returns the figures of a mass reconnect: the connections were reset at before,
+// and the sessions resumed from a to b.
+func (s *stage) resumed(before, a, b reading) figures {
 	fig := s.between(a, b)
 	fig["back_ms"] = fig["seconds"] * 1e3
 	fig["resume_us"] = (b.proxy - a.proxy).Seconds() * 1e6 / float64(s.w.sessions)
 	fig["away_cores"] = s.between(before, a)["cores"]
 	q := s.clients.Resumes.Quantiles()
 	fig["one_p50_ms"], fig["one_p99_ms"] = q.P50/1e3, q.P99/1e3
-	return fig, err
+	s.split(fig, "resume", float64(s.w.sessions), a, b)
+	return fig
 }
 
 // cut resets all connections.
@@ -108,14 +120,7 @@ func (s *stage) cut() error {
 }
 
 // back resumes all sessions and waits until each has received what it missed.
-func (s *stage) back() error {
-	c := s.clients
-	if err := c.Connect(patience); err != nil {
-		return err
-	}
-	what := func() string { return fmt.Sprintf("%d of %d sessions replayed", c.CaughtUp, c.Sessions) }
-	return c.Until(what, patience, func() bool { return c.CaughtUp == c.Sessions })
-}
+func (s *stage) back() error { return s.clients.Back(patience) }
 
 // storm measures connections that connect, send one message and disconnect.
 func storm(s *stage) (figures, error) {

@@ -27,10 +27,16 @@ type workload struct {
 	warm     time.Duration
 	measure  time.Duration // for idle: how long it is measured
 	rounds   int           // max
+	times    int           // how often measured is called in a round; zero: once
 	measured func(*stage) (figures, error)
-	only     []string // subjects, if not all
-	leg      *leg     // other properties of the connections, with clients of another kind; nil: none
-	short    bool     // part of the short form
+	slice    func(*stage) (figures, error) // instead of measured: one slice of it
+	cycles   int                           // of slices, in each round
+	beside   int                           // more sessions, without traffic
+	upgrades bool                          // the gateway must be ready for upgrades
+	extra    bool                          // only if it is asked for by name
+	only     []string                      // subjects, if not all
+	leg      *leg                          // other properties of the connections, with clients of another kind; nil: none
+	short    bool                          // part of the short form
 }
 
 func binary(way message.Way, size int) message.Kind { return message.Kind{Way: way, Size: size} }
@@ -39,64 +45,99 @@ func letters(way message.Way, size int) message.Kind {
 	return message.Kind{Way: way, Size: size, Text: true}
 }
 
+// tick returns a workload with messages at a fixed rate, both ways.
+func tick(name string, n int, every, upEvery time.Duration, kind func(message.Way, int) message.Kind) workload {
+	return workload{
+		name: name, sessions: n, every: upEvery, up: kind(message.Up, 48),
+		game: game.Spec{Mode: game.Tick, Down: kind(message.Down, 128), Every: every, Grain: tickGrain},
+		warm: time.Second, measure: 750 * time.Millisecond, slice: steady, cycles: 8,
+	}
+}
+
+// echo returns a workload with one message in flight, at full speed.
+func echo(name string, n, size int) workload {
+	return workload{
+		name: name, sessions: n, echo: true, up: binary(message.Up, size),
+		game: game.Spec{Mode: game.Echo, Down: binary(message.Down, size)},
+		warm: 500 * time.Millisecond, measure: 500 * time.Millisecond, slice: steady, cycles: 8,
+	}
+}
+
+// w1 returns the messages of W1 under another name.
+func w1(name string) workload {
+	return tick(name, 500, 50*time.Millisecond, 200*time.Millisecond, binary)
+}
+
 // workloads returns all workloads, in order.
 func workloads() []workload {
-	tick := func(name string, n int, every, upEvery time.Duration, kind func(message.Way, int) message.Kind) workload {
-		return workload{
-			name: name, sessions: n, every: upEvery, up: kind(message.Up, 48),
-			game: game.Spec{Mode: game.Tick, Down: kind(message.Down, 128), Every: every, Grain: tickGrain},
-			warm: time.Second, measure: 4 * time.Second, measured: traffic,
-		}
-	}
-	echo := func(name string, n, size int) workload {
-		return workload{
-			name: name, sessions: n, echo: true, up: binary(message.Up, size),
-			game: game.Spec{Mode: game.Echo, Down: binary(message.Down, size)},
-			warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, measured: traffic,
-		}
-	}
 	fire := workload{
 		name: "W4", sessions: 16, up: binary(message.Up, 48),
 		game: game.Spec{Mode: game.Fire, Down: binary(message.Down, 1024)},
-		warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, measured: traffic,
+		warm: 500 * time.Millisecond, measure: 500 * time.Millisecond, slice: steady, cycles: 8,
 	}
-	w6, det, w8 := echo("W6", 9000, 256), tick("W6det", 4000, 62500*time.Microsecond, 0, binary), echo("W8", 10000, 64)
-	w6.measure, w6.measured, w6.rounds = 15*time.Second, idle, 1 // memory is reproducible to a percent or two
-	det.game.Down, det.game.Limit, det.measured, det.rounds = binary(message.Down, 1024), 32, detached, 3
-	det.only = []string{proxy.Reseat}
-	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
-	w7.measured, w7.only = cutAll, []string{proxy.Reseat, "hs256"}
-	w8.measured = storm
-	even := tick("W1even", 500, 50*time.Millisecond, 200*time.Millisecond, binary)
+	even, text := w1("W1even"), tick("W1text", 500, 50*time.Millisecond, 200*time.Millisecond, letters)
 	even.game.Grain = 0
+	even.extra, text.extra = true, true
 	list := []workload{
-		tick("W1", 500, 50*time.Millisecond, 200*time.Millisecond, binary).inShort(),
-		even,
-		tick("W1text", 500, 50*time.Millisecond, 200*time.Millisecond, letters),
+		w1("W1").inShort(), even, text,
 		tick("W2", 2000, 100*time.Millisecond, 400*time.Millisecond, binary),
-		echo("W3", 64, 64).inShort(),
-		fire.inShort(),
-		echo("W5", 8, 64<<10).inShort(),
-		w6, det, w7.inShort(), w8,
+		echo("W3", 64, 64).inShort(), fire.inShort(), echo("W5", 8, 64<<10).inShort(),
+	}
+	list = append(list, faults()...)
+	list = append(list,
 		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}),
-		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}),
-	}
-	h1, h3 := tick("H1", 500, 50*time.Millisecond, 200*time.Millisecond, binary), echo("H3", 64, 64)
-	h7 := tick("H7", 1000, 200*time.Millisecond, 500*time.Millisecond, binary)
-	h7.measured = cutAll
-	c40 := tick("C40", 40_000, 40_000*growthTick, 4*40_000*growthTick, binary)
-	c40.measured, c40.rounds, c40.game.Hosts = growth, 3, 5
-	for _, w := range []workload{h1, h3, h7, c40} {
-		w.only = []string{proxy.Reseat, "hop", "nodes3", "nodes5"} // one process has not enough ports for C40
-		if w.name == "C40" {
-			w.only = []string{"nodes5"}
-		}
-		list = append(list, w)
-	}
+		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}))
+	list = append(list, clusters()...)
 	for _, n := range []int{100, 1000, maxSessions} {
 		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick, binary)))
 	}
-	return list
+	acks := grown(tick("Gacks", maxSessions, maxSessions*growthTick, 4*maxSessions*growthTick, binary))
+	acks.only = []string{proxy.Reseat, "plain"}
+	return append(list, acks, upgrade("U1000", 1000), upgrade("U8000", 8000))
+}
+
+// faults returns the workloads with idle, disconnected and resuming clients.
+func faults() []workload {
+	w6, det, w8 := echo("W6", 9000, 256), tick("W6det", 4000, 62500*time.Microsecond, 0, binary), echo("W8", 10000, 64)
+	w6.measure, w6.measured, w6.rounds = 4*time.Second, idle, 1 // memory is reproducible to a percent or two
+	det.game.Down, det.game.Limit, det.measured, det.rounds = binary(message.Down, 1024), 32, detached, 1
+	det.only = []string{proxy.Reseat}
+	w8.measured = storm
+	w8.times = 2
+	for _, w := range []*workload{&w6, &det, &w8} {
+		w.slice, w.cycles = nil, 0
+	}
+	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
+	w7.slice, w7.cycles, w7.only = mass, 4, []string{proxy.Reseat, "hs256"}
+	beside := w1("W1W7")
+	beside.slice, beside.beside, beside.game.Idle, beside.cycles = crowded, 5000, 5000, 5
+	beside.only = []string{proxy.Reseat}
+	return []workload{w6, det, w7.inShort(), beside, w8}
+}
+
+// clusters returns the workloads of several nodes.
+func clusters() []workload {
+	h1, h3 := w1("H1"), echo("H3", 64, 64)
+	h7 := tick("H7", 1000, 200*time.Millisecond, 500*time.Millisecond, binary)
+	h7.slice, h7.cycles = mass, 3
+	c1 := w1("C1")
+	c1.extra = true
+	c40 := tick("C40", 40_000, 40_000*growthTick, 4*40_000*growthTick, binary)
+	c40.measured, c40.slice, c40.cycles, c40.times, c40.game.Hosts = growth, nil, 0, 3, 5
+	c40.measure, c40.extra = 4*time.Second, true
+	h1.only, h3.only, h7.only = []string{proxy.Reseat, "hop"}, []string{proxy.Reseat, "hop"}, []string{proxy.Reseat, "hop"}
+	c1.only = []string{proxy.Reseat, "nodes3", "nodes5"}
+	c40.only = []string{"nodes5"} // one process has not enough ports
+	return []workload{h1, h3, h7, c1, c40}
+}
+
+// upgrade returns a workload in which the gateway is upgraded while n sessions share
+// 1,250 messages a second.
+func upgrade(name string, n int) workload {
+	w := tick(name, n, time.Duration(n)*time.Millisecond, 4*time.Duration(n)*time.Millisecond, binary)
+	w.slice, w.cycles, w.upgrades = upgraded, 5, true
+	w.only = []string{proxy.Reseat}
+	return w
 }
 
 // Descriptors that a process may have: with a game server that listens at one address, and at several.
@@ -120,8 +161,11 @@ func grownName(sessions int) string {
 // grown returns one of the workloads that only differ in how many sessions share the
 // same traffic.
 func grown(w workload) workload {
-	w.measured, w.rounds = growth, 3
+	w.warm, w.cycles = 2*time.Second, 6
 	w.only = []string{proxy.NGINX, proxy.Reseat, "plain"}
+	if w.name == "Gmax" { // see Gacks for the others
+		w.only = []string{proxy.NGINX, proxy.Reseat}
+	}
 	return w
 }
 
@@ -143,7 +187,7 @@ func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []strin
 		return f.subjects != nil && !slices.Contains(f.subjects, s.Name) || f.subjects == nil && f.short && len(s.Only) > 0
 	})
 	list = slices.DeleteFunc(list, func(w workload) bool {
-		return f.only != nil && !slices.Contains(f.only, w.name) || f.only == nil && f.short && !w.short
+		return f.only != nil && !slices.Contains(f.only, w.name) || f.only == nil && (f.short && !w.short || w.extra)
 	})
 	for i := range list {
 		w := &list[i]
@@ -155,14 +199,17 @@ func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []strin
 			allowed = min(files, usualFiles)
 		}
 		if most := (allowed - 200) / 2; w.open() > most { // a proxy has two per session
+			if w.beside > 0 {
+				most = min(most-w.sessions, w.beside)
+			}
 			if w.sessions == maxSessions {
 				most = most / 10 * 9 // leave some headroom
 			} else {
-				notes = append(notes, fmt.Sprintf("%s has %d sessions in place of %d: a process may open %d files here.", w.name, most, w.sessions, files))
+				notes = append(notes, fmt.Sprintf("%s has %d sessions in place of %d: a process may open %d files here.", w.name, most, w.most(), files))
 			}
 			w.limit(most)
 		}
-		w.game.Sessions, w.game.Up = w.sessions, w.up
+		w.game.Sessions, w.game.Up = w.sessions+w.beside, w.up
 	}
 	return list, subjects, notes, nil
 }
@@ -172,7 +219,19 @@ func (w *workload) limit(n int) {
 	if w.sessions == maxSessions {
 		w.game.Every, w.every = time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick
 	}
+	if w.beside > 0 {
+		w.beside, w.game.Idle = n, n
+		return
+	}
 	w.sessions = n
+}
+
+// most returns how many sessions of the kind that limit reduces there are.
+func (w workload) most() int {
+	if w.beside > 0 {
+		return w.beside
+	}
+	return w.sessions
 }
 
 // open returns how many sessions are open at once.
@@ -180,14 +239,13 @@ func (w workload) open() int {
 	if w.name == "W8" {
 		return stormInFlight
 	}
-	return w.sessions
+	return w.sessions + w.beside
 }
 
 func (w *workload) shorten() {
 	w.warm, w.measure = min(w.warm, 200*time.Millisecond), min(w.measure, 600*time.Millisecond)
-	if w.sessions > 2000 {
-		w.sessions = 2000
-	}
+	w.cycles = min(w.cycles, 2)
+	w.limit(min(w.most(), 2000))
 }
 
 // known returns an error for an unknown name.

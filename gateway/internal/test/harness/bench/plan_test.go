@@ -43,8 +43,18 @@ func mustParse(t *testing.T, args ...string) flags {
 
 func TestPlanIsEverythingByDefault(t *testing.T) {
 	list, subjects, notes, err := plan(mustParse(t), "", manyFiles)
-	if err != nil || len(list) != len(workloads()) || len(subjects) != 11 || notes != nil {
+	extra := []string{"W1even", "W1text", "C1", "C40"} // only by their names
+	if err != nil || len(list) != len(workloads())-len(extra) || len(subjects) != 11 || notes != nil {
 		t.Errorf("%v, %d subjects, %q, %v", names(list), len(subjects), notes, err)
+	}
+	for _, w := range list {
+		if slices.Contains(extra, w.name) {
+			t.Errorf("%s is measured unasked", w.name)
+		}
+	}
+	list, _, _, err = plan(mustParse(t, "--only", strings.Join(extra, ",")), "", manyFiles)
+	if err != nil || !slices.Equal(names(list), extra) {
+		t.Errorf("%v, %v", names(list), err)
 	}
 	list, subjects, _, err = plan(mustParse(t, "--only", "W3,W1", "--subjects", "reseat,nginx"), "", 20000)
 	if err != nil || strings.Join(names(list), " ") != "W1 W3" || len(subjects) != 2 {
@@ -58,16 +68,59 @@ func TestShortPlanIsShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sum time.Duration
-	for _, w := range list {
-		for _, s := range subjects {
-			if w.takesPart(s) {
-				sum += time.Duration(f.rounds) * (w.warm + w.measure)
-			}
-		}
-	}
-	if sum+f.wait > 2*time.Minute || len(list) < 4 {
+	if sum := expected(f, list, subjects, 20000); sum+f.wait > 3*time.Minute || len(list) < 4 {
 		t.Errorf("%v of measuring, %v", sum, names(list))
+	}
+}
+
+// expected is how long a run takes, about: with all pauses, but on a machine of its own.
+func expected(f flags, list []workload, subjects []proxy.Subject, files int) (sum time.Duration) {
+	const (
+		begin  = 150 * time.Millisecond // of a proxy, and of its game server
+		each   = 200 * time.Microsecond // to connect a session
+		finish = 100 * time.Millisecond // of a slice, until all is quiet
+	)
+	for _, w := range list {
+		taking := slices.DeleteFunc(slices.Clone(subjects), func(s proxy.Subject) bool { return !w.takesPart(s) })
+		var round time.Duration
+		at := len(taking)
+		if w.slice != nil {
+			at = (files - 200) / w.open()
+		}
+		for _, group := range groups(taking, at) {
+			once := begin + time.Duration(w.open())*each + w.warm
+			if w.name == "W6" || w.name == "W6det" {
+				once += 2*settle + max(w.measure, 3*time.Second)
+			} else if w.slice == nil {
+				once += w.measure
+				once *= time.Duration(max(w.times, 1))
+			}
+			once += time.Duration(w.cycles) * (guard + w.measure + finish)
+			if w.name == "W7" || w.name == "H7" || w.name == "W1W7" || w.upgrades {
+				once += time.Duration(w.cycles) * 2 * time.Second
+			}
+			round += time.Duration(len(group)) * once
+		}
+		rounds := f.rounds
+		if w.rounds > 0 {
+			rounds = min(rounds, w.rounds)
+		}
+		sum += time.Duration(rounds) * round
+	}
+	return sum
+}
+
+func TestWholePlanTakesAQuarterOfAnHour(t *testing.T) {
+	f := mustParse(t)
+	list, subjects, _, err := plan(f, "  --driver auto|net|poll  what moves the bytes", usualFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := expected(f, list, subjects, usualFiles); sum > 17*time.Minute {
+		t.Errorf("%v", sum)
+		for _, w := range list {
+			t.Log(w.name, expected(f, []workload{w}, subjects, usualFiles))
+		}
 	}
 }
 
@@ -94,7 +147,7 @@ func TestFewDescriptorsMakeFewerSessions(t *testing.T) {
 			t.Errorf("%s has %d sessions", w.name, w.open())
 		}
 	}
-	if len(notes) != 4 || !strings.Contains(notes[0], "W6 has 2000 sessions in place of 9000") {
+	if len(notes) != 5 || !strings.Contains(notes[0], "W6 has 2000 sessions in place of 9000") {
 		t.Errorf("%q", notes)
 	}
 }
@@ -153,17 +206,21 @@ func TestWholeRunWithoutInstallations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := runner{flags: f, files: 20000, results: report.New(gateway, "test", nil)}
+	r := runner{flags: f, own: 20000, files: 20000, results: report.New(gateway, "test", nil), cycles: map[string]int{}}
 	for _, w := range list {
 		w.warm, w.measure, w.sessions, w.game.Sessions = 10*time.Millisecond, 50*time.Millisecond, 16, 16
 		if err := r.turns(context.Background(), 0, w, subjects); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(r.results.Samples) != 6 {
+	// Two cycles of W1text, and what they add up to; the others twice, but deflate by one.
+	if len(r.results.Samples) != 2*(2+1)+2*2+2+2 {
 		t.Fatalf("%d samples", len(r.results.Samples))
 	}
 	for _, s := range r.results.Samples {
+		if s.Figures["all_messages"] > 0 {
+			continue
+		}
 		if s.Figures["seconds"] <= 0 || s.Figures["messages"] <= 0 || s.Figures["cores"] <= 0 {
 			t.Errorf("%+v", s)
 		}

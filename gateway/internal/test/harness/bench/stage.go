@@ -3,7 +3,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"reseat/gateway/internal/test/harness/bench/epoll"
@@ -24,8 +26,30 @@ type stage struct {
 	game    *game.Handle
 	proxy   *proxy.Proxy
 	clients *load.Client
+	at      proxy.Leg                                      // of the clients' connections
+	beside  *load.Beside                                   // more clients; nil: none
 	count   func() (received, written uint64, bytes int64) // nil: clients that count no bytes
-	end     game.Report                                    // set at the end
+	empty   proxy.Memory                                   // before there were sessions
+	end     game.Report                                    // set at the end, and at each pause
+	opened  []func()                                       // closes what was started, the last one first
+}
+
+// close closes everything that was started.
+func (s *stage) close() {
+	for i := len(s.opened) - 1; i >= 0; i-- {
+		s.opened[i]()
+	}
+}
+
+// explain adds to an error what may have caused it.
+func (s *stage) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s.clients != nil && s.clients.Faults.Any() {
+		err = fmt.Errorf("%w: %v", err, s.clients.Faults)
+	}
+	return fmt.Errorf("%w; the proxy says: %s", err, strings.TrimSpace(s.proxy.Log()))
 }
 
 // A step is a part of a measurement.
@@ -49,6 +73,14 @@ func (s *stage) connect() error {
 	return steps(func() error { return s.clients.Connect(patience) }, s.cut, s.back)
 }
 
+// connectBeside connects the clients that are there besides.
+func (s *stage) connectBeside() error {
+	if s.beside == nil {
+		return nil
+	}
+	return s.beside.Connect(patience)
+}
+
 func (s *stage) start() error { return s.clients.Start() }
 
 // stop stops all traffic, and checks whether anything was lost or damaged.
@@ -56,6 +88,14 @@ func (s *stage) stop() (err error) {
 	s.end, err = s.clients.Stop(patience)
 	return err
 }
+
+// pause stops all traffic until resume, and checks whether anything was lost or damaged.
+func (s *stage) pause() (err error) {
+	s.end, err = s.clients.Pause(patience)
+	return err
+}
+
+func (s *stage) resume() error { return s.clients.Resume() }
 
 // wait serves the clients for a while.
 func (s *stage) wait(d time.Duration) step {
@@ -94,6 +134,7 @@ func (s *stage) latencies(on bool) step {
 type reading struct {
 	at                int64
 	proxy, load, game time.Duration
+	nodes             []time.Duration // the proxy's time by process
 	machine           proxy.Machine
 	waits             int64
 	received, written uint64
@@ -111,8 +152,11 @@ func (s *stage) read() (r reading, err error) {
 		func() (err error) { r.machine, err = proxy.MachineNow(); return err },
 		func() (err error) { r.game, err = proxy.CPU([]int{s.game.PID}); return err },
 		func() (err error) { r.load, err = proxy.CPU([]int{os.Getpid()}); return err },
-		func() (err error) { r.proxy, err = proxy.CPU(s.proxy.PIDs); return err },
+		func() (err error) { r.nodes, err = proxy.Times(s.proxy.PIDs); return err },
 	)
+	for _, d := range r.nodes {
+		r.proxy += d
+	}
 	r.at = epoll.Now()
 	return r, err
 }
@@ -135,8 +179,19 @@ func (s *stage) between(a, b reading) figures {
 		fig["messages"], fig["rate"] = messages, messages/sec
 		fig["cpu_us"] = cpu * 1e6 / messages
 		fig["waits"] = float64(b.waits-a.waits) / messages
+		s.split(fig, "cpu", messages, a, b)
 	}
 	return fig
+}
+
+// split adds what each of two nodes has used for each of n: the one that has the
+// sessions, and the one that the clients are connected to.
+func (s *stage) split(fig figures, name string, n float64, a, b reading) {
+	if !s.proxy.Hop || len(a.nodes) < 2 || len(b.nodes) < 2 {
+		return
+	}
+	fig[name+"_owner_us"] = (b.nodes[0] - a.nodes[0]).Seconds() * 1e6 / n
+	fig[name+"_front_us"] = (b.nodes[1] - a.nodes[1]).Seconds() * 1e6 / n
 }
 
 // per returns what each session has added, in KiB.

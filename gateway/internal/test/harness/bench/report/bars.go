@@ -53,8 +53,10 @@ var bars = []bar{
 	{what: "W5, × HAProxy", workload: "W5", subject: "reseat", figure: "cpu_us", versus: "haproxy", net: 1.60, poll: 0.95},
 	{what: "W1, plain clients, × resumable ones", workload: "W1", subject: "plain", figure: "cpu_us", versus: "reseat", net: 1.00, poll: 1.00},
 	{what: "W2, plain clients, × resumable ones", workload: "W2", subject: "plain", figure: "cpu_us", versus: "reseat", net: 1.00, poll: 1.00},
+	{what: "Gmax, resumable clients, × plain ones", workload: "Gacks", subject: "reseat", figure: "cpu_us", versus: "plain", net: 1.20, poll: 1.20},
 	{what: "W1, median latency, × nginx", workload: "W1", subject: "reseat", figure: "p50_us", versus: "nginx", net: 1.10, poll: 1.10},
 	{what: "W1, p99 latency, × nginx", workload: "W1", subject: "reseat", figure: "p99_us", versus: "nginx", net: 1.50, poll: 1.25},
+	{what: "W1, p99 latency beside a mass reconnect, × alone", workload: "W1W7", subject: "reseat", figure: "times_p99_us", net: 2, poll: 2},
 	{what: "W3, messages/s, × nginx", workload: "W3", subject: "reseat", figure: "rate", versus: "nginx", least: true, net: 0.85, poll: 0.92},
 	{what: "W6, KiB a session, opened", workload: "W6", subject: "reseat", figure: "opened_kib", net: 14, poll: 5},
 	{what: "W6, KiB a session, after a message", workload: "W6", subject: "reseat", figure: "used_kib", net: 16, poll: 8},
@@ -83,7 +85,7 @@ func (b bar) against(r *Results, driver string) stat.Spread {
 		return r.spread(b.workload, b.subject+suffix, b.figure)
 	}
 	versus := b.versus
-	if versus == "reseat" {
+	if versus == "reseat" || versus == "plain" {
 		versus += suffix
 	}
 	return r.ratio(b.workload, b.subject+suffix, b.figure, versus)

@@ -28,13 +28,30 @@ func tables(r *Results) map[string]string {
 			column{title: "until all have resumed, ms", workload: "W7", figures: []string{"back_ms"}, spread: true},
 			column{title: "one session p50 / p99, ms", workload: "W7", figures: []string{"one_p50_ms", "one_p99_ms"}},
 			column{title: "CPU per resume, µs", workload: "W7", figures: []string{"resume_us"}, spread: true}).String(),
+		"beside": r.build(
+			ends("alone, p50 / p99, µs", "W1W7"),
+			column{title: "during the reconnect, p50 / p99, µs", workload: "W1W7", figures: []string{"storm_p50_us", "storm_p99_us"}},
+			times("p50, × alone", "W1W7", "times_p50_us"), times("p99, × alone", "W1W7", "times_p99_us"),
+			cost("until all have resumed, ms", "W1W7", "back_ms")).String(),
+		"hop": r.build(
+			cost("game tick, µs a message", "H1", "cpu_us"), sameDriver("× own node", "H1", "cpu_us", "hop", "reseat"),
+			column{title: "session's / client's node, µs", workload: "H1", figures: []string{"cpu_owner_us", "cpu_front_us"}},
+			ends("p50 / p99, µs", "H1"),
+			cost("ping-pong, µs a message", "H3", "cpu_us"), sameDriver("× own node", "H3", "cpu_us", "hop", "reseat"),
+			ends("p50 / p99, µs", "H3")).String(),
+		"hopResume": r.build(
+			cost("CPU per resume, µs", "H7", "resume_us"), sameDriver("× own node", "H7", "resume_us", "hop", "reseat"),
+			column{title: "session's / client's node, µs", workload: "H7", figures: []string{"resume_owner_us", "resume_front_us"}},
+			cost("1,000 back, ms", "H7", "back_ms")).String(),
+		"upgrades": r.build(
+			cost("1,000 sessions: frozen, ms", "U1000", "frozen_ms"), cost("longest wait of a message, ms", "U1000", "wait_ms"),
+			cost("8,000 sessions: frozen, ms", "U8000", "frozen_ms"), cost("longest wait of a message, ms", "U8000", "wait_ms")).String(),
+		"acks": r.build(acks("W1"), acks("W2"), acks("G100"), acks("G1000"), acks(r.mostSessions()).titled("Gmax")).String(),
+		"nginxLatency": r.build(
+			slower("W1, p50", "W1", "p50_us"), slower("W1, p99", "W1", "p99_us"), slower("W2, p50", "W2", "p50_us"), slower("W2, p99", "W2", "p99_us"),
+			slower("W3, p50", "W3", "p50_us"), slower("W3, messages/s", "W3", "rate")).String(),
 		"cluster": r.build(
-			column{title: "game tick, µs a message", workload: "H1", figures: []string{"cpu_us"}, spread: true},
-			column{title: "p50 / p99, µs", workload: "H1", figures: quantiles[:2]},
-			column{title: "ping-pong, µs a message", workload: "H3", figures: []string{"cpu_us"}, spread: true},
-			column{title: "p50 / p99, µs", workload: "H3", figures: quantiles[:2]},
-			column{title: "CPU per resume, µs", workload: "H7", figures: []string{"resume_us"}, spread: true},
-			column{title: "1,000 back, ms", workload: "H7", figures: []string{"back_ms"}},
+			cost("game tick, µs a message", "C1", "cpu_us"), ends("p50 / p99, µs", "C1"),
 			column{title: "40,000 sessions, µs a message", workload: "C40", figures: []string{"cpu_us"}, spread: true},
 			column{title: "KiB a session", workload: "C40", figures: []string{"used_kib"}}).String(),
 		"storm": r.build(
@@ -59,6 +76,7 @@ func tables(r *Results) map[string]string {
 		"capacity":  r.capacityTable().String(),
 		"generator": r.build(busy("W1"), busy("W2"), busy("W3"), busy("W4"), busy("W5")).String(),
 		"strangers": r.strangers(),
+		"paused":    r.paused(),
 	}
 }
 
@@ -82,7 +100,24 @@ func ends(title, w string) column {
 }
 
 func rate(w string) column {
-	return column{title: w + " k/s", workload: w, figures: []string{"rate"}, scale: 1e-3}
+	return column{title: w + " k/s", workload: w, figures: []string{"rate"}, scale: 1e-3, spread: true}
+}
+
+// acks compares resumable clients with plain ones, by driver.
+func acks(w string) column { return sameDriver(w, w, "cpu_us", "reseat", "plain") }
+
+func sameDriver(title, w, figure, of, versus string) column {
+	return column{title: title, workload: w, figures: []string{figure}, versus: versus, of: of, spread: true}
+}
+
+// slower compares a figure with nginx's.
+func slower(title, w, figure string) column {
+	return column{title: title, workload: w, figures: []string{figure}, versus: "nginx", spread: true}
+}
+
+// times is a figure that is a ratio itself.
+func times(title, w, figure string) column {
+	return column{title: title, workload: w, figures: []string{figure}, spread: true}
 }
 
 func busy(w string) column {
@@ -102,6 +137,20 @@ func (r *Results) strangers() string {
 	return fmt.Sprintf("Other processes, the kernel's own and other machines on the same hardware used %s cores on average, and %s at most in any one measurement.", number(sum/n), number(most))
 }
 
+// paused describes what the proxies used while others had traffic.
+func (r *Results) paused() string {
+	most, of := 0.0, ""
+	for _, s := range r.Samples {
+		if v := s.Figures["paused_cores"]; v > most {
+			most, of = v, s.Subject+" with "+s.Workload
+		}
+	}
+	if of == "" {
+		return ""
+	}
+	return fmt.Sprintf("Meanwhile a proxy used %s cores at most (%s).", number(most), of)
+}
+
 // Text returns only the tables, for a terminal.
 func Text(r *Results) string {
 	t := tables(r)
@@ -109,8 +158,14 @@ func Text(r *Results) string {
 	for _, p := range []struct{ name, title string }{
 		{"cpu", "CPU of the proxy per data message, × nginx in the same round: median [lowest–highest]"},
 		{"latency", "Latency p50 / p99 / p99.9, and messages a second"},
+		{"nginxLatency", "Latency and rate, × nginx in the same round"},
 		{"memory", "Memory a session, KiB"},
 		{"resume", "W7, all cut and resumed at once"},
+		{"beside", "W1 alone, and while all connections of W7 are reset and resume"},
+		{"acks", "CPU per data message of resumable clients, × plain ones, same driver"},
+		{"hop", "A forwarded connection: CPU of both nodes per data message"},
+		{"hopResume", "A forwarded connection: CPU of both nodes per resume"},
+		{"upgrades", "Upgrades"},
 		{"growth", "More sessions, the same messages: CPU per message × nginx, and memory"},
 		{"cluster", "A cluster: processes of all nodes together, NATS not counted"},
 		{"storm", "W8, connect, handshake, echo, close"},
@@ -123,7 +178,7 @@ func Text(r *Results) string {
 			fmt.Fprintf(&b, "%s\n\n%s\n", p.title, t[p.name])
 		}
 	}
-	b.WriteString(t["strangers"] + "\n")
+	b.WriteString(strings.TrimSpace(t["strangers"]+" "+t["paused"]) + "\n")
 	return b.String()
 }
 
@@ -131,8 +186,8 @@ func Text(r *Results) string {
 func document(r *Results) string {
 	var b strings.Builder
 	funcs := template.FuncMap{"table": func(name string) string { return tables(r)[name] }, "base": func(w string) string {
-		return number(r.spread(w, "nginx", "cpu_us").Median)
-	}, "has": r.has, "million": r.million, "tookPart": func(w, subject string) bool { return r.spread(w, subject, "cpu_us").N > 0 }}
+		return number(r.shown(w, "nginx", "cpu_us").Median)
+	}, "has": r.has, "beside": func() string { return thousands(float64(r.Sessions["W1W7"])) }, "million": r.million, "tookPart": func(w, subject string) bool { return r.spread(w, subject, "cpu_us").N > 0 }}
 	if err := template.Must(template.New("page").Funcs(funcs).Parse(page)).Execute(&b, r); err != nil {
 		panic(err) // a fault in the page's template
 	}
@@ -155,12 +210,55 @@ func charts(r *Results) map[string]chart {
 	memory.add(r, "opened, idle", func(s string) stroke { return stroke{value: r.spread("W6", s, "opened_kib")} })
 	memory.add(r, "after one message each way", func(s string) stroke { return stroke{value: r.spread("W6", s, "used_kib")} })
 	list := map[string]chart{}
-	for name, c := range map[string]chart{"performance-cpu.svg": cpu, "performance-memory.svg": memory} {
+	for name, c := range map[string]chart{
+		"performance-cpu.svg": cpu, "performance-memory.svg": memory, "performance-acks.svg": ackChart(r), "performance-reconnect.svg": besideChart(r), "performance-upgrade.svg": upgradeChart(r),
+	} {
 		if len(c.groups) > 0 {
 			list[name] = c
 		}
 	}
 	return list
+}
+
+// ackChart shows what acks cost, the fewer messages a session has the more.
+func ackChart(r *Results) chart {
+	c := chart{title: "CPU time per message of resumable clients beside plain ones (1.0, the dashed line)", mark: 1, ratio: true}
+	for _, w := range []struct{ name, title string }{{"W1", "W1: 25 messages/s a session"}, {"W2", "W2: 12.5 messages/s a session"}, {r.mostSessions(), "Gmax: 1.4 messages/s a session"}} {
+		c.add(r, w.title, func(s string) stroke {
+			base, driver, _ := strings.Cut(s, "@")
+			if base != "reseat" {
+				return stroke{}
+			}
+			return stroke{value: r.ratio(w.name, s, "cpu_us", named("plain", driver))}
+		})
+	}
+	return c
+}
+
+// mostSessions returns the workload with the most sessions that compares the two kinds of
+// clients: there are not always descriptors for them and nginx at once.
+func (r *Results) mostSessions() string {
+	if r.has("Gacks") {
+		return "Gacks"
+	}
+	return "Gmax"
+}
+
+func besideChart(r *Results) chart {
+	c := chart{title: "Latency of W1 during a mass reconnect, µs; less is better"}
+	for _, f := range []struct{ name, title string }{
+		{"p50_us", "p50, alone"}, {"storm_p50_us", "p50, during the reconnect"}, {"p99_us", "p99, alone"}, {"storm_p99_us", "p99, during the reconnect"},
+	} {
+		c.add(r, f.title, func(s string) stroke { return stroke{value: r.spread("W1W7", s, f.name)} })
+	}
+	return c
+}
+
+func upgradeChart(r *Results) chart {
+	c := chart{title: "How long an upgrade serves no player, ms; less is better"}
+	c.add(r, "1,000 sessions", func(s string) stroke { return stroke{value: r.spread("U1000", s, "frozen_ms")} })
+	c.add(r, "8,000 sessions", func(s string) stroke { return stroke{value: r.spread("U8000", s, "frozen_ms")} })
+	return c
 }
 
 // add adds a group with a bar for each proxy with a value.

@@ -135,7 +135,7 @@ func TestOtherLoadIsAddedUp(t *testing.T) {
 }
 
 func TestChartIsWellFormedAndHasADarkScheme(t *testing.T) {
-	for name, c := range charts(sample()) {
+	for name, c := range charts(sliced()) {
 		svg := c.SVG()
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {
@@ -182,6 +182,61 @@ func TestCostOfTLSAndCompressionIsReportedIfMeasured(t *testing.T) {
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("want %q in\n%s", want, page)
+		}
+	}
+}
+
+// sliced returns a run in slices, with the workloads that need them.
+func sliced() *Results {
+	r := sample()
+	r.Slices = true
+	r.Subjects = append(r.Subjects, Subject{"plain@net", "**Reseat**, plain clients, net driver"}, Subject{"plain@poll", "**Reseat**, plain clients, poll driver"}, Subject{"hop@net", "**Reseat**, at another node, net driver"})
+	r.Sessions["W1W7"] = 5000
+	r.Add("W1", "reseat@net", 3, map[string]float64{"all_p50_us": 101, "all_p99_us": 333, "all_p999_us": 444, "paused_cores": .004})
+	for round := 1; round <= 2; round++ {
+		k := float64(round)
+		r.Add("Gmax", "nginx", round, map[string]float64{"cpu_us": 10 * k, "used_kib": 4, "used_mib": 4})
+		r.Add("Gacks", "plain@net", round, map[string]float64{"cpu_us": 10 * k})
+		r.Add("Gacks", "reseat@net", round, map[string]float64{"cpu_us": 12 * k})
+		r.Add("Gacks", "plain@poll", round, map[string]float64{"cpu_us": 10 * k})
+		r.Add("Gacks", "reseat@poll", round, map[string]float64{"cpu_us": 11 * k})
+		r.Add("W1W7", "reseat@net", round, map[string]float64{"p50_us": 100, "p99_us": 200, "storm_p50_us": 150, "storm_p99_us": 500, "times_p50_us": 1.5, "times_p99_us": 2.5, "back_ms": 900 * k})
+		r.Add("H1", "reseat@net", round, map[string]float64{"cpu_us": 10 * k, "p50_us": 100, "p99_us": 200})
+		r.Add("H1", "hop@net", round, map[string]float64{"cpu_us": 30 * k, "cpu_owner_us": 14, "cpu_front_us": 16, "p50_us": 150, "p99_us": 300})
+		r.Add("H7", "hop@net", round, map[string]float64{"resume_us": 500, "resume_owner_us": 200, "resume_front_us": 300, "back_ms": 700})
+		r.Add("U1000", "reseat@net", round, map[string]float64{"frozen_ms": 30, "wait_ms": 33})
+		r.Add("U8000", "reseat@net", round, map[string]float64{"frozen_ms": 280, "wait_ms": 290 + k})
+	}
+	return r
+}
+
+func TestPageOfSlicesHasTheirTables(t *testing.T) {
+	page := document(sliced())
+	for _, want := range []string{
+		"- **Slices.**", "Meanwhile a proxy used 0.004 cores at most (reseat@net with W1).", "the quartiles",
+		"| **Reseat**, net driver | 101 / 333 / 444 |", // of all slices together
+		"| **Reseat**, net driver | 1.05 [1.05–1.05] | 1.33 [1.33–1.33] |",
+		"|  | W1 | Gmax |\n| --- | --- | --- |\n| **Reseat**, net driver |  | 1.20 [1.20–1.20] |", // acks
+		"while 5,000 other connections", "| **Reseat**, net driver | 100 / 200 | 150 / 500 | 1.50 [1.50–1.50] | 2.50 [2.50–2.50] | 1350 [900–1800] |",
+		"| **Reseat**, at another node, net driver | 45.0 [30.0–60.0] | 3.00 [3.00–3.00] | 14.0 / 16.0 | 150 / 300 |",
+		"| **Reseat**, at another node, net driver | 500 [500–500] |  | 200 / 300 | 700 [700–700] |",
+		"| **Reseat**, net driver | 30.0 [30.0–30.0] | 33.0 [33.0–33.0] | 280 [280–280] | 292 [291–292] |",
+		"| Gmax, resumable clients, × plain ones | net | ≤ 1.20 | 1.20 [1.20–1.20] | met |",
+		"| W1, p99 latency beside a mass reconnect, × alone | net | ≤ 2.00 | 2.50 [2.50–2.50] | **missed** |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want %q in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "Equal conditions") || strings.Contains(page, "<no value>") {
+		t.Error("it describes another method")
+	}
+	if old := document(sample()); !strings.Contains(old, "Equal conditions") || strings.Contains(old, "Slices.") || strings.Contains(old, "Forwarded") {
+		t.Errorf("a run without slices is described as one: %s", old)
+	}
+	for _, name := range []string{"performance-acks.svg", "performance-reconnect.svg", "performance-upgrade.svg"} {
+		if _, ok := charts(sliced())[name]; !ok || !strings.Contains(page, "]("+name+")") {
+			t.Errorf("%s is missing", name)
 		}
 	}
 }

@@ -22,7 +22,8 @@ type Results struct {
 	Command  string         `json:"command"`
 	Machine  Machine        `json:"machine"`
 	Notes    []string       `json:"notes,omitempty"`
-	Sessions map[string]int `json:"sessions"` // per workload
+	Slices   bool           `json:"slices,omitempty"` // the subjects took turns in slices: a cycle is a round of the samples
+	Sessions map[string]int `json:"sessions"`         // per workload
 	Subjects []Subject      `json:"subjects"`
 	Samples  []Sample       `json:"samples"`
 }
@@ -68,6 +69,14 @@ func (r *Results) rounds(workload, subject, figure string) map[int]float64 {
 // spread summarizes a figure.
 func (r *Results) spread(workload, subject, figure string) stat.Spread {
 	return stat.Of(slices.Collect(maps.Values(r.rounds(workload, subject, figure))))
+}
+
+// shown summarizes a figure as a table shows it: of all slices together, if that is known.
+func (r *Results) shown(workload, subject, figure string) stat.Spread {
+	if all := r.spread(workload, subject, "all_"+figure); all.N > 0 {
+		return all
+	}
+	return r.spread(workload, subject, figure)
 }
 
 // ratio summarizes the ratio of a figure to another subject's, round by round.
@@ -141,7 +150,7 @@ func Write(r *Results, dir string) error {
 // Line formats one measurement in a line, to show progress.
 func Line(f map[string]float64) string {
 	var b strings.Builder
-	for _, name := range []string{"cpu_us", "connection_us", "resume_us", "back_ms", "rate", "p50_us", "p99_us", "opened_kib", "used_kib", "detached_kib", "cores", "load_cores", "game_cores", "other_cores", "waits"} {
+	for _, name := range []string{"cpu_us", "all_cpu_us", "all_p50_us", "all_p99_us", "frozen_ms", "wait_ms", "connection_us", "resume_us", "back_ms", "rate", "p50_us", "p99_us", "opened_kib", "used_kib", "detached_kib", "cores", "load_cores", "game_cores", "other_cores", "paused_cores", "waits"} {
 		if v, ok := f[name]; ok {
 			fmt.Fprintf(&b, "%s %s  ", name, number(v))
 		}

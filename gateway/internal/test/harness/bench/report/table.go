@@ -21,6 +21,7 @@ type column struct {
 	workload string
 	figures  []string // one, or several separated by a slash
 	versus   string   // a subject to divide by; empty: none
+	of       string   // only of this subject, and divided by versus with the same driver; empty: of all
 	scale    float64  // to multiply by; zero: 1
 	spread   bool     // with min and max
 }
@@ -51,10 +52,23 @@ func (r *Results) build(columns ...column) table {
 
 func (r *Results) cell(c column, subject string) string {
 	var parts []string
+	versus := c.versus
+	if c.of != "" {
+		base, driver, _ := strings.Cut(subject, "@")
+		if base != c.of {
+			return ""
+		}
+		versus = named(versus, driver)
+	}
 	for _, f := range c.figures {
-		s := r.spread(c.workload, subject, f)
-		if c.versus != "" {
-			s = r.ratio(c.workload, subject, f, c.versus)
+		var s stat.Spread
+		switch {
+		case versus != "":
+			s = r.ratio(c.workload, subject, f, versus)
+		case c.spread:
+			s = r.spread(c.workload, subject, f)
+		default:
+			s = r.shown(c.workload, subject, f)
 		}
 		if s.N == 0 {
 			return ""
