@@ -21,7 +21,8 @@ const (
 	connectTimeout     = 10 * time.Second // timeout for the 101 of a first connection, or of a move
 	minResumeTimeout   = 4 * time.Second  // the same for a resume, at least
 	maxResumeTimeout   = 15 * time.Second // the same for a resume on a slow connection, at most
-	ackTime            = 800 * time.Millisecond
+	ackWanted          = 500 * time.Millisecond // with data that is sent anyway, once an ack has waited so long: one read less for the gateway
+	ackTime            = 900 * time.Millisecond // and alone after this, which leaves 100 ms of the second for the way
 	closeTimeout       = 2 * time.Second  // between end or close and the Close frame
 	byeTimeout         = 10 * time.Second // section 5: what the gateway gives the game server after bye
 	goodAfter          = 5 * time.Second  // a connection that lasted this long was useful
@@ -427,6 +428,17 @@ func (p *loop) ack() {
 	}
 }
 
+// ackAlong queues an ack that has waited for a while before data that is about to be sent.
+func (p *loop) ackAlong(l *link) {
+	if p.alarms.ack.IsZero() || l.bye || time.Until(p.alarms.ack) > ackTime-ackWanted {
+		return
+	}
+	_, sends := p.out.ready(p.window())
+	if _, ok := p.ackable(); sends && ok {
+		p.ack()
+	}
+}
+
 // answer answers the newest ping once everything before it was delivered, because a
 // pong promises that those messages will be acked soon.
 func (p *loop) answer(l *link) {
@@ -456,6 +468,7 @@ func (p *loop) pump() {
 	if l == nil || l.busy || l.verdict != nil {
 		return
 	}
+	p.ackAlong(l)
 	if len(l.words) > 0 {
 		f := l.words[0]
 		l.words = slices.Delete(l.words, 0, 1)

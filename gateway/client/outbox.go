@@ -37,8 +37,8 @@ func (o *outbox) add(m message) {
 	o.total += int64(len(m.data))
 }
 
-// next returns the next message for the present connection, if the window allows it.
-func (o *outbox) next(w window) (e entry, ok bool) {
+// ready returns the next message for the present connection, if the window allows it.
+func (o *outbox) ready(w window) (e entry, ok bool) {
 	if o.cursor == o.last() {
 		return entry{}, false
 	}
@@ -47,10 +47,17 @@ func (o *outbox) next(w window) (e entry, ok bool) {
 	if unacked > 0 && (w.messages > 0 && unacked >= w.messages || w.bytes > 0 && o.inFlight+e.bytes > w.bytes) {
 		return entry{}, false
 	}
-	o.cursor++
-	o.inFlight += e.bytes
-	o.handed = max(o.handed, o.cursor)
 	return e, true
+}
+
+// next takes the message that is ready.
+func (o *outbox) next(w window) (e entry, ok bool) {
+	if e, ok = o.ready(w); ok {
+		o.cursor++
+		o.inFlight += e.bytes
+		o.handed = max(o.handed, o.cursor)
+	}
+	return e, ok
 }
 
 // ack removes the messages up to n. It returns false if n was never sent.

@@ -159,6 +159,26 @@ func TestClientAcksByCountBytesAndTime(t *testing.T) {
 	})
 }
 
+// Protocol section 5.2: what is sent together costs the gateway one read.
+func TestAckThatHasWaitedGoesWithData(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		words(g)
+		g.Text("x")
+		want(t, s.c, "x")
+		time.Sleep(400 * time.Millisecond)
+		send(t, s.c, "early")
+		wantWords(t, g, "early")
+		time.Sleep(200 * time.Millisecond)
+		g.Text("y")
+		want(t, s.c, "y")
+		send(t, s.c, "later", "more")
+		wantWords(t, g, "^ack 2", "later", "more")
+		time.Sleep(time.Second)
+		wantWords(t, g)
+	})
+}
+
 func TestPongFollowsDeliveryOfEarlierMessages(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		g := s.dial(nil)

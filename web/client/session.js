@@ -426,8 +426,10 @@ export class Session {
   /** Gives the live connection what it may have, and at the end the farewell. */
   #pump() {
     if (!this._live?._usable || this.#parked) return;
-    for (let data; (data = this.#out._next(this._said.limits)) !== undefined; this.#silence._sent())
+    for (let data; (data = this.#out._next(this._said.limits)) !== undefined; this.#silence._sent()) {
+      if (this.#ackBy._late >= MS.ackAlong - MS.ack) this.#ack();
       this._live._send(escaped(data));
+    }
     if (this.#farewell && this.#out._drained) this.#sayBye(this._live, this.#farewell);
   }
 

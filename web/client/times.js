@@ -11,7 +11,9 @@ export const connectMax = 15_000;
 /** Until the third SYN of a connection has gone out. */
 export const lostSyns = 3_500;
 /** Protocol section 5: 1 s after the oldest unacked message, less the way. */
-export const ack = 800;
+export const ack = 900;
+/** After this an ack goes with data that is sent anyway: one read less for the gateway. */
+export const ackAlong = 500;
 /** Protocol section 5: for an answer, at least, while no round trip is known. */
 export const answer = 5_000;
 /** A lively connection is not silent for that long. */

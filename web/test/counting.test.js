@@ -22,6 +22,21 @@ test('messages are acked 1 second after the oldest at the latest', async () => {
   assert.deepEqual(last().take(), [], 'nothing new, nothing to ack');
 });
 
+test('an ack that has waited for half a second goes with what is sent anyway', async () => {
+  const { socket, last, clock } = attached();
+  last().receive('a');
+  await clock.advance(400);
+  socket.send('early');
+  assert.deepEqual(last().take(), ['early']);
+  await clock.advance(200);
+  last().receive('b');
+  socket.send('later');
+  socket.send('more');
+  assert.deepEqual(last().take(), ['^ack 2', 'later', 'more']);
+  await clock.advance(10_000);
+  assert.deepEqual(last().take(), [], 'nothing new, nothing to ack');
+});
+
 test('messages are acked after 32 at the latest', () => {
   const { last } = attached();
   receive(last(), 31);
