@@ -40,6 +40,17 @@ func (c *calm) await(ctx context.Context) {
 	}
 }
 
+// rest lets a time pass in which nothing is measured.
+func (c *calm) rest(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
+		time.Sleep(min(calmWindow, time.Until(end)))
+		if err := c.meanwhile(); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
 // measure repeats a measurement until it is undisturbed, and returns how often that
 // was.
 func (c *calm) measure(ctx context.Context, once func() (figures, error)) (figures, error) {

@@ -33,6 +33,7 @@ type workload struct {
 	cycles   int                           // of slices, in each round
 	beside   int                           // more sessions, without traffic
 	upgrades bool                          // the gateway must be ready for upgrades
+	settle   time.Duration                 // between the last connection and the first slice
 	extra    bool                          // only if it is asked for by name
 	only     []string                      // subjects, if not all
 	leg      *leg                          // other properties of the connections, with clients of another kind; nil: none
@@ -148,6 +149,7 @@ const (
 
 const (
 	maxSessions = 100_000                // of growth: as many as the machine allows
+	firstPings  = 17 * time.Second       // by then a gateway has pinged each session once; the next time is 30 s later
 	growthTick  = 100 * time.Microsecond // interval of the server's messages over all sessions
 )
 
@@ -162,6 +164,9 @@ func grownName(sessions int) string {
 // same traffic.
 func grown(w workload) workload {
 	w.warm, w.cycles = 2*time.Second, 6
+	if w.sessions == maxSessions {
+		w.settle = firstPings
+	}
 	w.only = []string{proxy.NGINX, proxy.Reseat, "plain"}
 	if w.name == "Gmax" { // see Gacks for the others
 		w.only = []string{proxy.NGINX, proxy.Reseat}

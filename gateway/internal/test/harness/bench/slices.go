@@ -85,9 +85,13 @@ func (r *runner) group(ctx context.Context, round int, w workload, subjects []pr
 		}
 		l := &lane{stage: st, subject: s}
 		lanes = append(lanes, l)
+		st.clients.Meanwhile = r.calm.meanwhile
 		if err := l.explain(steps(l.warmUp, r.calm.meanwhile)); err != nil {
 			return fmt.Errorf("round %d, %s, %s: %w", round+1, w.name, s.Name, err)
 		}
+	}
+	if err := r.calm.rest(ctx, w.settle); err != nil {
+		return fmt.Errorf("round %d, %s, %w", round+1, w.name, err)
 	}
 	random := rand.New(rand.NewPCG(uint64(round), uint64(len(w.name))))
 	for range w.cycles {

@@ -67,7 +67,15 @@ type Client struct {
 	out     []byte // what the current session is about to write
 	random  *rand.PCG
 	owing   owing
+
+	// Meanwhile is called now and then while the clients are being served; nil: nothing is.
+	Meanwhile func() error
+	called    int64
 }
+
+// meanwhileEvery is how long others may have to wait: less than a gateway waits for an
+// answer, and more than a slice takes.
+const meanwhileEvery = int64(time.Second)
 
 // ErrFaults is the reason for stopping a run: see Faults.
 var ErrFaults = errors.New("messages or connections were lost or damaged")
@@ -199,6 +207,12 @@ func (c *Client) Until(what func() string, limit time.Duration, done func() bool
 func (c *Client) turn(end int64) error {
 	c.dialMore()
 	now := epoll.Now()
+	if c.Meanwhile != nil && now-c.called > meanwhileEvery {
+		c.called = now
+		if err := c.Meanwhile(); err != nil {
+			return err
+		}
+	}
 	if c.paused > 0 {
 		return c.wait(end)
 	}

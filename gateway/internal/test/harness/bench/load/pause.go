@@ -12,9 +12,10 @@ import (
 // Pause stops sending at both ends, and waits until every message has arrived: as with
 // Stop, one that has not arrived by then is missing. Resume goes on.
 //
-// What each client owes an ack for is acked, so that the gateway waits for nothing and
-// has nothing to ask. The client forgets that again: after the pause it acks when it
-// would have without one. Between the two it answers pings, when Serve is called.
+// What each client owes an ack for remains owed: it acks as much later as the pause was
+// long. If everything was acked at a pause, the gateway would give up its replay buffers,
+// and allocate all of them again after it. Between the two the clients answer pings, when
+// Serve is called; the gateway must be patient (proxy.Place, Patient).
 func (c *Client) Pause(limit time.Duration) (game.Report, error) {
 	c.running, c.paused = false, epoll.Now()
 	r, err := c.Game.Pause()
@@ -22,18 +23,7 @@ func (c *Client) Pause(limit time.Duration) (game.Report, error) {
 	if err != nil {
 		return r, err
 	}
-	c.park()
 	return r, c.Serve()
-}
-
-// park acks everything.
-func (c *Client) park() {
-	for i := range c.sessions {
-		if s := &c.sessions[i]; s.v1.owed > 0 {
-			s.sayAck()
-			s.flush()
-		}
-	}
 }
 
 // Resume goes on after Pause as if no time had passed.
@@ -50,11 +40,16 @@ func (c *Client) Resume() error {
 func (c *Client) unpause(now int64) {
 	c.pace.Shift(now - c.paused)
 	c.owing.shift(now - c.paused)
-	c.running, c.paused = true, 0
+	c.running, c.paused, c.called = true, 0, now
 }
 
-// Serve handles what has arrived, without waiting.
-func (c *Client) Serve() error { return c.sound(c.loop.Poll()) }
+// Serve handles what has arrived in a pause, without waiting.
+func (c *Client) Serve() error {
+	if c.paused == 0 {
+		return nil
+	}
+	return c.sound(c.loop.Poll())
+}
 
 // shift moves the acks that are owed later by d nanoseconds.
 func (o *owing) shift(d int64) {

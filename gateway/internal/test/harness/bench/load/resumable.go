@@ -15,7 +15,8 @@ import (
 const (
 	ackMessages = 32
 	ackBytes    = 64 << 10
-	ackAfter    = 950e6 // ns after the oldest message; the limit is a second
+	ackWanted   = 500e6 // ns after the oldest message: with the next message of one's own,
+	ackAfter    = 900e6 // and alone after this; the limit is a second
 )
 
 const dle = 0x10
@@ -109,7 +110,9 @@ func (s *session) controlMessage() {
 	case "token":
 		s.hold(arg)
 	case "ping":
-		s.ackForPong()
+		if s.v1.owed > 0 {
+			s.ack()
+		}
 		s.frame(frames.Text, append([]byte("\x10pong "), arg...))
 	case "end", "close":
 		s.violated(s.v1.text[1:])
@@ -174,28 +177,20 @@ func (s *session) tookIn() {
 	}
 }
 
-// ack acks everything.
+// ack adds an ack of everything to out.
 func (s *session) ack() {
-	s.sayAck()
+	var b [32]byte
+	s.frame(frames.Text, strconv.AppendUint(append(b[:0], "\x10ack "...), s.check.Taken, 10))
 	s.v1.owed, s.v1.owedBytes, s.v1.since = 0, 0, 0
 }
 
-// ackForPong acks what is owed before a pong. In a pause that changes nothing of when the
-// next ack is due.
-func (s *session) ackForPong() {
-	switch {
-	case s.v1.owed == 0:
-	case s.c.paused > 0:
-		s.sayAck()
-	default:
+// ackAlong acks what has been owed for a while before a message of one's own: what is
+// sent together costs the gateway one wake-up.
+func (s *session) ackAlong() {
+	if v := &s.v1; v.since > 0 && epoll.Now()-v.since >= ackWanted {
 		s.ack()
+		s.flush() // by itself, as clients on a WebSocket library write each message
 	}
-}
-
-// sayAck adds an ack of everything to out.
-func (s *session) sayAck() {
-	var b [32]byte
-	s.frame(frames.Text, strconv.AppendUint(append(b[:0], "\x10ack "...), s.check.Taken, 10))
 }
 
 // An owing is the queue of sessions that owe an ack, the earliest first. A session that

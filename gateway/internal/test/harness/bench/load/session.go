@@ -145,6 +145,7 @@ func (s *session) make() {
 func (s *session) pump() {
 	kind := s.c.Up
 	for s.sent < s.made && s.v1.fits(s.sent-s.acked, kind.Size) {
+		s.ackAlong()
 		s.sent++
 		s.c.Written++
 		op, key := byte(frames.Binary), s.c.key()

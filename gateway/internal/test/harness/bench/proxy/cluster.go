@@ -46,7 +46,7 @@ func nodes(n int, hop bool, args []string) func(Place, netip.AddrPort) (*Proxy, 
 			}
 			admin := freeAddr()
 			argv := append([]string{p.Reseat, "--listen", addr.String(), "--admin", admin.String(), "--log-level", "warn", "--upstream", "ws://" + games[i%len(games)].String(),
-				"--token-key-file", key, "--cluster", "nats://" + natsAddr.String(), "--node-listen", "127.0.0.1:0"}, args...)
+				"--token-key-file", key, "--cluster", "nats://" + natsAddr.String(), "--node-listen", "127.0.0.1:0"}, append(p.patience(), args...)...)
 			y, err := start(p.in(fmt.Sprint("node", i)), addr, 1, nil, argv...)
 			if err != nil {
 				return nil, err

@@ -52,6 +52,7 @@ type Place struct {
 	Files   int            // max descriptors
 	Leg     Leg            // its clients' connections
 
+	Patient  bool // clients may be silent for a while: between two slices they are not served
 	Upgrades bool // the gateway is to be upgraded: its log must say more
 }
 

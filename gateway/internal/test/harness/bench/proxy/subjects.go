@@ -126,11 +126,21 @@ func library(p Place, addr netip.AddrPort) (*Proxy, error) {
 	return start(p, addr, 1, nil, append(slices.Clone(p.Library), addr.String(), p.Game.String())...)
 }
 
+// patience returns the flags that make a gateway wait as long for an answer as it does for
+// any sign of life. They change nothing while clients have traffic.
+func (p Place) patience() []string {
+	if !p.Patient {
+		return nil
+	}
+	return []string{"--answer-timeout", "30s"}
+}
+
 func reseat(p Place, addr netip.AddrPort, env, args []string) (*Proxy, error) {
 	log := []string{"--log-level", "warn"}
 	if p.Upgrades {
 		log = []string{"--log-format", "json", "--drain", "0s"}
 	}
+	log = append(log, p.patience()...)
 	argv := slices.Concat([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--upstream", "ws://" + p.Game.String()}, log, args, p.Leg.flags())
 	return start(p, addr, 1, env, argv...)
 }
