@@ -16,16 +16,16 @@ import (
 
 // The times of reseat.v1, and those that it leaves to the client.
 const (
-	helloTimeout       = 5 * time.Second  // section 2: without hello by then, the server does not speak reseat.v1
-	resumeHelloTimeout = 16 * time.Second // section 2: at least 15 s after the 101
-	connectTimeout     = 10 * time.Second // timeout for the 101 of a first connection, or of a move
-	minResumeTimeout   = 4 * time.Second  // the same for a resume, at least
-	maxResumeTimeout   = 15 * time.Second // the same for a resume on a slow connection, at most
+	helloTimeout       = 5 * time.Second        // section 2: without hello by then, the server does not speak reseat.v1
+	resumeHelloTimeout = 16 * time.Second       // section 2: at least 15 s after the 101
+	connectTimeout     = 10 * time.Second       // timeout for the 101 of a first connection, or of a move
+	minResumeTimeout   = 4 * time.Second        // the same for a resume, at least
+	maxResumeTimeout   = 15 * time.Second       // the same for a resume on a slow connection, at most
 	ackWanted          = 500 * time.Millisecond // with data that is sent anyway, once an ack has waited so long: one read less for the gateway
 	ackTime            = 900 * time.Millisecond // and alone after this, which leaves 100 ms of the second for the way
-	closeTimeout       = 2 * time.Second  // between end or close and the Close frame
-	byeTimeout         = 10 * time.Second // section 5: what the gateway gives the game server after bye
-	goodAfter          = 5 * time.Second  // a connection that lasted this long was useful
+	closeTimeout       = 2 * time.Second        // between end or close and the Close frame
+	byeTimeout         = 10 * time.Second       // section 5: what the gateway gives the game server after bye
+	goodAfter          = 5 * time.Second        // a connection that lasted this long was useful
 
 	ackMessages, ackBytes = 32, 64 << 10 // section 5: how much may come before an ack is due
 )
