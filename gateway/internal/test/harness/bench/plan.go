@@ -65,7 +65,7 @@ func workloads() []workload {
 	det.game.Down, det.game.Limit, det.measured, det.rounds = binary(message.Down, 1024), 32, detached, 3
 	det.only = []string{proxy.Reseat}
 	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
-	w7.measured, w7.only = cutAll, []string{proxy.Reseat, "hs256"}
+	w7.measured, w7.only = cutAll, []string{proxy.Reseat, "hs256", "eddsa"}
 	w8.measured = storm
 	even := tick("W1even", 500, 50*time.Millisecond, 200*time.Millisecond, binary)
 	even.game.Grain = 0

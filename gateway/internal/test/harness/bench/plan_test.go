@@ -43,7 +43,7 @@ func mustParse(t *testing.T, args ...string) flags {
 
 func TestPlanIsEverythingByDefault(t *testing.T) {
 	list, subjects, notes, err := plan(mustParse(t), "", manyFiles)
-	if err != nil || len(list) != len(workloads()) || len(subjects) != 11 || notes != nil {
+	if err != nil || len(list) != len(workloads()) || len(subjects) != 12 || notes != nil {
 		t.Errorf("%v, %d subjects, %q, %v", names(list), len(subjects), notes, err)
 	}
 	list, subjects, _, err = plan(mustParse(t, "--only", "W3,W1", "--subjects", "reseat,nginx"), "", 20000)
@@ -109,7 +109,7 @@ func TestWorkloadsOfEachSubject(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"reseat@net", "hs256@net", "reseat@poll", "hs256@poll"}; !slices.Equal(cut, want) {
+	if want := []string{"reseat@net", "hs256@net", "eddsa@net", "reseat@poll", "hs256@poll", "eddsa@poll"}; !slices.Equal(cut, want) {
 		t.Errorf("%q", cut)
 	}
 }
