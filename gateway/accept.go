@@ -31,6 +31,9 @@ func (g *Gateway) addRoute(r policy.Route) error {
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
+	if t := &rt.Upstream; t.DialContext == nil && (t.URL.Scheme == "ws" || t.URL.Scheme == "http") {
+		t.DialContext = g.driver.Dial // for sessions; the proxy keeps package net's
+	}
 	return g.table.add(rt)
 }
 

@@ -16,7 +16,7 @@ import (
 // All methods are those of the TCP connection, but reading, writing and closing wait while
 // it is frozen, and reading and writing fail once it has moved.
 type Conn struct {
-	*net.TCPConn
+	rawconn.TCP
 	raw syscall.RawConn
 
 	mu       sync.Mutex
@@ -44,13 +44,13 @@ func NewConn(c net.Conn, first []byte) *Conn {
 	if err != nil {
 		return nil
 	}
-	w := &Conn{TCPConn: c.(*net.TCPConn), raw: raw, first: first}
+	w := &Conn{TCP: c.(rawconn.TCP), raw: raw, first: first}
 	w.attempt = w.receive
 	return w
 }
 
 // NetConn returns the TCP connection.
-func (c *Conn) NetConn() net.Conn { return c.TCPConn }
+func (c *Conn) NetConn() net.Conn { return c.TCP }
 
 // Unwrap returns the TCP connection for a caller that has taken it over, and what its peer has
 // sent that was not read.
@@ -59,7 +59,7 @@ func (c *Conn) Unwrap() (net.Conn, []byte) {
 	defer c.mu.Unlock()
 	rest := c.first
 	c.first, c.request, c.serving, c.mixed = nil, nil, true, true
-	return c.TCPConn, rest
+	return c.TCP, rest
 }
 
 // Read implements net.Conn. It waits while c is frozen, and returns io.EOF once it has
@@ -97,6 +97,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		case stopped:
 			continue
+		case n == len(p):
+			if u, ok := c.TCP.(interface{ Unread() }); ok {
+				u.Unread()
+			}
 		}
 		return n, err
 	}
@@ -135,7 +139,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if !c.own() {
 		return 0, errMoved
 	}
-	return c.TCPConn.Write(p)
+	return c.TCP.Write(p)
 }
 
 // Close implements net.Conn. It waits while c is frozen, when its descriptor is being sent to
@@ -145,7 +149,7 @@ func (c *Conn) Close() error {
 	c.awaitLocked()
 	c.closed = true // not under the lock: closing waits for a Read, which takes it
 	c.mu.Unlock()
-	return c.TCPConn.Close()
+	return c.TCP.Close()
 }
 
 // CloseWrite shuts down the writing side. It waits while c is frozen: it would act on the
@@ -154,7 +158,7 @@ func (c *Conn) CloseWrite() error {
 	if !c.own() {
 		return errMoved
 	}
-	return c.TCPConn.CloseWrite()
+	return c.TCP.CloseWrite()
 }
 
 // own waits while c is frozen, and reports false once another process has it.
@@ -225,7 +229,7 @@ func (c *Conn) Thaw() { c.resolve(false) }
 // Moved closes c's descriptor, since another process has the connection.
 func (c *Conn) Moved() {
 	c.resolve(true)
-	c.TCPConn.Close()
+	rawconn.OffLoop(c.TCP).Close()
 }
 
 func (c *Conn) resolve(moved bool) {

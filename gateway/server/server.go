@@ -297,6 +297,9 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.hook.Register(vitals.registry)
 	}
 	p.addPages(set)
+	if ln, ok := p.listen.(*listen.Listener); ok && p.certs == nil {
+		p.gateway.AcceptOnLoops(ln)
+	}
 	p.listen = p.gateway.Conns().Listen(p.listen, p.certs == nil)
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
