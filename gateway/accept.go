@@ -273,7 +273,9 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 		g.setCookie(r, e, pass, p.Token)
 	}
 	defer e.BeginFirstAnswer()()
-	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
+	answer := g.answer(e, up.Protocol, pass)
+	answer.More = e.Resumable && !e.Durable // hello follows
+	conn, early, err := answer.Switch(w, r)
 	if err != nil { // nobody could ever resume this session
 		giveUp()
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
