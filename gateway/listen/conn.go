@@ -17,7 +17,10 @@ import (
 // it is frozen, and reading and writing fail once it has moved.
 type Conn struct {
 	rawconn.TCP
-	raw syscall.RawConn
+	raw     syscall.RawConn
+	tracker *ConnTracker // nil: it serves no handshakes itself
+	looked  bool         // it has looked at the first bytes, see upgrade.go
+	upgrade *upgrade     // whose answer this connection is for
 
 	mu       sync.Mutex
 	first    []byte // to be read before anything of the connection
@@ -27,6 +30,7 @@ type Conn struct {
 	frozen   bool
 	moved    bool
 	closed   bool
+	given    bool          // an upgrade has taken the connection out
 	resolved chan struct{} // closed by Thaw and Moved, made by Freeze
 
 	// Of a Read under way.
@@ -50,7 +54,17 @@ func NewConn(c net.Conn, first []byte) *Conn {
 }
 
 // NetConn returns the TCP connection.
-func (c *Conn) NetConn() net.Conn { return c.TCP }
+func (c *Conn) NetConn() net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.given {
+		return nowhere{}
+	}
+	return c.TCP
+}
+
+// nowhere is the connection below a Conn from which it has been taken out.
+type nowhere struct{ net.Conn }
 
 // Unwrap returns the TCP connection for a caller that has taken it over, and what its peer has
 // sent that was not read.
@@ -71,7 +85,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		c.mu.Lock()
 		c.awaitLocked()
-		if c.moved {
+		if c.moved || c.given {
 			c.mu.Unlock()
 			return 0, io.EOF
 		}
@@ -100,6 +114,12 @@ func (c *Conn) Read(p []byte) (int, error) {
 		case n == len(p):
 			if u, ok := c.TCP.(interface{ Unread() }); ok {
 				u.Unread()
+			}
+		}
+		if !c.looked && err == nil {
+			c.looked = true
+			if c.tracker.upgrade(c, p[:n]) {
+				return 0, io.EOF
 			}
 		}
 		return n, err
@@ -147,6 +167,13 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.awaitLocked()
+	if c.given {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.upgrade != nil && !c.closed {
+		close(c.upgrade.lost)
+	}
 	c.closed = true // not under the lock: closing waits for a Read, which takes it
 	c.mu.Unlock()
 	return c.TCP.Close()
@@ -166,7 +193,7 @@ func (c *Conn) own() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.awaitLocked()
-	return !c.moved
+	return !c.moved && !c.given
 }
 
 func (c *Conn) awaitLocked() {
