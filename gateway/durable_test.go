@@ -123,7 +123,11 @@ func (d *durableNodes) keepContact(i int, link *clustertest.Link) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.t.Cleanup(cancel)
 	var revision uint64
-	write := func() { revision, _ = link.PutSeat(ctx, fmt.Sprintf("%x", 0xfeed0+i), nil, revision) }
+	write := func() {
+		if r, err := link.PutSeat(ctx, fmt.Sprintf("%x", 0xfeed0+i), nil, revision); err == nil {
+			revision = r
+		}
+	}
 	write()
 	go func() {
 		for tick := time.NewTicker(3 * time.Second); ctx.Err() == nil; {

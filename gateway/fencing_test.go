@@ -12,6 +12,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
@@ -270,6 +271,51 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An owner that was away while its session went on and ended elsewhere does not bring the session back.
+func TestSessionThatHasEndedElsewhereStaysEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Sync()
+		d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
+		d.links[0].SetCut(true)
+		q := d.resumeAt(p, 1, 0, 0, 0)
+		q.Sync()
+		q.Drop()
+		time.Sleep(durablePolicy().Grace + 15*time.Second)
+		d.of[1].wantState(q, session.Ended)
+		d.of[0].wantState(p, session.Attached)
+		d.links[0].SetCut(false)
+		d.of[0].gw.RenewSeats()
+		synctest.Wait()
+		if d.has(0, p) {
+			t.Error("node 0 goes on with a session that has ended")
+		}
+		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeNoSession)
+	})
+}
+
+// A session that ends while the engine is away is not claimed once it is back, nor is its end told of again.
+func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, _ := d.beginDurable()
+		q, _ := d.beginDurable()
+		p.Sync()
+		q.Sync()
+		synctest.Wait()
+		d.seats.SetAway(true)
+		d.of[0].gw.End(p.Hello.Session, wire.CodeNormal, "kicked")
+		q.Control("bye")
+		time.Sleep(10 * time.Second)
+		d.seats.SetAway(false)
+		time.Sleep(5 * time.Second)
+		d.lose(0, lostNode)
+		d.settledAt(p, 1, 0, 0, 0).WantClosing(wire.CodeEnded)
+		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeNoSession)
+	})
 }
 
 // Without an answer of the engine a node ends an absent player's session without a word to the game server.

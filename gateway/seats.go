@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -33,7 +35,8 @@ type seatKeeper struct {
 
 	mu     sync.Mutex
 	writes map[string]*seatWrite    // by session
-	ends   map[string]chan struct{} // by session that has ended: closed when its seat says so
+	ends   map[string]chan struct{} // by session that has ended: closed when its seat says so, or late has it
+	late   map[string]cluster.Seat  // how sessions have ended whose seats do not say so yet
 	closed bool
 }
 
@@ -252,19 +255,39 @@ func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 			close(done)
 		}()
 		k.await(e)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), 2*seatTime)
-		defer cancel()
-		err := cluster.ErrSeatTaken
-		if last.Ended == wire.CodeNoSession {
-			err = k.store.Delete(ctx, e.ID, e.Seat().Revision)
-		}
-		if errors.Is(err, cluster.ErrSeatTaken) {
-			_, err = k.store.Renew(ctx, last)
-		}
-		if err != nil && !errors.Is(err, cluster.ErrSeatTaken) {
-			k.log.info("seat.not_ended", "session", e.ID, "err", err)
-		}
+		last.Revision = e.Seat().Revision
+		k.writeEnd(last)
 	})
+}
+
+// writeEnd has a seat say how its session has ended, now or once the engine is back.
+func (k *seatKeeper) writeEnd(last cluster.Seat) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), 2*seatTime)
+	defer cancel()
+	err := cluster.ErrSeatTaken
+	if last.Ended == wire.CodeNoSession && last.Epoch == 0 { // else an older owner that wakes may write it anew
+		err = k.store.Delete(ctx, last.Session, last.Revision)
+	}
+	if errors.Is(err, cluster.ErrSeatTaken) {
+		_, err = k.store.Renew(ctx, last)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.late, last.Session)
+	if err != nil && !errors.Is(err, cluster.ErrSeatTaken) {
+		k.log.info("seat.not_ended", "session", last.Session, "err", err)
+		if last.Revision > 0 { // else there is none, as far as is known
+			k.late[last.Session] = last
+		}
+	}
+}
+
+// endLate writes the ends that could not be written.
+func (k *seatKeeper) endLate() {
+	k.mu.Lock()
+	late := slices.Collect(maps.Values(k.late))
+	k.mu.Unlock()
+	k.each(len(late), func(i int) { k.writeEnd(late[i]) })
 }
 
 // await waits for the write of e's seat under way.
@@ -323,27 +346,31 @@ func (k *seatKeeper) askOwner(e *registry.Record) {
 // renew writes the seats of all, in case the engine has lost them. exposed alone: only those that could
 // not be written.
 func (k *seatKeeper) renew(all []*registry.Record, exposed bool) {
+	due := slices.DeleteFunc(slices.Clone(all), func(e *registry.Record) bool {
+		return !e.Durable || exposed && e.Seat().Covered || e.Driver() == nil
+	})
+	k.each(len(due), func(i int) { <-k.touch(due[i]) })
+}
+
+// each calls write for 0 to n-1, a few at a time, unless the gateway closes.
+func (k *seatKeeper) each(n int, write func(i int)) {
 	slots := make(chan struct{}, seatsAtOnce)
 	var wait sync.WaitGroup
-	for _, e := range all {
-		if !e.Durable || exposed && e.Seat().Covered || e.Driver() == nil {
-			continue
-		}
+	defer wait.Wait()
+	for i := range n {
 		select {
 		case slots <- struct{}{}:
 		case <-k.ctx.Done():
-			wait.Wait()
 			return
 		}
 		wait.Go(func() {
 			defer func() { <-slots }()
-			<-k.touch(e)
+			write(i)
 		})
 	}
-	wait.Wait()
 }
 
-// watch writes seats that could not be written, until ctx is done.
+// watch writes what could not be written, until ctx is done.
 func (k *seatKeeper) watch(all func() []*registry.Record) {
 	tick := time.NewTicker(exposedEvery)
 	defer tick.Stop()
@@ -352,6 +379,7 @@ func (k *seatKeeper) watch(all func() []*registry.Record) {
 		case <-tick.C:
 			if k.hasContact() {
 				k.renew(all(), true)
+				k.endLate()
 			}
 		case <-k.ctx.Done():
 			return

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 	"reseat/gateway/handshake"
 	"reseat/gateway/registry"
@@ -48,7 +49,11 @@ func New(cfg Config) (*Gateway, error) {
 	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
 	g.trackConns()
 	g.dials.conns = g.conns
-	g.seats = seatKeeper{store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.metrics, moved: func() bool { return g.movedTo() != nil }, log: g.refusals, ctx: ctx, running: &g.running, writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{})}
+	g.seats = seatKeeper{
+		store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.metrics, moved: func() bool { return g.movedTo() != nil }, log: g.refusals,
+		ctx: ctx, running: &g.running,
+		writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat),
+	}
 	if cfg.Cluster != nil {
 		g.seats.self = cfg.Cluster.ID
 	}

@@ -123,9 +123,8 @@ func (s *Session) endOutage(now Time) {
 	switch {
 	case s.state == Connecting && s.awaiting > 0: // hard: the outage began during the resume
 		s.notifyReconnected()
-	case s.state == Detached && s.epoch > 0 && s.cfg.Notices.Detach != "":
-		// The older one was notified when the client was detached; this one believes it is here.
-		s.up.rest = s.masked(frame.Text, []byte(s.cfg.Notices.Detach))
+	case s.state == Detached && s.epoch > 0: // the older one was notified, but this one believes that the client is here
+		s.sendText(s.cfg.Notices.Detach) // behind what the client sent before it left
 	}
 }
 

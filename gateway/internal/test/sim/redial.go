@@ -244,10 +244,10 @@ func (g *game) strayDial() bool {
 // replace gives the session its next upstream.
 func (g *game) replace() {
 	i, w := g.core.Info(), g.w
-	word := ""
+	word, last := "", ""
 	switch {
 	case i.State == session.Detached && i.Epoch > 0:
-		word = g.cfg.Notices.Detach
+		last = g.cfg.Notices.Detach
 		w.cov.hit(OutageBackAway)
 	case i.State == session.Connecting && g.detached.waits > 0:
 		word = g.cfg.Notices.Resume
@@ -255,6 +255,7 @@ func (g *game) replace() {
 		w.cov.hit(OutageBackSlow)
 	}
 	g.next(g.out.told, word, !w.calm && w.chance(150))
+	g.expectText(last)
 	w.cov.hit(OutageBack)
 	if !w.calm && w.chance(150) { // it breaks again at once
 		g.ups.crash()
