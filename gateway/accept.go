@@ -31,6 +31,9 @@ func (g *Gateway) addRoute(r policy.Route) error {
 		})
 		g.proxies = append(g.proxies, rt.proxy)
 	}
+	if t := &rt.Upstream; t.DialContext == nil && (t.URL.Scheme == "ws" || t.URL.Scheme == "http") {
+		t.DialContext = g.driver.Dial // for sessions; the proxy keeps package net's
+	}
 	return g.table.add(rt)
 }
 
@@ -270,7 +273,9 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 		g.setCookie(r, e, pass, p.Token)
 	}
 	defer e.BeginFirstAnswer()()
-	conn, early, err := g.answer(e, up.Protocol, pass).Switch(w, r)
+	answer := g.answer(e, up.Protocol, pass)
+	answer.More = e.Resumable && !e.Durable // hello follows
+	conn, early, err := answer.Switch(w, r)
 	if err != nil { // nobody could ever resume this session
 		giveUp()
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)

@@ -26,6 +26,8 @@
 //
 // # The path of a handshake
 //
+//	listen/upgrade.go       a whole plain handshake from a connection on an event loop; net/http
+//	                        parses everything else, and answers what is refused
 //	ServeHTTP (serve.go)    Host, methods, the gateway's own pages, the route (route.go)
 //	serve (accept.go)       RFC 6455, Origin, then one of
 //	  begin                 a new session: login, limits, dial, 101, attach
@@ -78,7 +80,8 @@
 //	registry       the living and the remembered sessions: records, tombstones, histories;
 //	               limits; duplicate sessions of a player; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
-//	listen         accepted connections that are idle, under descriptor pressure
+//	listen         accepted connections that are idle, under descriptor pressure; handshakes
+//	               that arrive whole
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else; leg.go is what drivers call
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"reseat/gateway/events"
+	"reseat/gateway/transport/rawconn"
 )
 
 // movedTo returns the Successor that has the sessions, nil if there is none.
@@ -24,7 +25,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return
 	}
-	g.movedTo().Conn(LateConn{Conn: conn, Request: requestHead(r), Early: early, Secure: r.TLS != nil})
+	g.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: requestHead(r), Early: early, Secure: r.TLS != nil})
 }
 
 // hijack takes a client's connection over, with what the client has sent after its request.
@@ -48,7 +49,7 @@ func (g *Gateway) forwardAnswered(r *http.Request, a *arrival, id string) bool {
 	if to == nil || g.reg.Find(id) != nil {
 		return false
 	}
-	to.Conn(LateConn{Conn: a.conn, Request: requestHead(r), Early: a.early, Answered: true, Secure: r.TLS != nil})
+	to.Conn(LateConn{Conn: rawconn.OffLoop(a.conn), Request: requestHead(r), Early: a.early, Answered: true, Secure: r.TLS != nil})
 	return true
 }
 

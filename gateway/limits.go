@@ -33,6 +33,16 @@ func (g *Gateway) trackConns() {
 // Conns tracks the idle connections of the client address.
 func (g *Gateway) Conns() *listen.ConnTracker { return g.conns }
 
+// AcceptOnLoops has ln accept connections for event loops, if there are any. It must be called
+// before ln accepts, and only if nothing between ln and the gateway needs a net.TCPConn.
+func (g *Gateway) AcceptOnLoops(ln *listen.Listener) {
+	if g.driver.Loops() {
+		if err := ln.AcceptBy(g.driver.Accepted); err != nil {
+			g.log.Debug("listen.no_loops", "err", err)
+		}
+	}
+}
+
 // AdminConns tracks the idle connections of the admin address.
 func (g *Gateway) AdminConns() *listen.ConnTracker { return g.adminConns }
 

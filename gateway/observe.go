@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"log/slog"
 	"strconv"
 
 	"reseat/gateway/events"
@@ -117,6 +119,9 @@ func (o observer) released() {
 
 // log writes a line about o's session, which the same fields identify in every line.
 func (o observer) log(key string, more ...any) {
+	if !o.g.log.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
 	args := []any{"session", o.e.ID, "player", o.e.Player, "path", o.e.Path, "client", o.e.Client()}
 	o.g.log.Info(key, append(args, more...)...)
 }

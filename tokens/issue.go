@@ -2,11 +2,10 @@ package tokens
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
-
-	"github.com/golang-jwt/jwt/v5"
 )
 
 // Claims are the claims of a resume token.
@@ -43,10 +42,7 @@ func (k *Keys) Issue(c Claims) (token, kid string, err error) {
 		return "", "", fmt.Errorf("issue token: %w", err)
 	}
 	signing := k.set.Load().signing
-	t := jwt.NewWithClaims(signing.method, p)
-	t.Header["typ"] = tokenType
-	t.Header["kid"] = signing.id
-	token, err = t.SignedString(signing.private)
+	token, err = signing.sign(p)
 	if err != nil {
 		return "", "", fmt.Errorf("issue token: %w", err)
 	}
@@ -54,6 +50,27 @@ func (k *Keys) Issue(c Claims) (token, kid string, err error) {
 		return "", "", fmt.Errorf("issue token: %w: %d bytes with a subject of %d, want at most %d", ErrTooLong, len(token), len(c.Subject), MaxLen)
 	}
 	return token, signing.id, nil
+}
+
+// sign returns the signed token of p: RFC 7515 section 3.1. All tokens of k have the same
+// header, which is encoded once.
+func (k *key) sign(p *payload) (string, error) {
+	claims, err := json.Marshal(p)
+	if err != nil {
+		return "", err
+	}
+	text := base64url.AppendEncode([]byte(k.header), claims)
+	signature, err := k.method.Sign(string(text), k.private)
+	if err != nil {
+		return "", err
+	}
+	return string(base64url.AppendEncode(append(text, '.'), signature)), nil
+}
+
+// encodedHeader returns the header of k's tokens, and the dot behind it.
+func (k *key) encodedHeader() string {
+	b, _ := json.Marshal(map[string]string{"alg": k.method.Alg(), "kid": k.id, "typ": tokenType}) // cannot fail
+	return base64url.EncodeToString(b) + "."
 }
 
 // clockSkew is the max difference between the clocks of two gateways in seconds: protocol

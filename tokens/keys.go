@@ -71,6 +71,7 @@ type keySet struct {
 // A key is one key with its only algorithm.
 type key struct {
 	id      string
+	header  string // of the tokens that it signs, encoded, with the dot behind it
 	method  jwt.SigningMethod
 	private any // for method.Sign; nil for a key that only verifies
 	public  any // for method.Verify
@@ -194,6 +195,7 @@ func newSet(keys []key, o Options) *keySet {
 		k := &keys[i]
 		if s.byID[k.id] == nil {
 			k.parser, k.lenient = newParser(k.method.Alg(), o), newParser(k.method.Alg(), o, jwt.WithLeeway(clockSkew*time.Second))
+			k.header = k.encodedHeader()
 			s.byID[k.id] = k
 			s.ordered = append(s.ordered, k)
 		}

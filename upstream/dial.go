@@ -76,7 +76,7 @@ func (t *Target) Dial(ctx context.Context, r Request) (*Conn, error) {
 
 // requestHead returns the whole request, for one write.
 func (t *Target) requestHead(r Request, key string) []byte {
-	b := make([]byte, 0, 2048)
+	b := make([]byte, 0, 512)
 	b = append(b, "GET "...)
 	b = append(b, t.requestTarget(r.Path, r.RawQuery)...)
 	b = append(b, " HTTP/1.1\r\n"...)

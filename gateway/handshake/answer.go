@@ -22,6 +22,8 @@ type Answer struct {
 	// Deflate negotiates permessage-deflate (RFC 7692) if the client offers it. Nil turns
 	// it off.
 	Deflate *deflate.Options
+	// More says that the gateway sends more at once, which may go along.
+	More bool
 }
 
 // Switch answers 101 and takes the connection over. early is what the client has already
@@ -52,12 +54,10 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	b.WriteString("\r\n")
 	a.Header.Write(&b)
 	b.WriteString("\r\n")
-	conn.SetDeadline(time.Now().Add(writeTimeout))
-	if _, err := conn.Write(b.Bytes()); err != nil {
+	if err := a.write(conn, b.Bytes()); err != nil {
 		conn.Close()
 		return nil, nil, fmt.Errorf("answer the handshake: %w", err)
 	}
-	conn.SetDeadline(time.Time{})
 	if n := rw.Reader.Buffered(); n > 0 {
 		p, _ := rw.Reader.Peek(n)
 		early = append(early, p...)
@@ -67,4 +67,21 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 		return deflate.NewConn(rawconn.Quiet(conn), early, params, *a.Deflate), nil, nil
 	}
 	return conn, early, nil
+}
+
+// write writes the 101. Most sockets accept it at once; then no deadline is needed.
+func (a *Answer) write(conn net.Conn, b []byte) error {
+	if c, ok := conn.(interface {
+		TryWrite(p []byte, more bool) (int, error)
+	}); ok {
+		n, err := c.TryWrite(b, a.More)
+		if b = b[n:]; err != nil || len(b) == 0 {
+			return err
+		}
+	}
+	conn.SetDeadline(time.Now().Add(writeTimeout))
+	if _, err := conn.Write(b); err != nil {
+		return err
+	}
+	return conn.SetDeadline(time.Time{})
 }

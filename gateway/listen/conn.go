@@ -16,8 +16,11 @@ import (
 // All methods are those of the TCP connection, but reading, writing and closing wait while
 // it is frozen, and reading and writing fail once it has moved.
 type Conn struct {
-	*net.TCPConn
-	raw syscall.RawConn
+	rawconn.TCP
+	raw     syscall.RawConn
+	tracker *ConnTracker // nil: it serves no handshakes itself
+	looked  bool         // it has looked at the first bytes, see upgrade.go
+	upgrade *upgrade     // whose answer this connection is for
 
 	mu       sync.Mutex
 	first    []byte // to be read before anything of the connection
@@ -27,6 +30,7 @@ type Conn struct {
 	frozen   bool
 	moved    bool
 	closed   bool
+	given    bool          // an upgrade has taken the connection out
 	resolved chan struct{} // closed by Thaw and Moved, made by Freeze
 
 	// Of a Read under way.
@@ -44,13 +48,23 @@ func NewConn(c net.Conn, first []byte) *Conn {
 	if err != nil {
 		return nil
 	}
-	w := &Conn{TCPConn: c.(*net.TCPConn), raw: raw, first: first}
+	w := &Conn{TCP: c.(rawconn.TCP), raw: raw, first: first}
 	w.attempt = w.receive
 	return w
 }
 
 // NetConn returns the TCP connection.
-func (c *Conn) NetConn() net.Conn { return c.TCPConn }
+func (c *Conn) NetConn() net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.given {
+		return nowhere{}
+	}
+	return c.TCP
+}
+
+// nowhere is the connection below a Conn from which it has been taken out.
+type nowhere struct{ net.Conn }
 
 // Unwrap returns the TCP connection for a caller that has taken it over, and what its peer has
 // sent that was not read.
@@ -59,7 +73,7 @@ func (c *Conn) Unwrap() (net.Conn, []byte) {
 	defer c.mu.Unlock()
 	rest := c.first
 	c.first, c.request, c.serving, c.mixed = nil, nil, true, true
-	return c.TCPConn, rest
+	return c.TCP, rest
 }
 
 // Read implements net.Conn. It waits while c is frozen, and returns io.EOF once it has
@@ -71,7 +85,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		c.mu.Lock()
 		c.awaitLocked()
-		if c.moved {
+		if c.moved || c.given {
 			c.mu.Unlock()
 			return 0, io.EOF
 		}
@@ -97,6 +111,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		case stopped:
 			continue
+		case n == len(p):
+			if u, ok := c.TCP.(interface{ Unread() }); ok {
+				u.Unread()
+			}
+		}
+		if !c.looked && err == nil {
+			c.looked = true
+			if c.tracker.upgrade(c, p[:n]) {
+				return 0, io.EOF
+			}
 		}
 		return n, err
 	}
@@ -135,7 +159,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if !c.own() {
 		return 0, errMoved
 	}
-	return c.TCPConn.Write(p)
+	return c.TCP.Write(p)
 }
 
 // Close implements net.Conn. It waits while c is frozen, when its descriptor is being sent to
@@ -143,9 +167,16 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.awaitLocked()
+	if c.given {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.upgrade != nil && !c.closed {
+		close(c.upgrade.lost)
+	}
 	c.closed = true // not under the lock: closing waits for a Read, which takes it
 	c.mu.Unlock()
-	return c.TCPConn.Close()
+	return c.TCP.Close()
 }
 
 // CloseWrite shuts down the writing side. It waits while c is frozen: it would act on the
@@ -154,7 +185,7 @@ func (c *Conn) CloseWrite() error {
 	if !c.own() {
 		return errMoved
 	}
-	return c.TCPConn.CloseWrite()
+	return c.TCP.CloseWrite()
 }
 
 // own waits while c is frozen, and reports false once another process has it.
@@ -162,7 +193,7 @@ func (c *Conn) own() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.awaitLocked()
-	return !c.moved
+	return !c.moved && !c.given
 }
 
 func (c *Conn) awaitLocked() {
@@ -225,7 +256,7 @@ func (c *Conn) Thaw() { c.resolve(false) }
 // Moved closes c's descriptor, since another process has the connection.
 func (c *Conn) Moved() {
 	c.resolve(true)
-	c.TCPConn.Close()
+	rawconn.OffLoop(c.TCP).Close()
 }
 
 func (c *Conn) resolve(moved bool) {

@@ -28,6 +28,7 @@ type process struct {
 	queue   *Queue
 	arrived chan string   // the bodies and paths that its handler gets
 	let     chan struct{} // lets the handler of /held answer
+	states  sync.Map      // all states of its connections
 }
 
 // newProcess begins to serve at ln, nil for a new listener.
@@ -39,10 +40,19 @@ func newProcess(t *testing.T, ln *Listener) *process {
 			t.Fatal(err)
 		}
 	}
+	if theLoop != nil {
+		if err := ln.AcceptBy(accepted); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p := &process{tracker: NewConnTracker(Options{}), ln: ln, queue: NewQueue(ln.Addr()), arrived: make(chan string, 100), let: make(chan struct{})}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		p.arrived <- r.URL.Path + string(body)
+		if act, ok := acts.Load(r.URL.Path); ok {
+			act.(http.HandlerFunc)(w, r)
+			return
+		}
 		if r.URL.Path == "/held" {
 			w.Header().Set("Content-Length", fmt.Sprint(2*len(half)))
 			io.WriteString(w, half)
@@ -50,7 +60,11 @@ func newProcess(t *testing.T, ln *Listener) *process {
 		}
 		io.WriteString(w, half)
 	})
-	p.Server = &http.Server{Handler: p.tracker.Handler(h), ConnState: p.tracker.ConnState, ConnContext: ConnContext}
+	p.Server = &http.Server{Handler: p.tracker.Handler(h), ConnContext: ConnContext, ConnState: func(c net.Conn, s http.ConnState) {
+		p.states.Store(s, true)
+		p.tracker.ConnState(c, s)
+	}}
+	p.tracker.Upgrades(p.Handler, p.queue.Put)
 	var both sync.WaitGroup
 	both.Go(func() { p.Serve(p.tracker.Listen(p.ln, true)) })
 	both.Go(func() { p.Serve(p.tracker.Listen(p.queue, true)) })
@@ -286,6 +300,16 @@ func lone(t *testing.T, first string) (*Conn, *net.TCPConn) {
 		c.Close()
 	})
 	peer.SetDeadline(time.Now().Add(time.Minute))
+	if theLoop != nil {
+		fd, err := rawconn.Take(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		if c, err = theLoop.Accepted(fd, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return NewConn(c, []byte(first)), peer.(*net.TCPConn)
 }
 

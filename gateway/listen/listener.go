@@ -12,6 +12,7 @@ import (
 // A Listener is a TCP listener that can be paused, for an upgrade.
 type Listener struct {
 	*net.TCPListener
+	own *acceptor // nil: TCPListener accepts
 
 	mu     sync.Mutex
 	change sync.Cond
@@ -53,11 +54,26 @@ func newListener(ln net.Listener) *Listener {
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		l.wait()
-		c, err := l.TCPListener.Accept()
+		c, err := l.accept()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return c, err
 		}
 	}
+}
+
+func (l *Listener) accept() (net.Conn, error) {
+	if l.own != nil {
+		return l.own.accept()
+	}
+	return l.TCPListener.Accept()
+}
+
+// SetDeadline interrupts Accept at t.
+func (l *Listener) SetDeadline(t time.Time) error {
+	if l.own != nil {
+		return l.own.setDeadline(t)
+	}
+	return l.TCPListener.SetDeadline(t)
 }
 
 // wait waits while l is paused.
@@ -91,5 +107,8 @@ func (l *Listener) Close() error {
 	l.closed = true
 	l.change.Broadcast()
 	l.mu.Unlock()
+	if l.own != nil {
+		l.own.close()
+	}
 	return l.TCPListener.Close()
 }

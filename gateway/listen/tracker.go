@@ -25,7 +25,9 @@ import (
 // Handler around its handler, and this package's ConnContext. All methods are safe for
 // concurrent use.
 type ConnTracker struct {
-	opts Options
+	opts     Options
+	upgrades http.Handler   // see Upgrades
+	again    func(net.Conn) // the same
 
 	mu    sync.Mutex // never held over a call of Options
 	line  list.List  // of net.Conn, the longest idle first
@@ -101,7 +103,9 @@ func (t *ConnTracker) Track(c net.Conn) {
 func (t *ConnTracker) accept(c net.Conn, movable bool) net.Conn {
 	w, wrapped := c.(*Conn)
 	if !wrapped && movable {
-		w = NewConn(c, nil)
+		if w = NewConn(c, nil); w != nil {
+			w.tracker = t
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -289,6 +293,12 @@ func (t *ConnTracker) Handler(h http.Handler) http.Handler {
 			}
 			if r.ProtoMajor == 1 { // for HTTP/2, ConnState reports the last request
 				defer t.wait(rawconn.Lowest(c))
+			}
+			if own, ok := c.(*Conn); ok && own.upgrade != nil {
+				u := own.upgrade
+				own.upgrade = nil
+				u.finish(w, r)
+				return
 			}
 		}
 		h.ServeHTTP(w, r)

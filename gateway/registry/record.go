@@ -313,7 +313,12 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 
 // filler replaces {session} and {player} in an operator's text.
 func (e *Record) filler() func(string) string {
-	return strings.NewReplacer("{session}", inJSON(e.ID), "{player}", inJSON(e.Player)).Replace
+	return func(text string) string {
+		if !strings.Contains(text, "{") {
+			return text
+		}
+		return strings.NewReplacer("{session}", inJSON(e.ID), "{player}", inJSON(e.Player)).Replace(text)
+	}
 }
 
 // inJSON escapes s for use between the quotes of a JSON string.

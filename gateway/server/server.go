@@ -297,11 +297,15 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.hook.Register(vitals.registry)
 	}
 	p.addPages(set)
+	if ln, ok := p.listen.(*listen.Listener); ok && p.certs == nil {
+		p.gateway.AcceptOnLoops(ln)
+	}
 	p.listen = p.gateway.Conns().Listen(p.listen, p.certs == nil)
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.clients = server(p.gateway, p.gateway.Conns(), log)
+	p.gateway.Conns().Upgrades(p.clients.Handler, p.handed[clientsListener].Put)
 	p.upgrader = newUpgrader(p, set)
 	p.pump = newPump()
 	p.makeAdmin(set)

@@ -7,6 +7,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 )
 
@@ -58,12 +59,12 @@ func (s *Session) Attach(conn net.Conn, early []byte, r session.Resume, p sessio
 
 func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *session.Refusal {
 	if p := s.onLoop(); p != nil {
-		fd, supported := descriptorOf(conn)
+		h, supported := handleOf(conn)
 		if !supported {
 			s.leaveLoop(p)
-		} else if refusal, here := p.Attach(fd, early, f); here {
+		} else if refusal, here := p.Attach(h, early, f); here {
 			if refusal == nil {
-				conn.Close() // the loop has duplicated the descriptor
+				conn.Close() // the loop has its descriptor, or a duplicate
 			}
 			return refusal
 		}
@@ -80,10 +81,10 @@ func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *ses
 // session needs none; the caller then still owns conn.
 func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken bool) {
 	if p := s.onLoop(); p != nil {
-		fd, supported := descriptorOf(conn)
+		h, supported := handleOf(conn)
 		if !supported {
 			s.leaveLoop(p)
-		} else if taken, here := p.Reconnect(fd, early, inOutage); here {
+		} else if taken, here := p.Reconnect(h, early, inOutage); here {
 			if taken {
 				conn.Close()
 			}
@@ -91,7 +92,14 @@ func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken b
 		}
 	}
 	n := s.net.Load()
-	return n != nil && n.Reconnect(conn, early, inOutage)
+	if n == nil {
+		return false
+	}
+	off := rawconn.OffLoop(conn)
+	if taken = n.Reconnect(off, early, inOutage); !taken {
+		off.Close()
+	}
+	return taken
 }
 
 // Info returns a snapshot of the session.

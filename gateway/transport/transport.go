@@ -7,8 +7,10 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"time"
@@ -69,18 +71,21 @@ func (d *Driver) Clock() *Clock { return d.clock }
 // to choose the driver.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
-	if _, plain := client.(*net.TCPConn); d.kind != Net && (plain || client == nil) {
+	if d.kind != Net && (client == nil || rawconn.Plain(client)) {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
 			return s
 		}
 	}
-	s.net.Store(d.net.New(core, upstream, watch))
+	s.net.Store(d.net.New(core, rawconn.OffLoop(upstream), watch))
 	return s
 }
 
 // poll starts core on a loop. It returns nil if no loop can serve it; the caller then
 // still owns upstream.
 func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Observer) *epoll.Session {
+	if c, ok := upstream.(*epoll.Conn); ok {
+		return c.Loop().New(core, c.Handle(), watch)
+	}
 	fd, err := rawconn.Take(upstream)
 	if err != nil {
 		return nil
@@ -91,8 +96,39 @@ func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Ob
 		return nil
 	}
 	upstream.Close()
-	return l.New(core, fd, watch)
+	return l.New(core, epoll.Descriptor(fd), watch)
 }
+
+// Dial opens a TCP connection to an upstream, on a loop where one will serve it. It has the
+// signature of net.Dialer's DialContext.
+func (d *Driver) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if to, err := netip.ParseAddrPort(addr); err == nil && to.Addr().Zone() == "" && d.kind != Net {
+		if l := d.leastLoaded(); l != nil {
+			c, err := l.Dial(ctx, to)
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
+		}
+	}
+	return new(net.Dialer).DialContext(ctx, network, addr)
+}
+
+// Accepted returns the connection of an accepted descriptor, on a loop if there is one, and
+// owns the descriptor even if there is an error. local is the address of the listener.
+func (d *Driver) Accepted(fd int, local, peer net.Addr) (net.Conn, error) {
+	if l := d.leastLoaded(); l != nil {
+		c, err := l.Accepted(fd, local, peer)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	return rawconn.ConnOf(fd)
+}
+
+// Loops reports whether loops serve plain TCP connections.
+func (d *Driver) Loops() bool { return d.kind != Net }
 
 // leastLoaded returns the loop with the fewest sessions, nil if there is none.
 func (d *Driver) leastLoaded() (l *epoll.Loop) {
@@ -136,14 +172,17 @@ func (d *Driver) Wait() {
 	d.net.Wait()
 }
 
-// descriptorOf returns a duplicate of conn's descriptor for a loop. supported is false
-// if a loop can't serve conn; fd is negative if no descriptor could be had.
-func descriptorOf(conn net.Conn) (fd int, supported bool) {
+// handleOf returns conn for a loop: itself, or a duplicate of its descriptor. supported is
+// false if a loop can't serve conn; the Handle is unusable if no descriptor could be had.
+func handleOf(conn net.Conn) (h epoll.Handle, supported bool) {
+	if c, ok := conn.(*epoll.Conn); ok {
+		return c.Handle(), true
+	}
 	fd, err := rawconn.Take(conn)
 	if err != nil {
-		return -1, !errors.Is(err, rawconn.ErrUnsupported)
+		return epoll.Descriptor(-1), !errors.Is(err, rawconn.ErrUnsupported)
 	}
-	return fd, true
+	return epoll.Descriptor(fd), true
 }
 
 // Farewell sends b on a connection that belongs to no session, waits at most a second

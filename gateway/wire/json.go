@@ -70,14 +70,14 @@ type Closing struct {
 
 // Append appends the frame of a control message with a plain argument. An empty one
 // is omitted, with its space.
-func Append(dst []byte, verb, arg string) []byte {
+func Append[T string | []byte](dst []byte, verb string, arg T) []byte {
 	n := 1 + len(verb)
-	if arg != "" {
+	if len(arg) > 0 {
 		n += 1 + len(arg)
 	}
 	dst = append(frame.AppendHeader(dst, frame.Text, true, n), DLE)
 	dst = append(dst, verb...)
-	if arg != "" {
+	if len(arg) > 0 {
 		dst = append(append(dst, ' '), arg...)
 	}
 	return dst
@@ -97,7 +97,7 @@ func AppendJSON(dst []byte, verb string, v any) []byte {
 	if err != nil {
 		panic("wire: " + err.Error()) // structs of strings and numbers only
 	}
-	return Append(dst, verb, string(b))
+	return Append(dst, verb, b)
 }
 
 // AppendClosing appends close and the Close frame with its code.

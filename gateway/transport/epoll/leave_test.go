@@ -21,7 +21,7 @@ func TestLoopForgetsSocketsOfALeavingSession(t *testing.T) {
 	ours, theirs := socketPair(t)
 	t.Cleanup(func() { older.Close() })
 	r.client = theirs
-	_, here := r.Attach(ours, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+	_, here := r.Attach(Descriptor(ours), nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		gen := core.NextGen()
 		return core.Attach(now, session.Resume{Gen: gen - 1}, session.Pass{Gen: gen, Renew: time.Hour})
 	})

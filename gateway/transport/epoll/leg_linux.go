@@ -32,14 +32,14 @@ var (
 	errLate = errors.New("not closed in time")
 )
 
-// begin starts watching g. It may close g.
-func (s *Session) begin(g *leg) {
+// begin starts watching g, which the loop may watch already. It may close g.
+func (s *Session) begin(g *leg, watched bool) {
 	if g.fd < 0 {
 		s.disconnected(g, errNone)
 		return
 	}
 	s.open++
-	if err := s.loop.adopt(g); err != nil {
+	if err := s.loop.adopt(g, watched); err != nil {
 		s.disconnected(g, err)
 	}
 }

@@ -61,6 +61,9 @@ type Loop struct {
 	load     atomic.Int64
 	running  sync.WaitGroup
 
+	connsMu sync.Mutex
+	conns   map[int]*Conn // that no session has taken over, by descriptor; nil once the loop stops
+
 	mu      sync.Mutex
 	mail    []func()
 	stopped bool // the goroutine has returned; now mu guards all of the above
@@ -77,7 +80,7 @@ func Start(clock Clock) (*Loop, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	l := &Loop{clock: clock, ep: ep, wakeFD: wakeFD, buf: make([]byte, readSize), notifier: newNotifier()}
+	l := &Loop{clock: clock, ep: ep, wakeFD: wakeFD, buf: make([]byte, readSize), conns: make(map[int]*Conn), notifier: newNotifier()}
 	// Each write is an edge of its own, so the eventfd is never read.
 	if err := l.watch(wakeFD, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)
@@ -106,13 +109,24 @@ func (l *Loop) watch(fd int, events uint32) error {
 	return nil
 }
 
-// adopt routes the events of g's socket to g.
-func (l *Loop) adopt(g *leg) error {
+// adopt routes the events of g's socket to g, which is watched already if it was a Conn's.
+func (l *Loop) adopt(g *leg, watched bool) error {
 	for g.fd >= len(l.legs) {
 		l.legs = append(l.legs, make([]*leg, max(64, len(l.legs)))...)
 	}
 	l.legs[g.fd] = g
+	if watched {
+		return nil
+	}
 	return l.watch(g.fd, interest)
+}
+
+// legOf returns the leg of a descriptor, nil if it is no session's.
+func (l *Loop) legOf(fd int32) *leg {
+	if int(fd) < len(l.legs) {
+		return l.legs[fd]
+	}
+	return nil
 }
 
 // forget undoes adopt for a socket that stays open.
@@ -129,8 +143,10 @@ func (l *Loop) run() {
 		for _, e := range l.events[:n] {
 			if int(e.Fd) == l.wakeFD {
 				rung = true
-			} else if g := l.legs[e.Fd]; g != nil {
+			} else if g := l.legOf(e.Fd); g != nil {
 				g.s.ready(g, e.Events)
+			} else {
+				l.noteConn(int(e.Fd), e.Events)
 			}
 		}
 		if rung {
@@ -139,8 +155,11 @@ func (l *Loop) run() {
 		l.fireAlarms()
 		l.readPending()
 		l.notify()
-		if l.closing && l.sessions == 0 && l.end() {
-			return
+		if l.closing && l.sessions == 0 {
+			l.closeConns()
+			if l.end() {
+				return
+			}
 		}
 	}
 }

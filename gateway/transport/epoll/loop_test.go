@@ -64,8 +64,8 @@ func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.C
 	}
 	with(&cfg)
 	core := session.New(cfg, r.clock.Now(), nil)
-	r.Session = loop.New(core, gameEnd, r)
-	r.Attach(clientEnd, nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+	r.Session = loop.New(core, Descriptor(gameEnd), r)
+	r.Attach(Descriptor(clientEnd), nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.AttachFirst(now, session.Pass{Gen: 1, Renew: time.Hour}), nil
 	})
 	t.Cleanup(func() {
@@ -177,7 +177,7 @@ func TestAlarmWakesTheLoop(t *testing.T) {
 		ID: "s", Heartbeat: time.Second, Idle: 20 * time.Millisecond, BufferBytes: 1, BufferMessages: 1,
 		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
 	}, clock.Now(), nil)
-	loop.New(core, gameEnd, over)
+	loop.New(core, Descriptor(gameEnd), over)
 	io.Copy(io.Discard, game) // until the loop closes it
 	game.Close()
 	<-over.closed

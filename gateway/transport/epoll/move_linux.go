@@ -76,9 +76,9 @@ func (l *Loop) Adopt(core *session.Session, up, down int, watch session.Observer
 			s.up = &leg{s: s, leg: core.Upstream(), fd: up}
 			if a := core.Attachment(); a != nil {
 				s.down = &leg{s: s, leg: a, fd: down}
-				s.begin(s.down)
+				s.begin(s.down, false)
 			}
-			s.begin(s.up)
+			s.begin(s.up, false)
 		})
 	})
 	return s

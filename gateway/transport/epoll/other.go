@@ -3,6 +3,10 @@
 package epoll
 
 import (
+	"context"
+	"net"
+	"net/netip"
+
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
 )
@@ -13,6 +17,24 @@ import (
 // A Loop works only on Linux.
 type Loop struct{}
 
+// A Conn works only on Linux.
+type Conn struct{ net.Conn }
+
+// TCP returns rawconn.ErrUnsupported.
+func (*Conn) TCP() (net.Conn, error) { return nil, rawconn.ErrUnsupported }
+
+// Handle returns the zero Handle.
+func (*Conn) Handle() Handle { return Handle{} }
+
+// Loop returns nil.
+func (*Conn) Loop() *Loop { return nil }
+
+// A Handle works only on Linux.
+type Handle struct{}
+
+// Descriptor returns the zero Handle.
+func Descriptor(int) Handle { return Handle{} }
+
 // A Session works only on Linux.
 type Session struct{}
 
@@ -22,16 +44,20 @@ func Start(Clock) (*Loop, error) { return nil, rawconn.ErrUnsupported }
 func (*Loop) Load() int64                                                 { return 0 }
 func (*Loop) Close()                                                      {}
 func (*Loop) Wait()                                                       {}
-func (*Loop) New(*session.Session, int, session.Observer) *Session        { return nil }
+func (*Loop) New(*session.Session, Handle, session.Observer) *Session     { return nil }
+func (*Loop) Accepted(int, net.Addr, net.Addr) (*Conn, error)             { return nil, rawconn.ErrUnsupported }
+func (*Loop) Dial(context.Context, netip.AddrPort) (*Conn, error)         { return nil, rawconn.ErrUnsupported }
 func (*Loop) Infos([]*Session, func(int, session.Info)) []int             { return nil }
 func (*Loop) Pause() (resume func())                                      { return nil }
 func (*Loop) Adopt(*session.Session, int, int, session.Observer) *Session { return nil }
 func (*Session) Freeze(int) (f session.Frozen, up, down int, err error) {
 	return f, -1, -1, session.ErrBusy
 }
-func (*Session) Drop()                                                           {}
-func (*Session) Loop() *Loop                                                     { return nil }
-func (*Session) Do(func(*session.Session, session.Time)) bool                    { return false }
-func (*Session) Attach(int, []byte, session.AttachFunc) (*session.Refusal, bool) { return nil, false }
-func (*Session) Reconnect(int, []byte, bool) (taken, here bool)                  { return false, false }
-func (*Session) Leave(func(*session.Session, Sockets, bool) func())              {}
+func (*Session) Drop()                                        {}
+func (*Session) Loop() *Loop                                  { return nil }
+func (*Session) Do(func(*session.Session, session.Time)) bool { return false }
+func (*Session) Attach(Handle, []byte, session.AttachFunc) (*session.Refusal, bool) {
+	return nil, false
+}
+func (*Session) Reconnect(Handle, []byte, bool) (taken, here bool)  { return false, false }
+func (*Session) Leave(func(*session.Session, Sockets, bool) func()) {}

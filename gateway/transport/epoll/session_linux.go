@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"reseat/gateway/session"
-	"reseat/gateway/transport/rawconn"
 )
 
 // A Session drives one session core from a Loop. Its methods are safe for concurrent
@@ -38,9 +37,9 @@ type Session struct {
 // maxPending is how many events may wait for the Observer before reading stops.
 const maxPending = 64
 
-// New drives core over its upstream's descriptor, which the loop owns from here on. It
+// New drives core over its upstream's connection, which the loop owns from here on. It
 // starts reading at once.
-func (l *Loop) New(core *session.Session, upstream int, watch session.Observer) *Session {
+func (l *Loop) New(core *session.Session, upstream Handle, watch session.Observer) *Session {
 	s := &Session{loop: l, core: core, watch: watch, place: -1}
 	l.load.Add(1)
 	l.post(func() {
@@ -55,26 +54,26 @@ func (s *Session) Do(f func(core *session.Session, now session.Time)) (here bool
 	return s.call(func() { f(s.core, s.loop.now) })
 }
 
-// Attach attaches a client. It closes the descriptor if the client is refused or the
-// session is not here. A negative descriptor stands for a client whose connection is
-// unusable: the client is attached and detached again.
-func (s *Session) Attach(fd int, early []byte, f session.AttachFunc) (refusal *session.Refusal, here bool) {
+// Attach attaches a client. It closes a descriptor if the client is refused or the
+// session is not here; a Conn stays the caller's then. If the connection is unusable, the
+// client is attached and detached again.
+func (s *Session) Attach(h Handle, early []byte, f session.AttachFunc) (refusal *session.Refusal, here bool) {
 	var a *session.Attachment
 	here = s.call(func() {
 		if a, refusal = f(s.core, s.loop.now); a != nil {
-			s.attach(fd, early, a)
+			s.attach(h, early, a)
 		}
 	})
 	if a == nil {
-		rawconn.Release(fd)
+		h.release()
 	}
 	return refusal, here
 }
 
-func (s *Session) attach(fd int, early []byte, a *session.Attachment) {
-	old, g := s.down, &leg{s: s, leg: a, fd: fd}
+func (s *Session) attach(h Handle, early []byte, a *session.Attachment) {
+	old, g := s.down, &leg{s: s, leg: a}
 	s.down = g
-	s.begin(g)
+	h.begin(s, g)
 	if old != nil && old.fd >= 0 {
 		s.older = append(s.older, old)
 		s.limitLingering()
@@ -96,33 +95,33 @@ func (s *Session) limitLingering() {
 }
 
 // Reconnect gives a session that takes an upstream its next one; early holds the bytes
-// that the upstream sent right after its handshake response. It closes the descriptor
-// if the session takes none or is not here. A negative descriptor stands for an
-// upstream whose connection is unusable: it counts as disconnected.
-func (s *Session) Reconnect(fd int, early []byte, inOutage bool) (taken, here bool) {
+// that the upstream sent right after its handshake response. It closes a descriptor
+// if the session takes none or is not here; a Conn stays the caller's then. An upstream
+// whose connection is unusable counts as disconnected.
+func (s *Session) Reconnect(h Handle, early []byte, inOutage bool) (taken, here bool) {
 	here = s.call(func() {
 		if taken = s.core.TakesUpstream(inOutage); taken {
-			s.reconnect(fd, s.core.Reconnect(s.loop.now, early))
+			s.reconnect(h, s.core.Reconnect(s.loop.now, early))
 		}
 	})
 	if !taken {
-		rawconn.Release(fd)
+		h.release()
 	}
 	return taken, here
 }
 
-func (s *Session) reconnect(fd int, u *session.Upstream) {
+func (s *Session) reconnect(h Handle, u *session.Upstream) {
 	old := s.up
-	s.connect(fd, u)
+	s.connect(h, u)
 	if old.fd >= 0 {
 		s.older = append(s.older, old)
 		s.flush(old)
 	}
 }
 
-func (s *Session) connect(fd int, u *session.Upstream) {
-	s.up = &leg{s: s, leg: u, fd: fd}
-	s.begin(s.up)
+func (s *Session) connect(h Handle, u *session.Upstream) {
+	s.up = &leg{s: s, leg: u}
+	h.begin(s, s.up)
 }
 
 // Loop returns the loop that made the session.

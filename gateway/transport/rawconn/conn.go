@@ -30,11 +30,16 @@ type call struct {
 // Quiet wraps c in a Conn. It returns c itself unless c is a plain TCP connection on
 // Linux.
 func Quiet(c net.Conn) net.Conn {
+	c = OffLoop(c)
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return c
+	}
 	raw, err := Raw(c)
 	if err != nil {
 		return c
 	}
-	q := &Conn{TCPConn: c.(*net.TCPConn), raw: raw}
+	q := &Conn{TCPConn: tcp, raw: raw}
 	q.in.attempt, q.out.attempt = q.in.receive, q.out.send
 	return q
 }

@@ -19,11 +19,50 @@ var ErrUnsupported = errors.New("not a plain TCP connection on Linux")
 
 // Raw returns conn's own descriptor as a RawConn.
 func Raw(conn net.Conn) (syscall.RawConn, error) {
-	c, ok := conn.(*net.TCPConn)
-	if !ok || !supported {
+	if !Plain(conn) || !supported {
 		return nil, ErrUnsupported
 	}
-	return c.SyscallConn()
+	return conn.(syscall.Conn).SyscallConn()
+}
+
+// Plain reports whether conn is a plain TCP connection, with nothing above it.
+func Plain(conn net.Conn) bool {
+	switch conn.(type) {
+	case *net.TCPConn, Looped:
+		return true
+	}
+	return false
+}
+
+// A TCP has the methods of a net.TCPConn that a Looped has too. Others may have them: see
+// Plain.
+type TCP interface {
+	net.Conn
+	syscall.Conn
+	CloseWrite() error
+	SetLinger(sec int) error
+}
+
+// A Looped is a TCP connection that an event loop watches, instead of the runtime's poller.
+// Its descriptor must not be duplicated while it does: the kernel would go on watching the
+// duplicate.
+type Looped interface {
+	TCP
+	// TCP takes the connection from the loop, for the runtime's poller. It closes the Looped
+	// in any case.
+	TCP() (net.Conn, error)
+}
+
+// OffLoop returns conn, or what a Looped has become. If that fails, the connection is closed.
+func OffLoop(conn net.Conn) net.Conn {
+	c, ok := conn.(Looped)
+	if !ok {
+		return conn
+	}
+	if plain, err := c.TCP(); err == nil {
+		return plain
+	}
+	return conn
 }
 
 // Descriptor returns the descriptor of a socket, which stays c's: it is valid until c is

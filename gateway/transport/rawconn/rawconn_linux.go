@@ -3,6 +3,8 @@ package rawconn
 import (
 	"io"
 	"net"
+	"strconv"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -56,9 +58,17 @@ func Receive(fd int, b []byte) (int, error) {
 
 // Send writes as much of b as the socket accepts without blocking, and reports whether
 // that was less than all.
-func Send(fd int, b []byte) (n int, full bool, err error) {
+func Send(fd int, b []byte) (n int, full bool, err error) { return SendMore(fd, b, false) }
+
+// SendMore is Send. more says that more follows at once, so that the system may send both
+// together.
+func SendMore(fd int, b []byte, more bool) (n int, full bool, err error) {
+	flags := uintptr(sendFlags)
+	if more {
+		flags |= unix.MSG_MORE
+	}
 	for {
-		switch n, errno := send(fd, b); errno {
+		switch n, errno := send(fd, b, flags); errno {
 		case 0:
 			return n, n < len(b), nil
 		case unix.EINTR:
@@ -71,8 +81,8 @@ func Send(fd int, b []byte) (n int, full bool, err error) {
 }
 
 // send makes one system call.
-func send(fd int, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), sendFlags, 0, 0)
+func send(fd int, b []byte, flags uintptr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
 	return int(n), errno
 }
 
@@ -109,7 +119,7 @@ func (s *Sender) Send(fd int, bufs [][]byte) (n int, full bool, err error) {
 // send makes one system call for up to maxPieces buffers.
 func (s *Sender) send(fd int, bufs [][]byte) (int, unix.Errno) {
 	if len(bufs) == 1 {
-		return send(fd, bufs[0])
+		return send(fd, bufs[0], sendFlags)
 	}
 	for i, b := range bufs {
 		s.list[i].Base = unsafe.SliceData(b)
@@ -135,6 +145,24 @@ func StateOf(fd int) (State, error) {
 	}
 	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	return State{Acked: info.Bytes_acked, Queued: queued, Unread: unread > 0}, err
+}
+
+// AddrOf converts the address of a TCP socket.
+func AddrOf(name syscall.Sockaddr) *net.TCPAddr {
+	switch a := name.(type) {
+	case *syscall.SockaddrInet4:
+		return &net.TCPAddr{IP: a.Addr[:], Port: a.Port}
+	case *syscall.SockaddrInet6:
+		zone := ""
+		if a.ZoneId != 0 {
+			zone = strconv.FormatUint(uint64(a.ZoneId), 10)
+			if i, err := net.InterfaceByIndex(int(a.ZoneId)); err == nil {
+				zone = i.Name
+			}
+		}
+		return &net.TCPAddr{IP: a.Addr[:], Port: a.Port, Zone: zone}
+	}
+	return &net.TCPAddr{}
 }
 
 // PeerOf returns the process that has made the other end of a Unix socket pair, 0 if that is

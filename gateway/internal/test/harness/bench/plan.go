@@ -109,7 +109,7 @@ func faults() []workload {
 		w.slice, w.cycles = nil, 0
 	}
 	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
-	w7.slice, w7.cycles, w7.only = mass, 4, []string{proxy.Reseat, "hs256"}
+	w7.slice, w7.cycles, w7.only = mass, 3, []string{proxy.Reseat, "hs256", "eddsa"}
 	beside := w1("W1W7")
 	beside.slice, beside.beside, beside.game.Idle, beside.cycles = crowded, 5000, 5000, 5
 	beside.only = []string{proxy.Reseat}

@@ -44,7 +44,7 @@ func mustParse(t *testing.T, args ...string) flags {
 func TestPlanIsEverythingByDefault(t *testing.T) {
 	list, subjects, notes, err := plan(mustParse(t), "", manyFiles)
 	extra := []string{"W1even", "W1text", "C1", "C40"} // only by their names
-	if err != nil || len(list) != len(workloads())-len(extra) || len(subjects) != 11 || notes != nil {
+	if err != nil || len(list) != len(workloads())-len(extra) || len(subjects) != 12 || notes != nil {
 		t.Errorf("%v, %d subjects, %q, %v", names(list), len(subjects), notes, err)
 	}
 	for _, w := range list {
@@ -163,7 +163,7 @@ func TestWorkloadsOfEachSubject(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"reseat@net", "hs256@net", "reseat@poll", "hs256@poll"}; !slices.Equal(cut, want) {
+	if want := []string{"reseat@net", "hs256@net", "eddsa@net", "reseat@poll", "hs256@poll", "eddsa@poll"}; !slices.Equal(cut, want) {
 		t.Errorf("%q", cut)
 	}
 }

@@ -3,6 +3,9 @@
 package proxy
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net/netip"
 	"os"
@@ -73,7 +76,9 @@ func gateways(driver string) []Subject {
 		{Name: Reseat + suffix, Title: "**Reseat**" + title, Resumable: true, start: with(nil)},
 		{Name: "plain" + suffix, Title: "**Reseat**, plain clients" + title, start: with(nil)},
 		{Name: "hs256" + suffix, Title: "**Reseat**, HS256 tokens" + title, Resumable: true,
-			Only: []string{"W7", "W8"}, start: withSecret(with)},
+			Only: []string{"W7", "W8"}, start: withKey(with, secret)},
+		{Name: "eddsa" + suffix, Title: "**Reseat**, Ed25519 tokens" + title, Resumable: true,
+			Only: []string{"W7", "W8"}, start: withKey(with, ed25519Key)},
 	}
 	for _, n := range []int{3, 5} {
 		list = append(list, Subject{Name: fmt.Sprint("nodes", n, suffix), Title: fmt.Sprintf("**Reseat**, a cluster of %d nodes%s", n, title), Resumable: true,
@@ -88,15 +93,31 @@ func gateways(driver string) []Subject {
 		Only: []string{"W1", "W2", "W3", "W5"}, start: with([]string{"GOMAXPROCS=1"})})
 }
 
-// withSecret gives the gateway a symmetric token key.
-func withSecret(with func([]string, ...string) func(Place, netip.AddrPort) (*Proxy, error)) func(Place, netip.AddrPort) (*Proxy, error) {
+// withKey gives the gateway a token key.
+func withKey(with func([]string, ...string) func(Place, netip.AddrPort) (*Proxy, error), key func() ([]byte, error)) func(Place, netip.AddrPort) (*Proxy, error) {
 	return func(p Place, a netip.AddrPort) (*Proxy, error) {
-		file := filepath.Join(p.Dir, "secret")
-		if err := os.WriteFile(file, []byte("a secret of the benchmark, 32 bytes or more\n"), 0o600); err != nil {
+		content, err := key()
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(p.Dir, "key")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
 			return nil, err
 		}
 		return with(nil, "--token-key-file", file)(p, a)
 	}
+}
+
+// secret returns a symmetric key, as the gateway makes one itself without a file.
+func secret() ([]byte, error) { return []byte("a secret of the benchmark, 32 bytes or more\n"), nil }
+
+func ed25519Key() ([]byte, error) {
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
 // Other returns another build of the gateway, for comparison.

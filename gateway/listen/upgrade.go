@@ -1,0 +1,287 @@
+package listen
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"net/textproto"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Most connections are WebSocket handshakes, which take the connection over: what net/http
+// prepares for further requests and for an answer is in vain, and its buffers are lost. So a
+// Conn looks at the first bytes that its http.Server reads, and if they are one whole plain
+// handshake, it calls the handler within that Read, and then returns io.EOF: for the server
+// the client has closed. If the handler answers by HTTP after all, the Conn passes the
+// connection to the server again, as a new one with the same bytes, whose ResponseWriter is
+// the answer's.
+
+// Upgrades has handshakes of connections that t accepts served by h without the help of an
+// http.Server. again passes a connection to one that serves t's Handler of h. It must be
+// called before the first connection is accepted.
+func (t *ConnTracker) Upgrades(h http.Handler, again func(net.Conn)) {
+	t.upgrades, t.again = h, again
+}
+
+// An ender is a connection that notices when its peer closes it, though nobody reads.
+type ender interface {
+	// OnEnd has f called, at most once, when the peer has closed the connection and everything
+	// that it has sent has been read. A nil f undoes that.
+	OnEnd(f func())
+}
+
+// An upgrade is a handshake that a Conn serves. It is its ResponseWriter.
+type upgrade struct {
+	conn   *Conn
+	head   []byte
+	header http.Header // of an answer
+	cancel context.CancelFunc
+
+	hijacked bool
+	wrote    bool
+
+	// Of an answer by an http.Server, made by answer.
+	server chan serving  // one slot
+	lost   chan struct{} // closed with the connection, if the server has not called the handler
+	writer http.ResponseWriter
+	done   chan struct{} // closed when the handler has returned
+	panics any           // what it has panicked with
+}
+
+// A serving is a call of the handler by an http.Server.
+type serving struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+// upgrade serves head if it is a plain handshake. It reports false if the http.Server must.
+func (t *ConnTracker) upgrade(c *Conn, head []byte) bool {
+	end, ok := c.TCP.(ender)
+	if t == nil || t.upgrades == nil || !ok {
+		return false
+	}
+	r := parsePlain(head)
+	if r == nil {
+		return false
+	}
+	ctx, cancel := context.WithCancel(ConnContext(context.Background(), c))
+	defer cancel()
+	r = r.WithContext(ctx)
+	r.RemoteAddr = c.RemoteAddr().String()
+	u := &upgrade{conn: c, head: bytes.Clone(head), header: make(http.Header), cancel: cancel}
+	end.OnEnd(cancel)
+	growStack()
+	u.serve(t, r)
+	return true
+}
+
+// growStack grows the stack of the goroutine once to what a handshake needs, instead of three
+// times by half of it, each time with more frames to move.
+//
+//go:noinline
+func growStack() {
+	var room [8 << 10]byte
+	runtime.KeepAlive(&room)
+}
+
+// serve calls the handler, and has an http.Server answer unless it takes the connection over.
+func (u *upgrade) serve(t *ConnTracker, r *http.Request) {
+	defer func() {
+		u.panics = recover()
+		switch {
+		case !u.hijacked:
+			u.answer()
+			close(u.done)
+		case u.panics != nil:
+			panic(u.panics) // the server closes what it still has, and logs
+		}
+	}()
+	t.upgrades.ServeHTTP(u, r)
+}
+
+// Hijack implements http.Hijacker.
+func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if u.hijacked || u.server != nil {
+		return nil, nil, http.ErrHijacked
+	}
+	u.hijacked = true
+	conn := u.take(nil)
+	conn.SetDeadline(time.Time{}) // as net/http does
+	return conn, bufio.NewReadWriter(bufio.NewReaderSize(conn, 16), bufio.NewWriterSize(conn, 16)), nil
+}
+
+// take takes the connection out of u.conn, to be read from first on.
+func (u *upgrade) take(first []byte) *Conn {
+	c := u.conn
+	c.TCP.(ender).OnEnd(nil)
+	c.tracker.Forget(c.TCP)
+	n := NewConn(c.TCP, first)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.given = true
+	return n
+}
+
+// answer passes the connection to an http.Server, unless that has been done, and returns the
+// ResponseWriter of its answer; nil if the connection is lost.
+func (u *upgrade) answer() http.ResponseWriter {
+	if u.server != nil {
+		return u.writer
+	}
+	u.server, u.lost, u.done = make(chan serving, 1), make(chan struct{}), make(chan struct{})
+	t := u.conn.tracker
+	n := u.take(u.head)
+	n.upgrade, n.serving = u, true // Freeze leaves it here
+	go t.again(n)                  // which waits for the server; serve waits for the handler below
+	select {
+	case s := <-u.server:
+		u.writer = s.w
+		context.AfterFunc(s.r.Context(), u.cancel)
+	case <-u.lost:
+	}
+	return u.writer
+}
+
+// finish is called by the http.Server's handler, in place of the one that u has called.
+func (u *upgrade) finish(w http.ResponseWriter, r *http.Request) {
+	u.server <- serving{w, r}
+	<-u.done
+	if u.panics != nil {
+		panic(u.panics)
+	}
+}
+
+// Header implements http.ResponseWriter.
+func (u *upgrade) Header() http.Header { return u.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (u *upgrade) WriteHeader(status int) {
+	w := u.answer()
+	if w == nil {
+		return
+	}
+	clear(w.Header())
+	maps.Copy(w.Header(), u.header)
+	u.wrote = u.wrote || status >= 200
+	w.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (u *upgrade) Write(p []byte) (int, error) {
+	if !u.wrote {
+		u.WriteHeader(http.StatusOK)
+	}
+	if u.writer == nil {
+		return 0, net.ErrClosed
+	}
+	return u.writer.Write(p)
+}
+
+// Unwrap is for http.ResponseController: whatever else the handler needs is net/http's.
+func (u *upgrade) Unwrap() http.ResponseWriter {
+	if w := u.answer(); w != nil {
+		return w
+	}
+	return lostWriter{}
+}
+
+// A lostWriter is that of a connection that is lost.
+type lostWriter struct{}
+
+func (lostWriter) Header() http.Header       { return http.Header{} }
+func (lostWriter) WriteHeader(int)           {}
+func (lostWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// parsePlain parses a WebSocket handshake as net/http does. It returns nil for everything else,
+// and for what it leaves to net/http: requests with bytes behind them, requests that an
+// http.Server may refuse or treat in a particular way, and requests in unusual spelling.
+func parsePlain(head []byte) *http.Request {
+	if !plain(head) {
+		return nil
+	}
+	br := readers.Get().(*bufio.Reader)
+	defer readers.Put(br)
+	src := bytes.NewReader(head)
+	br.Reset(src)
+	r, err := http.ReadRequest(br)
+	switch {
+	case err != nil, br.Buffered() > 0 || src.Len() > 0:
+		return nil
+	case r.Method != http.MethodGet, !r.ProtoAtLeast(1, 1), r.ProtoMajor != 1, r.Close, r.ContentLength != 0, len(r.TransferEncoding) > 0:
+		return nil
+	case r.URL.Host != "", r.Host == "", r.Header.Get("Upgrade") == "":
+		return nil
+	}
+	r.Body = http.NoBody
+	return r
+}
+
+// readers are for parsePlain.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4096) }}
+
+// plain reports whether head has the form of a request head without surprises: one Host, names
+// and values in visible ASCII, no line folded, nothing behind it, no body.
+func plain(head []byte) bool {
+	line, rest, ok := bytes.Cut(head, crlf)
+	if !ok || !bytes.HasPrefix(line, []byte("GET /")) || !bytes.HasSuffix(line, []byte(" HTTP/1.1")) || !visible(line) {
+		return false
+	}
+	hosts := 0
+	for {
+		if line, rest, ok = bytes.Cut(rest, crlf); !ok {
+			return false
+		}
+		if len(line) == 0 {
+			return len(rest) == 0 && hosts == 1
+		}
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok || !token(name) || !visible(value) {
+			return false
+		}
+		switch textproto.CanonicalMIMEHeaderKey(string(name)) {
+		case "Host":
+			hosts++
+			if !hostChars(value) {
+				return false
+			}
+		case "Content-Length", "Transfer-Encoding", "Trailer", "Expect":
+			return false
+		}
+	}
+}
+
+var crlf = []byte("\r\n")
+
+func visible(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// token reports whether b consists of letters, digits and hyphens, as all names do that matter.
+func token(b []byte) bool {
+	for _, c := range b {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// hostChars reports whether b, apart from blanks around it, could be a host and port.
+func hostChars(b []byte) bool {
+	for _, c := range bytes.TrimSpace(b) {
+		if !token([]byte{c}) && bytes.IndexByte([]byte(".:[]_"), c) < 0 {
+			return false
+		}
+	}
+	return true
+}
