@@ -346,6 +346,7 @@ func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
 		p.Sync()
 		d.of[0].gw.Fenced(p.Hello.Session, 7)
 		game.WantClose(wire.CodeGoingAway)
+		synctest.Wait() // while the session ends, its client is asked to try again
 		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedFailover {
 			t.Errorf("hello %+v", q.Hello)
 		}
