@@ -53,8 +53,10 @@ const (
 	forgetAfter   = time.Hour
 	rememberHeard = 10000
 	// The limits of a judgement.
-	probeTime    = 750 * time.Millisecond
-	askTime      = time.Second
+	probeTime = 750 * time.Millisecond
+	askTime   = time.Second
+	// idleConns is how many connections to a node are kept for the next request: a drain makes as many at a time.
+	idleConns    = 32
 	refusedPause = 150 * time.Millisecond
 	judgedFor    = time.Second
 	// maxWaiting is how many clients of one node may wait for a judgement, at most 1.7 seconds: all players
@@ -808,7 +810,7 @@ func (c *Cluster) Transport() *http.Transport {
 			id, _, _ := net.SplitHostPort(address)
 			return c.Dial(ctx, id)
 		},
-		MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
 }
 

@@ -476,6 +476,38 @@ func TestJudgementIsShared(t *testing.T) {
 	})
 }
 
+// A drain that hands over many sessions at a time makes no TLS handshake for each.
+func TestRequestsAtOnceKeepTheirConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const atOnce = 32 // as many as a drain makes
+		c, _, n, _ := stage(t)
+		n.answers(peerAddr, n.node(peerID, keys("k")))
+		beats(t, c, peerID)
+		transport := c.Transport()
+		defer transport.CloseIdleConnections()
+		before := n.made()
+		for range 3 {
+			var all sync.WaitGroup
+			for range atOnce {
+				all.Go(func() {
+					resp, err := (&http.Client{Transport: transport}).Get("https://" + peerID + "/")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				})
+			}
+			all.Wait()
+			synctest.Wait()
+		}
+		if made := n.made() - before; made > atOnce {
+			t.Errorf("%d connections for three times %d requests at once", made, atOnce)
+		}
+	})
+}
+
 func TestNodeFallsSilentAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, n, log := stage(t)

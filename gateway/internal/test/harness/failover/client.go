@@ -26,6 +26,7 @@ type client struct {
 	fronts   []string      // addresses of gateways
 	pace     time.Duration // between two messages
 	pings    time.Duration // between two pings of its own
+	acks     time.Duration // between two acks at least
 	patience time.Duration // of silence, until it takes a connection for dead
 	beside   bool          // it resumes beside a silent connection, and leaves that when the new one speaks
 
@@ -109,7 +110,7 @@ type link struct {
 }
 
 func newClient(id int, seed uint64, fronts []string, pace time.Duration) *client {
-	return &client{id: id, r: rand.New(rand.NewPCG(seed, uint64(id))), fronts: fronts, pace: pace, pings: pingsEvery, patience: deadAfter, refused: map[int]int{},
+	return &client{id: id, r: rand.New(rand.NewPCG(seed, uint64(id))), fronts: fronts, pace: pace, pings: pingsEvery, acks: ackEvery, patience: deadAfter, refused: map[int]int{},
 		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, most: 100}
 }
 
@@ -167,7 +168,7 @@ func (c *client) play(ctx context.Context) {
 
 // attend waits for the end of a link, and returns one that has replaced it meanwhile, if there is one.
 func (c *client) attend(ctx context.Context, l *link) (next *link) {
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(c.patience / 30)
 	defer tick.Stop()
 	for {
 		select {
@@ -416,7 +417,7 @@ func (l *link) write() {
 	c := l.c
 	tick := time.NewTicker(max(c.pace, time.Millisecond))
 	defer tick.Stop()
-	acks := time.NewTicker(ackEvery)
+	acks := time.NewTicker(c.acks)
 	defer acks.Stop()
 	pings := time.NewTicker(c.pings)
 	defer pings.Stop()

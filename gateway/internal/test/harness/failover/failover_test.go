@@ -53,14 +53,14 @@ var programs = sync.OnceValues(func() (p [3]string, err error) {
 	return p, err
 })
 
-// open starts a stage, which ends with the test.
-func open(t *testing.T, servers int, more ...string) *stage {
+// open starts a stage, which ends with the test. tick is in ms.
+func open(t *testing.T, servers, tick int, more ...string) *stage {
 	t.Helper()
 	p, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := config{bin: p[0], nats: p[1], game: p[2], dir: t.TempDir(), driver: *driverFlag, nodes: 3, servers: servers, flags: more}
+	cfg := config{bin: p[0], nats: p[1], game: p[2], dir: t.TempDir(), driver: *driverFlag, nodes: 3, servers: servers, tick: tick, flags: more}
 	if *dirFlag != "" {
 		cfg.dir = filepath.Join(*dirFlag, t.Name())
 		os.RemoveAll(cfg.dir)
@@ -105,7 +105,7 @@ func (co *company) isBack(t *testing.T, limit time.Duration) {
 // session is lost, and the game applies every message of the clients once and in order, as they do its
 // own.
 func TestDurableSessionsOutliveTheirGateways(t *testing.T) {
-	s := open(t, 3)
+	s := open(t, 3, 500)
 	co, err := s.join(t.Context(), *clients, *seedFlag, 50*time.Millisecond)
 	if err != nil {
 		co.wants(t, err.Error())

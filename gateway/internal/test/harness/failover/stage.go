@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,7 @@ type config struct {
 	dir             string
 	driver          string
 	nodes, servers  int
+	tick            int      // between two messages of the game to a session, in ms
 	flags           []string // more of them
 }
 
@@ -102,7 +104,7 @@ func newStage(ctx context.Context, cfg config) (*stage, error) {
 // startGame starts the counting game, and waits until it listens.
 func (s *stage) startGame() error {
 	s.game = exec.Command(s.cfg.game)
-	s.game.Env = append(os.Environ(), "PORT="+s.port, "TICK_MS=500", "WAIT_MS=15000") // a busy machine reads late
+	s.game.Env = append(os.Environ(), "PORT="+s.port, "TICK_MS="+strconv.Itoa(s.cfg.tick), "WAIT_MS=15000") // a busy machine reads late
 	s.game.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := os.OpenFile(filepath.Join(s.cfg.dir, "game.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -5,6 +5,7 @@ package failover
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -46,8 +47,11 @@ func newTap(target string) (*tap, error) {
 	go func() {
 		for {
 			c, err := ln.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // no descriptors, for now
+				continue
 			}
 			go t.serve(c)
 		}
@@ -84,14 +88,17 @@ func (t *tap) serve(c net.Conn) {
 		return
 	}
 	var up sync.WaitGroup
-	up.Go(func() {
-		io.Copy(g, c)
-		g.(*net.TCPConn).CloseWrite()
-	})
-	io.Copy(c, g)
-	c.(*net.TCPConn).CloseWrite()
+	up.Go(func() { pass(g, c) })
+	pass(c, g)
 	io.Copy(io.Discard, g) // the gateway is not there any more
 	up.Wait()
+}
+
+// pass passes on what from says, to its end. It does without splice(2), whose pipes would take four descriptors
+// more for each session.
+func pass(to, from net.Conn) {
+	io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 4096))
+	to.(*net.TCPConn).CloseWrite()
 }
 
 // of returns the handshakes for a session.

@@ -26,12 +26,12 @@ func TestFailoverTime(t *testing.T) {
 }
 
 func timed(t *testing.T, end func(n *node)) {
-	s := open(t, 1)
+	s := open(t, 1, 2000)
 	var others []string
 	co, err := s.join(t.Context(), *sessions, 1, 2*time.Second, func(c *client) {
 		c.beside = false
 		others, c.fronts = c.fronts[1:], c.fronts[:1]
-		c.pings, c.patience = 2*time.Second, 20*time.Second
+		c.pings, c.acks, c.patience = 2*time.Second, time.Second, 20*time.Second // many clients share two cores with all else
 	})
 	if err != nil {
 		t.Fatal(err)
