@@ -50,7 +50,7 @@ func timed(t *testing.T, end func(n *node)) {
 	began := time.Now()
 	end(s.nodes[0])
 	used := s.cpu()
-	what := awaits(t.Context(), 30*time.Second, func() string {
+	what := awaits(t.Context(), 30*time.Second+time.Duration(*sessions)*10*time.Millisecond, func() string {
 		if n := len(co.moved(began)); n < *sessions {
 			return fmt.Sprintf("%d of %d sessions have moved", n, *sessions)
 		}
