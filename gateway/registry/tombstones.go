@@ -65,9 +65,7 @@ func (ts *tombstones) add(t *tombstone) {
 		ts.queue[ts.bare].past = history{}
 		ts.bare++
 	}
-	if len(ts.queue) > 2*len(ts.byID)+minTombstones {
-		ts.compact()
-	}
+	ts.tidy()
 }
 
 func (ts *tombstones) dropOldest() {
@@ -78,6 +76,13 @@ func (ts *tombstones) dropOldest() {
 	if oldest.place >= 0 {
 		heap.Remove(&ts.due, oldest.place)
 		delete(ts.byID, oldest.info.ID)
+	}
+}
+
+// tidy compacts the queue once more than half of it has expired.
+func (ts *tombstones) tidy() {
+	if len(ts.queue) > 2*len(ts.byID)+minTombstones {
+		ts.compact()
 	}
 }
 
@@ -104,6 +109,7 @@ func (ts *tombstones) expire(now time.Time) {
 		delete(ts.byID, t.info.ID)
 		t.past = history{}
 	}
+	ts.tidy()
 }
 
 // dueTombstones is a heap by time of expiry.

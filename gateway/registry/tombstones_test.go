@@ -28,6 +28,18 @@ func TestTombstonesAreBoundedAndOldestAreEvicted(t *testing.T) {
 	}
 }
 
+// After a rush of sessions that have ended, nothing ends that would have the expired ones removed.
+func TestExpiredTombstonesAreReleasedWithoutNewOnes(t *testing.T) {
+	ts := newTombstones(0)
+	began := time.Now()
+	for i := range 5 * minTombstones {
+		ts.of(fmt.Sprint(i), began.Add(30*time.Second))
+	}
+	if ts.expire(began.Add(time.Minute)); len(ts.queue) > minTombstones {
+		t.Errorf("%d expired tombstones are kept", len(ts.queue))
+	}
+}
+
 func TestOnlyNewestTombstonesKeepHistory(t *testing.T) {
 	ts := newTombstones(0)
 	for i := range 3 * maxHistories {

@@ -68,10 +68,15 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 
 // rounds measures before the first session and after each share of them.
 func (r *run) rounds(ctx context.Context) error {
+	began := time.Now()
 	for done, i := 0, 0; ctx.Err() == nil; i++ {
 		s, err := r.measure(ctx, done)
 		if err != nil {
 			return err
+		}
+		s.at = time.Since(began)
+		if i < r.cfg.Rounds { // the last waits for the end of all
+			s.tombstones = ended(r.report.Samples, s)
 		}
 		r.report.Samples = append(r.report.Samples, s)
 		if i == r.cfg.Rounds {
@@ -82,6 +87,17 @@ func (r *run) rounds(ctx context.Context) error {
 		done += share
 	}
 	return ctx.Err()
+}
+
+// ended returns how many sessions can have ended within the time of a tombstone before s.
+func ended(earlier []sample, s sample) int {
+	before := 0
+	for _, e := range earlier {
+		if e.at <= s.at-remember {
+			before = e.sessions
+		}
+	}
+	return s.sessions - before
 }
 
 // share runs n sessions, some at a time.
@@ -288,7 +304,9 @@ func (r *run) resume(ctx context.Context, token string, received uint64) (*seat.
 
 // A sample is what the gateway holds at one time.
 type sample struct {
-	sessions                                         int // finished so far
+	sessions                                         int           // finished so far
+	at                                               time.Duration // since the begin
+	tombstones                                       int           // at most, that the gateway still keeps
 	heap, resident, goroutines, descriptors, buffers float64
 }
 

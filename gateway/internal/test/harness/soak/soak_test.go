@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/process"
 )
@@ -40,6 +41,16 @@ func TestGrowthIsDetected(t *testing.T) {
 	flat := func(i int) sample {
 		wave := float64(i % 3)
 		return sample{sessions: 1000 * i, heap: 5e6 + 4e5*wave, resident: 6e7 + 3e6*wave, goroutines: 20 + 2*wave, descriptors: 12 + wave}
+	}
+	// A short run ends before its first tombstone does.
+	var short []sample
+	for i := range 20 {
+		short = append(short, sample{sessions: 1000 * i, at: time.Duration(i) * time.Second, heap: 5e6 + 800e3*float64(i)})
+		short[i].tombstones = ended(short[:i], short[i])
+	}
+	short = append(short, sample{sessions: 19000, at: time.Minute, heap: 5e6})
+	if said := judge(short); said != nil {
+		t.Errorf("of tombstones: %q", said)
 	}
 	for name, grow := range map[string]func(s *sample, i float64){
 		"":            func(*sample, float64) {},
