@@ -347,8 +347,15 @@ func TestAttachedClientNeedsNoEngine(t *testing.T) {
 		d.seats.SetAway(true)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
+		over := make(chan struct{})
+		t.Cleanup(func() { close(over) })
 		for _, link := range d.links { // nor does it answer at once
-			link.Before = func() { time.Sleep(time.Minute) }
+			link.Before = func() {
+				select {
+				case <-time.After(time.Minute):
+				case <-over:
+				}
+			}
 		}
 		p.Text("a")
 		game.Want("a")

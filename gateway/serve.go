@@ -27,6 +27,11 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Keys == nil {
 		return nil, errors.New("Config.Keys is missing")
 	}
+	if cfg.Driver == transport.Uring {
+		if err := transport.TryUring(); err != nil {
+			return nil, fmt.Errorf("--driver uring: there is no io_uring here: %w. With --driver auto the gateway does without", err)
+		}
+	}
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{

@@ -404,12 +404,13 @@ var table = []flag{
 		help: "how long a node may send no heartbeat before others may take it for dead, if it does not answer either",
 		set:  one(func(d *draft) *time.Duration { return &d.Cluster.DeadAfter }, duration(time.Second, time.Hour))},
 
-	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
-		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest). auto is poll",
+	{name: "driver", group: groupSpeed, arg: "auto|net|poll|uring", def: "auto",
+		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest), with io_uring where the system allows it. uring: poll, and no start without io_uring. auto is poll",
 		set: one(func(d *draft) *transport.Kind { return &d.Gateway.Driver }, choice(
 			option[transport.Kind]{"auto", transport.Auto},
 			option[transport.Kind]{"net", transport.Net},
-			option[transport.Kind]{"poll", transport.Poll}))},
+			option[transport.Kind]{"poll", transport.Poll},
+			option[transport.Kind]{"uring", transport.Uring}))},
 
 	{name: "config", group: groupRest, arg: "FILE", shows: "none",
 		help: "TOML file with settings, named like the flags",

@@ -185,6 +185,7 @@ var goodValues = []struct {
 	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, transport.Auto},
 	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, transport.Net},
 	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, transport.Poll},
+	{"driver", "uring", func(s *Settings) any { return s.Gateway.Driver }, transport.Uring},
 	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
 	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
 }

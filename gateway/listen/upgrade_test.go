@@ -36,7 +36,7 @@ func (s stopwatch) Now() session.Time { return session.Time(time.Since(s.began))
 // withLoop has the rest of the test accept connections for an event loop.
 func withLoop(t *testing.T) {
 	t.Helper()
-	loop, err := epoll.Start(stopwatch{time.Now()})
+	loop, err := epoll.Start(stopwatch{time.Now()}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

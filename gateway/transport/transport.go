@@ -3,7 +3,8 @@
 //
 // There are two drivers. The net driver (package netio) uses two goroutines per session
 // and serves any net.Conn. The poll driver (package epoll) uses event loops and serves
-// plain TCP connections on Linux. Sessions behave the same with both.
+// plain TCP connections on Linux, with io_uring (package uring) where the system allows it.
+// Sessions behave the same with all of them.
 package transport
 
 import (
@@ -42,10 +43,16 @@ type Kind uint8
 
 // The values of --driver.
 const (
-	Auto Kind = iota // the cheapest: Poll
-	Net              // goroutines
-	Poll             // event loops; Net for connections that they cannot serve
+	Auto  Kind = iota // the cheapest: Poll
+	Net               // goroutines
+	Poll              // event loops, with io_uring(7) where the system allows it; Net for connections that they cannot serve
+	Uring             // Poll, and New of a gateway fails where there is no io_uring: TryUring
+
+	Single // Poll without io_uring, for tests: what happens where there is none
 )
+
+// TryUring returns why event loops cannot use io_uring here, nil if they can.
+func TryUring() error { return epoll.TryBatch() }
 
 // A Driver makes Sessions.
 type Driver struct {
@@ -146,7 +153,7 @@ func (d *Driver) start() {
 	n := epoll.Loops(runtime.GOMAXPROCS(0))
 	epoll.LeaveRoom(n)
 	for range n {
-		l, err := epoll.Start(d.clock)
+		l, err := epoll.Start(d.clock, d.kind != Single)
 		if err != nil {
 			return
 		}

@@ -122,7 +122,7 @@ func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
 	return d
 }
 
-var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Poll}
+var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Poll, "single": transport.Single}
 
 // newRig connects everything. Plain clients are the simplest: bytes in, bytes out, one
 // kind of frame.

@@ -19,7 +19,7 @@ import (
 // loopConn returns a Conn and its peer.
 func loopConn(t *testing.T) (*Conn, *net.TCPConn) {
 	t.Helper()
-	loop, err := Start(new(handClock))
+	loop, err := Start(new(handClock), true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ type leg struct {
 	ending   bool // the end follows what is still to be read
 	queued   bool // the loop reads it again without another event
 	full     bool // the last write was short
+	large    bool // the last read from a client was
 
 	lingering bool         // all output is written, waiting for the peer to close
 	deadline  session.Time // when it is closed in any case; zero: never
@@ -83,7 +84,7 @@ func (s *Session) read(g *leg) {
 		s.follow(g)
 		return
 	}
-	if !g.wanted() {
+	if s.readBatch(g) || !g.wanted() {
 		return
 	}
 	room := s.loop.buf
@@ -93,6 +94,7 @@ func (s *Session) read(g *leg) {
 		}
 	}
 	n, err := g.receive(room)
+	g.large = g != s.up && n >= pieceSize
 	s.received(g, room[:n])
 	if err != nil {
 		s.disconnected(g, err)
@@ -103,13 +105,18 @@ func (s *Session) read(g *leg) {
 // socket, so g is not readable until the next edge.
 func (g *leg) receive(b []byte) (int, error) {
 	n, err := rawconn.Receive(g.fd, b)
+	g.took(n, len(b))
+	return n, err
+}
+
+// took records that a read with room for so many bytes has returned n.
+func (g *leg) took(n, room int) {
 	switch {
 	case n == 0:
 		g.readable, g.ending = false, false
-	case n < len(b) && !g.ending:
+	case n < room && !g.ending:
 		g.readable = false
 	}
-	return n, err
 }
 
 // received passes the bytes read to the core. The caller may reuse p afterwards.
@@ -150,14 +157,19 @@ func (s *Session) write(g *leg) bool {
 	}
 	n, full, err := l.sender.Send(g.fd, l.out)
 	clear(l.out)
+	s.wrote(g, n, full, err)
+	return true
+}
+
+// wrote records what a write has returned.
+func (s *Session) wrote(g *leg, n int, full bool, err error) {
 	g.full = full
-	if s.core.Wrote(l.now, g.leg, n, full) {
+	if s.core.Wrote(s.loop.now, g.leg, n, full) {
 		s.reportSocketState(g)
 	}
 	if err != nil {
-		s.core.WriteFailed(l.now, g.leg, err.Error())
+		s.core.WriteFailed(s.loop.now, g.leg, err.Error())
 	}
-	return true
 }
 
 // reportSocketState gives the core the state of g's socket.

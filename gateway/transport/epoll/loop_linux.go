@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/transport/uring"
 )
 
 const (
@@ -55,6 +57,7 @@ type Loop struct {
 	buf    []byte
 	out    [][]byte
 	sender rawconn.Sender
+	batch  *batch // nil: each read and each write is a system call
 
 	notices  []notice // of this turn
 	notifier *notifier
@@ -69,8 +72,9 @@ type Loop struct {
 	stopped bool // the goroutine has returned; now mu guards all of the above
 }
 
-// Start starts a Loop; Close stops it.
-func Start(clock Clock) (*Loop, error) {
+// Start starts a Loop; Close stops it. With batched it makes the reads and writes of a turn
+// together, where the system allows that.
+func Start(clock Clock, batched bool) (*Loop, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -86,6 +90,9 @@ func Start(clock Clock) (*Loop, error) {
 		unix.Close(ep)
 		unix.Close(wakeFD)
 		return nil, err
+	}
+	if batched {
+		l.batch = newBatch()
 	}
 	l.running.Go(l.notifier.run)
 	l.running.Go(l.run)
@@ -140,14 +147,8 @@ func (l *Loop) run() {
 		n := l.wait()
 		l.tick()
 		rung := false
-		for _, e := range l.events[:n] {
-			if int(e.Fd) == l.wakeFD {
-				rung = true
-			} else if g := l.legOf(e.Fd); g != nil {
-				g.s.ready(g, e.Events)
-			} else {
-				l.noteConn(int(e.Fd), e.Events)
-			}
+		for events := range slices.Chunk(l.events[:n], uring.Batch) {
+			rung = l.serve(events) || rung
 		}
 		if rung {
 			l.deliver()
@@ -285,6 +286,9 @@ func (l *Loop) end() bool {
 	l.stopped = true
 	unix.Close(l.ep)
 	unix.Close(l.wakeFD)
+	if l.batch != nil {
+		l.batch.ring.Close()
+	}
 	l.notifier.close()
 	return true
 }

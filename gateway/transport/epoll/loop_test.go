@@ -49,12 +49,30 @@ func newRig(t *testing.T, resumable bool) *rig {
 
 // newRigOf makes one with the test's own client connection.
 func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
-	r := &rig{clock: new(handClock), closed: make(chan struct{})}
-	r.clock.now.Store(int64(time.Hour))
-	loop, err := Start(r.clock)
+	clock := new(handClock)
+	return newRigOn(t, newLoop(t, clock, true), clock, clientEnd, client, with)
+}
+
+// newLoop starts a loop, which ends with the test.
+func newLoop(t *testing.T, clock *handClock, batched bool) *Loop {
+	clock.now.Store(int64(time.Hour))
+	loop, err := Start(clock, batched)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		loop.Close()
+		clock.now.Add(int64(time.Hour)) // past every deadline
+		for range 2 {
+			loop.call(func() {})
+		}
+		loop.Wait()
+	})
+	return loop
+}
+
+func newRigOn(t *testing.T, loop *Loop, clock *handClock, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
+	r := &rig{clock: clock, closed: make(chan struct{})}
 	gameEnd, game := socketPair(t)
 	r.game, r.client = game, client
 	cfg := session.Config{
@@ -72,9 +90,6 @@ func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.C
 		r.Do(func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "test over") })
 		client.Close()
 		game.Close()
-		loop.Close()
-		r.after(time.Hour) // past every deadline
-		loop.Wait()
 	})
 	return r
 }
@@ -167,7 +182,7 @@ func TestSilentClientIsPingedAndClosed(t *testing.T) {
 // A waiting loop also wakes by its own clock.
 func TestAlarmWakesTheLoop(t *testing.T) {
 	clock := &running{time.Now()}
-	loop, err := Start(clock)
+	loop, err := Start(clock, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,9 @@ type Session struct {
 	alarm session.Time // when the alarm fires
 	place int          // index in the loop's alarms; negative: none is set
 
-	over bool // all sockets are closed
-	left bool
+	over    bool // all sockets are closed
+	left    bool
+	inBatch uint8 // its place in the loop's batch, counted from 1
 
 	pending atomic.Int64 // events that the Observer has not processed
 }
@@ -202,10 +203,13 @@ func (s *Session) serve(f func()) {
 
 // ready handles events of a leg's socket.
 func (s *Session) ready(g *leg, events uint32) {
+	defer s.rescue()
+	if s.inBatch > 0 && s.loop.batch.reads[s.inBatch-1].g != g {
+		s.endBatch()
+	}
 	if g.fd < 0 {
 		return
 	}
-	defer s.rescue()
 	g.noteEvents(events)
 	if g.readable {
 		s.read(g)
@@ -213,7 +217,9 @@ func (s *Session) ready(g *leg, events uint32) {
 	if events&mayWrite != 0 && g != s.up && g != s.down {
 		s.flush(g)
 	}
-	s.settle()
+	if s.inBatch == 0 {
+		s.settle()
+	}
 }
 
 // onAlarm handles the session's alarm.
@@ -317,6 +323,7 @@ func (s *Session) rescue() {
 	if v == nil {
 		return
 	}
+	s.inBatch = 0
 	s.loop.queue(notice{of: s, fault: &fault{v, debug.Stack()}})
 	defer func() {
 		if recover() != nil { // the core can't even fail: close both sockets

@@ -136,7 +136,7 @@ func drivers(help string) []string {
 		return []string{""}
 	}
 	choices := strings.Fields(rest)[0]
-	return slices.DeleteFunc(strings.Split(choices, "|"), func(s string) bool { return s == "auto" })
+	return slices.DeleteFunc(strings.Split(choices, "|"), func(s string) bool { return s == "auto" || s == "uring" }) // both are poll
 }
 
 func direct(p Place, _ netip.AddrPort) (*Proxy, error) {

@@ -1,0 +1,251 @@
+package epoll
+
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"reseat/gateway/session"
+	"reseat/gateway/transport/uring"
+)
+
+// This file makes the reads of a turn together, and then the writes that follow from them: with
+// a uring.Ring three system calls serve all sockets that are ready, in place of one for each
+// read and each write. Each session takes part with one read and one write; whatever else it
+// has to do follows by system calls of its own, and in the same order.
+
+// pieceSize is for a read from a client. One that fills it is followed by larger ones.
+const pieceSize = 4 << 10
+
+// A batch is the reads and writes of up to uring.Batch sessions.
+type batch struct {
+	ring  *uring.Ring
+	room  []byte // for reads from clients, pieceSize each
+	reads [uring.Batch]read
+	n     int      // of reads
+	out   [][]byte // of all sessions
+}
+
+// A read is one of a session's, and the write that follows.
+type read struct {
+	g     *leg
+	room  []byte // where it reads into
+	call  int    // of the ring; negative: it is made when its turn comes
+	from  []byte // what a client has sent, until the upstream has taken it
+	wrote *leg   // has output in this batch
+	out   [2]int // which of the batch's, and
+	write int    // the number of its call
+}
+
+// TryBatch returns why loops cannot make reads and writes together here, nil if they can.
+func TryBatch() error {
+	ring, err := uring.New()
+	if err == nil {
+		ring.Close()
+	}
+	return err
+}
+
+// newBatch returns nil if TryBatch has an error.
+func newBatch() *batch {
+	ring, err := uring.New()
+	if err != nil {
+		return nil
+	}
+	return &batch{ring: ring, room: make([]byte, uring.Batch*pieceSize)}
+}
+
+// serve handles events of sockets, no more than uring.Batch.
+func (l *Loop) serve(events []unix.EpollEvent) (rung bool) {
+	if l.batch != nil && len(events) > 1 {
+		l.readAll(events)
+	}
+	for _, e := range events {
+		if int(e.Fd) == l.wakeFD {
+			rung = true
+		} else if g := l.legOf(e.Fd); g != nil {
+			g.s.ready(g, e.Events)
+		} else {
+			l.noteConn(int(e.Fd), e.Events)
+		}
+	}
+	if l.batch != nil && l.batch.n > 0 {
+		l.writeAll()
+	}
+	return rung
+}
+
+// readAll reads the sockets that are to be read, one of each session.
+func (l *Loop) readAll(events []unix.EpollEvent) {
+	b := l.batch
+	for _, e := range events {
+		if g := l.legOf(e.Fd); g != nil && int(e.Fd) != l.wakeFD && g.s.inBatch == 0 {
+			g.s.joinBatch(g, e.Events)
+		}
+	}
+	if b.n > 1 {
+		b.ring.Submit()
+	}
+	for i := range b.n {
+		if b.n == 1 { // a batch of one is no gain
+			b.reads[i].call = -1
+		}
+	}
+}
+
+// joinBatch has g read in this turn's batch, if it is to be read.
+func (s *Session) joinBatch(g *leg, events uint32) {
+	defer s.rescue()
+	if g.fd < 0 || g.large {
+		return
+	}
+	g.noteEvents(events)
+	if !g.readable || g.leg.CloseMode() != session.Open || !g.wanted() {
+		return
+	}
+	b := s.loop.batch
+	room := b.room[b.n*pieceSize:][:pieceSize:pieceSize]
+	if g.leg.Direct() {
+		if room = s.core.Room(g.leg); room == nil {
+			return
+		}
+	}
+	b.reads[b.n] = read{g: g, room: room, call: b.ring.Receive(g.fd, room)}
+	b.n++
+	s.inBatch = uint8(b.n)
+}
+
+// readBatch takes the result of g's read in the batch. It reports false if g is not in it.
+func (s *Session) readBatch(g *leg) bool {
+	if s.inBatch == 0 {
+		return false
+	}
+	b := s.loop.batch
+	r := &b.reads[s.inBatch-1]
+	if r.g != g || r.room == nil {
+		return false
+	}
+	room := r.room
+	r.room = nil
+	n, err := 0, error(nil)
+	if r.call >= 0 {
+		var errno unix.Errno
+		switch n, errno = b.ring.Result(r.call); {
+		case errno == unix.EINTR:
+			r.call = -1
+		case errno == unix.EAGAIN:
+		case errno != 0:
+			err = errno
+		case n == 0:
+			err = io.EOF
+		}
+	}
+	if r.call >= 0 {
+		g.took(n, len(room))
+	} else {
+		n, err = g.receive(room)
+	}
+	s.core.Read(s.loop.now, g.leg, room[:n])
+	if g != s.up {
+		g.large = n == len(room)
+		r.from = room[:n]
+	}
+	if err != nil {
+		s.leaveBatch()
+		s.disconnected(g, err)
+	}
+	return true
+}
+
+// endBatch does at once all that the batch was to do for s.
+func (s *Session) endBatch() {
+	if r := &s.loop.batch.reads[s.inBatch-1]; r.room != nil {
+		s.readBatch(r.g)
+	}
+	s.leaveBatch()
+	s.settle()
+}
+
+// leaveBatch does at once what the batch was to do for s: it writes what a client has sent.
+func (s *Session) leaveBatch() {
+	if s.inBatch == 0 {
+		return
+	}
+	r := &s.loop.batch.reads[s.inBatch-1]
+	s.inBatch = 0
+	if r.from != nil {
+		r.from = nil
+		s.write(s.up)
+		s.core.Retain()
+	}
+}
+
+// writeAll writes what the sessions of the batch have for one of their sockets, and settles
+// them.
+func (l *Loop) writeAll() {
+	b := l.batch
+	b.ring.Drop()
+	for i := range b.n {
+		if s := b.reads[i].g.s; int(s.inBatch) == i+1 {
+			s.offerBatch(&b.reads[i])
+		}
+	}
+	if b.ring.Len() > 1 {
+		b.ring.Submit()
+	}
+	for i := range b.n {
+		if s := b.reads[i].g.s; int(s.inBatch) == i+1 {
+			s.settleBatch(&b.reads[i])
+		}
+	}
+	b.ring.Drop()
+	clear(b.out)
+	b.out = b.out[:0]
+	clear(b.reads[:b.n])
+	b.n = 0
+}
+
+// offerBatch adds the output of one of s's legs to the batch.
+func (s *Session) offerBatch(r *read) {
+	defer s.rescue()
+	b := s.loop.batch
+	for _, g := range [2]*leg{s.up, s.down} {
+		if g == nil || g.full || g.fd < 0 {
+			continue
+		}
+		from := len(b.out)
+		if b.out = s.core.Out(s.loop.now, g.leg, b.out); len(b.out) > from {
+			r.wrote, r.out, r.write = g, [2]int{from, len(b.out)}, b.ring.Send(g.fd, b.out[from:])
+			return
+		}
+	}
+}
+
+// settleBatch takes the result of s's write, and does what else the core wants done.
+func (s *Session) settleBatch(r *read) {
+	defer s.rescue()
+	if g, b := r.wrote, s.loop.batch; g != nil {
+		out := b.out[r.out[0]:r.out[1]]
+		n, errno := 0, unix.EINTR
+		if r.write >= 0 && b.ring.Len() > 1 {
+			n, errno = b.ring.Result(r.write)
+		}
+		size := 0
+		for _, p := range out {
+			size += len(p)
+		}
+		switch errno {
+		case unix.EINTR: // it was not made
+			n, full, err := s.loop.sender.Send(g.fd, out)
+			s.wrote(g, n, full, err)
+		case unix.EAGAIN:
+			s.wrote(g, 0, true, nil)
+		case 0:
+			s.wrote(g, n, n < size, nil)
+		default:
+			s.wrote(g, 0, false, errno)
+		}
+	}
+	s.leaveBatch()
+	s.settle()
+}
