@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,12 @@ bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others;
 bench-short: build bin/nats-server ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
 	./.ci/proxies
 	$(BENCH) --short $(ARGS)
+
+PROFILED = --subjects nginx,reseat@poll,reseat@net
+profile: bin/nats-server ## where the processor time goes, beside nginx, in five minutes; takes root and perf; ARGS='--only W3 --subjects nginx,reseat@poll'
+	./.ci/proxies
+	$(GO) build -trimpath -o bin/reseat-named .
+	$(BENCH) --reseat $(abspath bin/reseat-named) --profile $(or $(ARGS),$(PROFILED))
 
 MICRO := -run '^$$' -bench . -benchmem ./gateway/... ./tokens/... ./upstream/...
 

@@ -60,6 +60,9 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if f.profile {
+		return profileAll(ctx, f)
+	}
 	results, err := measure(ctx, f)
 	if results == nil {
 		return err
@@ -102,6 +105,7 @@ type flags struct {
 	out            string
 	render         string
 	notes          []string
+	profile        bool
 }
 
 func parse(args []string) (f flags, err error) {
@@ -153,6 +157,7 @@ func (f *flags) define(set *flag.FlagSet) {
 		f.notes = append(f.notes, s)
 		return nil
 	})
+	set.BoolVar(&f.profile, "profile", false, "say where the time of W1, W3, W7 and W8 goes, by perf")
 	set.Func("also", "`name=binary`: another build of the gateway to measure besides", func(s string) error {
 		name, binary, ok := strings.Cut(s, "=")
 		if !ok {

@@ -20,7 +20,7 @@ const (
 func traffic(s *stage) (figures, error) {
 	var a, b reading
 	err := steps(s.connect, s.start, s.wait(s.w.warm),
-		s.latencies(s.w.game.Mode != game.Fire), s.note(&a), s.wait(s.w.measure), s.note(&b), s.latencies(false),
+		s.latencies(s.w.game.Mode != game.Fire), s.from(&a), s.wait(s.w.measure), s.to(&b), s.latencies(false),
 		s.stop)
 	fig := s.between(a, b)
 	s.addLatencies(fig)
@@ -90,7 +90,7 @@ func cutAll(s *stage) (figures, error) {
 	var before, a, b reading
 	err := steps(s.connect, s.start, s.wait(2*s.w.warm),
 		s.note(&before), s.cut, s.wait(time.Second),
-		s.note(&a), s.back, s.note(&b),
+		s.from(&a), s.back, s.to(&b),
 		s.wait(s.w.warm), s.stop)
 	return s.resumed(before, a, b), err
 }
@@ -126,7 +126,7 @@ func (s *stage) back() error { return s.clients.Back(patience) }
 func storm(s *stage) (figures, error) {
 	var a, b reading
 	all := func() error { return s.clients.All(patience) }
-	err := steps(s.note(&a), all, s.note(&b), s.stop)
+	err := steps(s.from(&a), all, s.to(&b), s.stop)
 	fig := s.between(a, b)
 	n := float64(s.w.sessions)
 	fig["connection_us"] = (b.proxy - a.proxy).Seconds() * 1e6 / n

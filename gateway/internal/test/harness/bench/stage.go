@@ -31,6 +31,7 @@ type stage struct {
 	count   func() (received, written uint64, bytes int64) // nil: clients that count no bytes
 	empty   proxy.Memory                                   // before there were sessions
 	end     game.Report                                    // set at the end, and at each pause
+	perf    *perf                                          // looks at the proxy meanwhile; nil: none
 	opened  []func()                                       // closes what was started, the last one first
 }
 
