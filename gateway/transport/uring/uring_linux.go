@@ -69,6 +69,7 @@ type Ring struct {
 
 	n       int // calls collected
 	results [Batch]int32
+	buffers [Batch]*byte // of calls with one: the kernel's address neither keeps it nor moves with a stack
 	msgs    [Batch]unix.Msghdr
 	pieces  [Batch][maxPieces]unix.Iovec
 }
@@ -168,7 +169,8 @@ func (r *Ring) Len() int { return r.n }
 // number. There must be less than Batch calls.
 func (r *Ring) Receive(fd int, b []byte) (call int) {
 	s, call := r.next(opRecv, fd)
-	s.addr, s.len, s.msgFlags = address(unsafe.SliceData(b)), uint32(len(b)), unix.MSG_DONTWAIT
+	r.buffers[call] = unsafe.SliceData(b)
+	s.addr, s.len, s.msgFlags = address(r.buffers[call]), uint32(len(b)), unix.MSG_DONTWAIT
 	return call
 }
 
@@ -181,7 +183,8 @@ func (r *Ring) Send(fd int, bufs [][]byte) (call int) {
 		return -1
 	case 1:
 		s, call := r.next(opSend, fd)
-		s.addr, s.len, s.msgFlags = address(unsafe.SliceData(bufs[0])), uint32(len(bufs[0])), flags
+		r.buffers[call] = unsafe.SliceData(bufs[0])
+		s.addr, s.len, s.msgFlags = address(r.buffers[call]), uint32(len(bufs[0])), flags
 		return call
 	}
 	if len(bufs) > maxPieces {
@@ -254,6 +257,7 @@ func (r *Ring) Result(call int) (n int, errno unix.Errno) {
 
 // Drop forgets the calls that were collected, and their buffers.
 func (r *Ring) Drop() {
+	clear(r.buffers[:r.n])
 	for i := range r.n {
 		if r.msgs[i].Iov != nil {
 			r.msgs[i] = unix.Msghdr{}

@@ -146,3 +146,37 @@ func TestBatchesAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A goroutine's stack moves when it grows. What was on it when a call was collected must not be
+// where the kernel writes.
+func TestBufferOfACallDoesNotMove(t *testing.T) {
+	r := newRing(t)
+	a, b := pair(t, unix.SOCK_STREAM)
+	unix.Write(a, []byte("x"))
+	got := make(chan byte)
+	go func() {
+		var room [1]byte
+		r.Receive(b, room[:])
+		deep(1000)
+		r.Submit()
+		r.Drop()
+		got <- room[0]
+	}()
+	if c := <-got; c != 'x' {
+		t.Errorf("%q is in the buffer, want x", c)
+	}
+}
+
+// deep needs a stack of some 300 bytes a level.
+//
+//go:noinline
+func deep(levels int) (sum int) {
+	var local [32]int
+	if levels > 0 {
+		local[levels%len(local)] = deep(levels - 1)
+	}
+	for _, n := range local {
+		sum += n
+	}
+	return sum + 1
+}
