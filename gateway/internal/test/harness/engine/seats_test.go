@@ -175,7 +175,7 @@ func newLine(t *testing.T, addr string) *line {
 				client.Close()
 				continue
 			}
-			conns.Go(func() { l.pass(server, client, func(b []byte) { l.seen(b) }) })
+			conns.Go(func() { l.pass(server, client, func(b []byte) { l.watcher()(b) }) })
 			conns.Go(func() { l.pass(client, server, func([]byte) { l.wait() }) })
 		}
 	})
@@ -221,8 +221,16 @@ func (l *line) release() {
 	}
 }
 
+func (l *line) watcher() func(sent []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
+}
+
 // reads calls f with how many requests for a message were sent, each time.
 func (l *line) reads(f func(n int)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	n := 0
 	l.seen = func(b []byte) {
 		if more := bytes.Count(b, []byte("MSG.GET.")); more > 0 {
@@ -244,7 +252,6 @@ func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
 			s = session(2)
 		}
 		seat := a.must(seatOf(nodeA, s))
-		l.mu.Lock()
 		l.reads(func(int) {
 			if claimed { // b is faster
 				other := seat
@@ -259,7 +266,6 @@ func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
 			}
 			l.release()
 		})
-		l.mu.Unlock()
 		l.hold()
 		seat.Epoch = 5
 		revision, err := a.Seats.Put(t.Context(), seat)
@@ -283,9 +289,7 @@ func TestReadsByLeadersAreLimited(t *testing.T) {
 	l := newLine(t, strings.TrimPrefix(r.urls()[0], "nats://"))
 	a := newSeater(t, nodeA, engine.Options{URLs: []string{"nats://" + l.addr}})
 	var sent atomic.Int64
-	l.mu.Lock()
 	l.reads(func(n int) { sent.Store(int64(n)) })
-	l.mu.Unlock()
 	l.hold()
 	var wait sync.WaitGroup
 	var failed atomic.Int64
