@@ -14,6 +14,10 @@ import (
 // read and each write. Each session takes part with one read and one write; whatever else it
 // has to do follows by system calls of its own, and in the same order.
 
+// minBatch is how many calls are made together at least. For fewer a ring costs more than the
+// system calls that it saves.
+const minBatch = 4
+
 // pieceSize is for a read from a client. One that fills it is followed by larger ones.
 const pieceSize = 4 << 10
 
@@ -30,11 +34,11 @@ type batch struct {
 type read struct {
 	g     *leg
 	room  []byte // where it reads into
-	call  int    // of the ring; negative: it is made when its turn comes
+	call  int    // of the ring
 	from  []byte // what a client has sent, until the upstream has taken it
 	wrote *leg   // has output in this batch
 	out   [2]int // which of the batch's, and
-	write int    // the number of its call
+	write int    // of the ring
 }
 
 // TryBatch returns why loops cannot make reads and writes together here, nil if they can.
@@ -57,7 +61,7 @@ func newBatch() *batch {
 
 // serve handles events of sockets, no more than uring.Batch.
 func (l *Loop) serve(events []unix.EpollEvent) (rung bool) {
-	if l.batch != nil && len(events) > 1 {
+	if l.batch != nil && len(events) >= minBatch {
 		l.readAll(events)
 	}
 	for _, e := range events {
@@ -77,19 +81,19 @@ func (l *Loop) serve(events []unix.EpollEvent) (rung bool) {
 
 // readAll reads the sockets that are to be read, one of each session.
 func (l *Loop) readAll(events []unix.EpollEvent) {
-	b := l.batch
 	for _, e := range events {
-		if g := l.legOf(e.Fd); g != nil && int(e.Fd) != l.wakeFD && g.s.inBatch == 0 {
+		if g := l.legOf(e.Fd); g != nil && g.s.inBatch == 0 {
 			g.s.joinBatch(g, e.Events)
 		}
 	}
-	if b.n > 1 {
+	l.batch.submit()
+}
+
+// submit makes the collected calls together, unless they are too few: then each is to be made
+// when its turn comes.
+func (b *batch) submit() {
+	if b.ring.Len() >= minBatch {
 		b.ring.Submit()
-	}
-	for i := range b.n {
-		if b.n == 1 { // a batch of one is no gain
-			b.reads[i].call = -1
-		}
 	}
 }
 
@@ -127,20 +131,8 @@ func (s *Session) readBatch(g *leg) bool {
 	}
 	room := r.room
 	r.room = nil
-	n, err := 0, error(nil)
-	if r.call >= 0 {
-		var errno unix.Errno
-		switch n, errno = b.ring.Result(r.call); {
-		case errno == unix.EINTR:
-			r.call = -1
-		case errno == unix.EAGAIN:
-		case errno != 0:
-			err = errno
-		case n == 0:
-			err = io.EOF
-		}
-	}
-	if r.call >= 0 {
+	n, made, err := b.received(r.call)
+	if made {
 		g.took(n, len(room))
 	} else {
 		n, err = g.receive(room)
@@ -155,6 +147,23 @@ func (s *Session) readBatch(g *leg) bool {
 		s.disconnected(g, err)
 	}
 	return true
+}
+
+// received returns what a Receive of the ring has returned, as rawconn.Receive does. made is
+// false if it was not made.
+func (b *batch) received(call int) (n int, made bool, err error) {
+	n, errno := b.ring.Result(call)
+	switch {
+	case errno == unix.EINTR:
+		return 0, false, nil
+	case errno == unix.EAGAIN:
+		return 0, true, nil
+	case errno != 0:
+		return 0, true, errno
+	case n == 0:
+		return 0, true, io.EOF
+	}
+	return n, true, nil
 }
 
 // endBatch does at once all that the batch was to do for s.
@@ -190,9 +199,7 @@ func (l *Loop) writeAll() {
 			s.offerBatch(&b.reads[i])
 		}
 	}
-	if b.ring.Len() > 1 {
-		b.ring.Submit()
-	}
+	b.submit()
 	for i := range b.n {
 		if s := b.reads[i].g.s; int(s.inBatch) == i+1 {
 			s.settleBatch(&b.reads[i])
@@ -226,15 +233,11 @@ func (s *Session) settleBatch(r *read) {
 	defer s.rescue()
 	if g, b := r.wrote, s.loop.batch; g != nil {
 		out := b.out[r.out[0]:r.out[1]]
-		n, errno := 0, unix.EINTR
-		if r.write >= 0 && b.ring.Len() > 1 {
-			n, errno = b.ring.Result(r.write)
-		}
 		size := 0
 		for _, p := range out {
 			size += len(p)
 		}
-		switch errno {
+		switch n, errno := b.ring.Result(r.write); errno {
 		case unix.EINTR: // it was not made
 			n, full, err := s.loop.sender.Send(g.fd, out)
 			s.wrote(g, n, full, err)

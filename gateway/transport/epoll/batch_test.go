@@ -133,6 +133,35 @@ func TestTurnOfManySessionsReachesEverybody(t *testing.T) {
 	})
 }
 
+// A ring costs more than the system calls that it saves if they are few.
+func TestFewReadsAreMadeOneByOne(t *testing.T) {
+	tb := newTable(t, true, minBatch)
+	l := tb.loop
+	for few := 1; few <= minBatch; few++ {
+		sent, got := fromClient(fmt.Sprint("one of ", few))
+		l.call(func() {
+			var events []unix.EpollEvent
+			for _, r := range tb.all[:few] {
+				tb.send(r.client, sent)
+				events = append(events, unix.EpollEvent{Fd: int32(r.down.fd), Events: unix.EPOLLIN})
+			}
+			l.readAll(events)
+			for call := range few {
+				if _, made, err := l.batch.received(call); made != (few == minBatch) || err != nil {
+					t.Errorf("of %d reads, number %d was made: %v, %v", few, call, made, err)
+				}
+			}
+			for _, e := range events {
+				l.legOf(e.Fd).s.ready(l.legOf(e.Fd), e.Events)
+			}
+			l.writeAll()
+		})
+		for _, r := range tb.all[:few] {
+			tb.wants(r.game, got)
+		}
+	}
+}
+
 func TestBatchAllocatesNothing(t *testing.T) {
 	withAndWithout(t, func(t *testing.T, batched bool) {
 		tb := newTable(t, batched, 5)
@@ -183,21 +212,27 @@ func TestBothConnectionsOfASessionAreReadInOneTurn(t *testing.T) {
 // session has its own.
 func TestSessionsOfATurnDoNotShareTheirFate(t *testing.T) {
 	withAndWithout(t, func(t *testing.T, batched bool) {
-		tb := newTable(t, batched, 6)
+		tb := newTable(t, batched, 7)
 		long := string(bytes.Repeat([]byte("long "), 3*pieceSize/5))
 		all := tb.all
+		tb.then = func() {
+			if all[6].down != nil {
+				t.Error("the end of a client's connection has not been noticed")
+			}
+		}
 		tb.turn(func() {
-			for i, text := range []string{long, "last", "", "short", "ping", "then"} {
+			for i, text := range []string{long, "last", "", "short", "ping", "then", ""} {
 				if sent, _ := fromClient(text); text != "" {
 					tb.send(all[i].client, sent)
 				}
 			}
 			all[1].client.Close()
+			all[6].client.Close()
 			all[3].game.Close() // its socket takes nothing
 		}, downLeg)
 		tb.then = func() {
 			if all[1].down != nil {
-				t.Error("the end of a client's connection has not been noticed")
+				t.Error("the end behind a client's message has not been noticed")
 			}
 		}
 		tb.turn(func() {}, downLeg)
@@ -215,7 +250,7 @@ func TestSessionsOfATurnDoNotShareTheirFate(t *testing.T) {
 		sent, got = fromClient("after a long one")
 		tb.send(all[0].client, sent)
 		tb.wants(all[0].game, got)
-		for _, r := range []*rig{all[1], all[3]} {
+		for _, r := range []*rig{all[1], all[3], all[6]} {
 			r.after(time.Minute)
 			<-r.closed
 		}

@@ -246,8 +246,12 @@ func (r *Ring) reap() (n int) {
 	return n
 }
 
-// Result returns what a call has returned, or unix.EINTR if it was not made.
+// Result returns what a call has returned, or unix.EINTR if it was not made; a negative call
+// never is.
 func (r *Ring) Result(call int) (n int, errno unix.Errno) {
+	if call < 0 {
+		return 0, unix.EINTR
+	}
 	if res := r.results[call]; res < 0 {
 		return 0, unix.Errno(-res)
 	} else {
