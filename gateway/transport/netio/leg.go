@@ -14,7 +14,7 @@ import (
 const (
 	smallRead = 8 << 10   // buffer of a client read
 	bigRead   = 256 << 10 // used after a read that filled a small one
-	slowRead  = 4 << 10   // where the buffer is held while the read waits
+	heldRead  = 512       // of a leg whose reads block: it is held while they wait
 
 	flushRounds = 8  // max rounds of writing other goroutines' output after one's own
 	maxPending  = 64 // events that may wait for the Observer before reading stops
@@ -77,6 +77,7 @@ type leg struct {
 	lent        *[]byte    // the buffer in use
 	pool        *sync.Pool // the pool that lent belongs to
 	lastReadBig bool       // the last read returned smallRead or more
+	filled      bool       // the last read filled its buffer, so that more may be there
 	err         error      // set when there is nothing more to read
 }
 

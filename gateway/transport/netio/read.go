@@ -41,7 +41,7 @@ func (s *Session) readOnce(l *leg, fd int) (more, settled bool) {
 		return false, false // the core will wake the reader once it has room
 	}
 	n, more := l.receive(fd, room)
-	l.lastReadBig = n >= smallRead
+	l.lastReadBig, l.filled = n >= smallRead, n == len(room)
 	return more, s.received(l, room[:n])
 }
 
@@ -114,17 +114,17 @@ func (l *leg) receive(fd int, b []byte) (n int, more bool) {
 	return n, n == len(b) || n > 0 && (!l.watched || l.hungUp.Load())
 }
 
-// borrow returns memory for one read of a client, until giveBack. If reads block, the
-// memory is the leg's own, and small.
+// borrow returns memory for one read of a client, until giveBack. If reads block, and nothing
+// says that more is there, the memory is the leg's own, and small.
 func (l *leg) borrow() []byte {
 	switch {
 	case l.raw != nil && l.lastReadBig:
 		l.pool = &big
-	case l.raw != nil:
+	case l.raw != nil || l.filled:
 		l.pool = &small
 	default:
 		if l.held == nil {
-			l.held = make([]byte, slowRead)
+			l.held = make([]byte, heldRead)
 		}
 		return l.held
 	}
