@@ -21,6 +21,7 @@ import (
 // the difference is the proxy's alone.
 type leg struct {
 	tls     bool
+	memory  bool // of the proxy is measured, instead of its processor time
 	state   bool // 512 bytes of game state instead of W1's 128 bytes
 	deflate bool
 }
@@ -69,7 +70,11 @@ func (w workload) onLeg(s *stage) (figures, error) {
 		c.TLS = &tls.Config{RootCAs: s.at.Roots, MinVersion: tls.VersionTLS13, VerifyConnection: equalTerms}
 	}
 	defer c.Close()
-	fig, err := w.stream(s, c)
+	measure := w.stream
+	if w.leg.memory {
+		measure = w.memory
+	}
+	fig, err := measure(s, c)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v; the proxy says: %s", err, c.Faults(), strings.TrimSpace(s.proxy.Log()))
 	}
@@ -85,15 +90,27 @@ func equalTerms(c tls.ConnectionState) error {
 	return nil
 }
 
+// memory measures idle sessions, before and after they have relayed messages.
+func (w workload) memory(s *stage, c *load.Library) (figures, error) {
+	var empty, opened, used proxy.Memory
+	err := steps(
+		s.weigh(&empty), func() error { return c.Connect(patience) }, pause(settle), s.weigh(&opened),
+		c.Start, pause(w.measure),
+		func() (err error) { s.end, err = c.Stop(patience); return err },
+		pause(settle), s.weigh(&used))
+	return figures{"opened_kib": s.per(empty.RSS, opened.RSS), "used_kib": s.per(empty.RSS, used.RSS)}, err
+}
+
+func pause(d time.Duration) step { return func() error { time.Sleep(d); return nil } }
+
 func (w workload) stream(s *stage, c *load.Library) (figures, error) {
 	var a, b reading
 	var latency stat.Quantiles
 	s.count = c.Counts
-	wait := func(d time.Duration) step { return func() error { time.Sleep(d); return nil } }
 	err := steps(
-		func() error { return c.Connect(patience) }, c.Start, wait(w.warm),
+		func() error { return c.Connect(patience) }, c.Start, pause(w.warm),
 		func() error { c.Reset(); _, err := s.game.Reset(); return err },
-		s.note(&a), wait(w.measure), s.note(&b),
+		s.note(&a), pause(w.measure), s.note(&b),
 		func() error { latency = c.Latency(); return nil },
 		func() (err error) { s.end, err = c.Stop(patience); return err })
 	if err != nil {

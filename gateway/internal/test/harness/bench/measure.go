@@ -132,9 +132,9 @@ func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
 	return fig, st.explain(err)
 }
 
-// open starts what a measurement needs. Only close may be called if it fails.
-func (r *runner) open(w workload, s proxy.Subject) (st *stage, err error) {
-	st = &stage{w: w}
+// open starts what a measurement needs.
+func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
+	st := &stage{w: w}
 	defer func() {
 		if err != nil {
 			st.close()

@@ -79,6 +79,9 @@ func workloads() []workload {
 	even, text := w1("W1even"), tick("W1text", 500, 50*time.Millisecond, 200*time.Millisecond, letters)
 	even.game.Grain = 0
 	even.extra, text.extra = true, true
+	secure := withLeg("W6TLS", leg{tls: true, memory: true})
+	secure.sessions, secure.every, secure.game.Every = 2000, 2*time.Second, 2*time.Second
+	secure.times, secure.rounds = 1, 1
 	list := []workload{
 		w1("W1").inShort(), even, text,
 		tick("W2", 2000, 100*time.Millisecond, 400*time.Millisecond, binary),
@@ -86,7 +89,7 @@ func workloads() []workload {
 	}
 	list = append(list, faults()...)
 	list = append(list,
-		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}),
+		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}), secure,
 		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}))
 	list = append(list, clusters()...)
 	for _, n := range []int{100, 1000, maxSessions} {

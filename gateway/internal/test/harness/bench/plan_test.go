@@ -196,6 +196,18 @@ func TestOnlyDisturbedMeasurementsAreRepeated(t *testing.T) {
 	}
 }
 
+func TestSubjectThatDoesNotStartIsAnError(t *testing.T) {
+	f := mustParse(t, "--only", "W8", "--subjects", "reseat@poll", "--reseat", filepath.Join(t.TempDir(), "nothing"))
+	list, subjects, _, err := plan(f, "", 20000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := runner{flags: f, own: 20000, files: 20000}
+	if _, err := r.open(list[0], subjects[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
 // A whole run, briefly, with the two subjects that need no installation.
 func TestWholeRunWithoutInstallations(t *testing.T) {
 	gateway := filepath.Join(t.TempDir(), "reseat")

@@ -65,7 +65,9 @@ func tables(r *Results) map[string]string {
 			column{title: "KiB per session, Gmax", workload: "Gmax", figures: []string{"used_kib"}, spread: true}).String(),
 		"tls": r.build(
 			cost("without, µs", "noTLS", "cpu_us"), cost("TLS, µs", "TLS", "cpu_us"), versus("noTLS").titled("without, × nginx"), versus("TLS").titled("TLS, × nginx"),
-			ends("without, p50 / p99", "noTLS"), ends("TLS, p50 / p99", "TLS")).String(),
+			ends("without, p50 / p99", "noTLS"), ends("TLS, p50 / p99", "TLS"),
+			column{title: "KiB a session, TLS, opened", workload: "W6TLS", figures: []string{"opened_kib"}},
+			column{title: "used", workload: "W6TLS", figures: []string{"used_kib"}}).String(),
 		"deflate": r.build(
 			cost("without, µs", "nodeflate", "cpu_us"), cost("compressed, µs", "deflate", "cpu_us"),
 			cost("incl. game server, without", "nodeflate", "both_us"), cost("incl. game server, compressed", "deflate", "both_us"),
