@@ -115,7 +115,7 @@ fuzz: ## every fuzz target, FUZZTIME each
 
 BENCH = cd $(HARNESS) && $(GO) run ./bench --reseat $(abspath $(BIN)) --nats $(abspath bin/nats-server)
 
-bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others; a quarter of an hour; writes docs/performance.md
+bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others; some twenty minutes; writes docs/performance.md
 	./.ci/proxies
 	$(BENCH) --out $(CURDIR)/docs $(ARGS)
 
@@ -123,7 +123,7 @@ bench-short: build bin/nats-server ## the same in three minutes, tables only; AR
 	./.ci/proxies
 	$(BENCH) --short $(ARGS)
 
-PROFILED = --subjects nginx,reseat@poll,reseat@net
+PROFILED = --subjects floor,nginx,reseat@poll,reseat@net
 profile: bin/nats-server ## where the processor time goes, beside nginx, in five minutes; takes root and perf; ARGS='--only W3 --subjects nginx,reseat@poll'
 	./.ci/proxies
 	$(GO) build -trimpath -o bin/reseat-named .

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"reseat/gateway/internal/test/harness/bench/floor"
 	"reseat/gateway/internal/test/harness/bench/game"
 	"reseat/gateway/internal/test/harness/bench/library"
 	"reseat/gateway/internal/test/harness/bench/proxy"
@@ -32,6 +33,7 @@ import (
 const (
 	asGame    = "serve-game"
 	asLibrary = "serve-library"
+	asFloor   = "serve-floor"
 )
 
 func main() {
@@ -49,6 +51,8 @@ func run(args []string) error {
 			return serveGame()
 		case asLibrary:
 			return library.Serve(args[1], args[2])
+		case asFloor:
+			return floor.Serve(args[1], args[2])
 		}
 	}
 	f, err := parse(args)

@@ -156,7 +156,7 @@ func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
 	if st.at, err = w.leg.proxies(dir); err != nil {
 		return nil, err
 	}
-	if st.proxy, err = s.Start(proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: st.at, Patient: w.slice != nil, Upgrades: w.upgrades}); err != nil {
+	if st.proxy, err = s.Start(proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Floor: []string{self, asFloor}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: st.at, Patient: w.slice != nil, Upgrades: w.upgrades}); err != nil {
 		return nil, err
 	}
 	st.opened = append(st.opened, st.proxy.Stop)

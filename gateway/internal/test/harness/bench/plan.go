@@ -81,7 +81,7 @@ func workloads() []workload {
 	even.extra, text.extra = true, true
 	secure := withLeg("W6TLS", leg{tls: true, memory: true})
 	secure.sessions, secure.every, secure.game.Every = 2000, 2*time.Second, 2*time.Second
-	secure.times, secure.rounds = 1, 1
+	secure.times, secure.rounds, secure.warm, secure.measure = 1, 1, 0, 2*time.Second
 	list := []workload{
 		w1("W1").inShort(), even, text,
 		tick("W2", 2000, 100*time.Millisecond, 400*time.Millisecond, binary),
@@ -103,7 +103,7 @@ func workloads() []workload {
 // faults returns the workloads with idle, disconnected and resuming clients.
 func faults() []workload {
 	w6, det, w8 := echo("W6", 9000, 256), tick("W6det", 4000, 62500*time.Microsecond, 0, binary), echo("W8", 10000, 64)
-	w6.measure, w6.measured, w6.rounds = 4*time.Second, idle, 1 // memory is reproducible to a percent or two
+	w6.measure, w6.measured, w6.rounds = 3*time.Second, idle, 1 // memory is reproducible to a percent or two
 	det.game.Down, det.game.Limit, det.measured, det.rounds = binary(message.Down, 1024), 32, detached, 1
 	det.only = []string{proxy.Reseat}
 	w8.measured = storm
@@ -192,7 +192,10 @@ func plan(f flags, help string, files int) ([]workload, []proxy.Subject, []strin
 		return nil, nil, nil, err
 	}
 	subjects = slices.DeleteFunc(subjects, func(s proxy.Subject) bool {
-		return f.subjects != nil && !slices.Contains(f.subjects, s.Name) || f.subjects == nil && f.short && len(s.Only) > 0
+		if f.subjects != nil {
+			return !slices.Contains(f.subjects, s.Name)
+		}
+		return s.Named || f.short && len(s.Only) > 0
 	})
 	list = slices.DeleteFunc(list, func(w workload) bool {
 		return f.only != nil && !slices.Contains(f.only, w.name) || f.only == nil && (f.short && !w.short || w.extra)

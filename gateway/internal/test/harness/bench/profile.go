@@ -168,7 +168,7 @@ func (r *runner) profileOne(w workload, s proxy.Subject, unit string) error {
 	if err != nil {
 		return err
 	}
-	events := []string{"raw_syscalls:sys_enter", "context-switches", "page-faults", "cache-misses", "instructions"}
+	events := []string{"raw_syscalls:sys_enter", "io_uring:io_uring_submit_req", "context-switches", "page-faults", "cache-misses", "instructions"}
 	for _, name := range counted {
 		events = append(events, "syscalls:sys_enter_"+name)
 	}
@@ -185,7 +185,7 @@ func (r *runner) profileOne(w workload, s proxy.Subject, unit string) error {
 	if _, _, err = run(&perf{args: []string{"record", "-F", "4000", "-o", data}}); err != nil {
 		return err
 	}
-	samples, err := exec.CommandContext(context.Background(), "perf", "report", "-i", data, "--stdio", "--no-children", "-F", "overhead,dso,sym", "-t", ";").Output()
+	samples, err := exec.Command("perf", "report", "-i", data, "--stdio", "--no-children", "-F", "overhead,dso,sym", "-t", ";").Output()
 	if err != nil {
 		return fmt.Errorf("perf report: %w", err)
 	}
@@ -247,8 +247,7 @@ func sharesOf(report string) (list []share) {
 	return list
 }
 
-// groups are the beginnings of functions, of the kernel and of programs: the first that fits
-// decides.
+// kernelGroups and programGroups are the beginnings of functions: the first that fits decides.
 var kernelGroups = []struct {
 	group string
 	names []string
@@ -267,6 +266,7 @@ var programGroups = []struct {
 	group string
 	names []string
 }{
+	{"bytes relayed, nothing else", []string{"reseat/gateway/internal/test/harness"}},
 	{"gateway: frames, masking, replay", []string{"reseat/gateway/frame", "reseat/gateway/replay", "reseat/gateway/wire"}},
 	{"gateway: session core", []string{"reseat/gateway/session"}},
 	{"gateway: driver", []string{"reseat/gateway/transport"}},

@@ -14,6 +14,7 @@ func TestFunctionsAreGrouped(t *testing.T) {
 		{"[kernel.kallsyms]", "[k] io_submit_sqes", "kernel: io_uring"},
 		{"[kernel.kallsyms]", "[k] try_to_wake_up", "kernel: waiting and waking"},
 		{"[kernel.kallsyms]", "[k] unheard_of", "kernel: the rest"},
+		{"bench", "[.] reseat/gateway/internal/test/harness/bench/epoll.(*Loop).handle", "bytes relayed, nothing else"},
 		{"reseat", "[.] reseat/gateway/frame.Remask", "gateway: frames, masking, replay"},
 		{"reseat", "[.] reseat/gateway/session.(*Session).Out", "gateway: session core"},
 		{"reseat", "[.] reseat/gateway/transport/epoll.(*Loop).run", "gateway: driver"},

@@ -47,6 +47,7 @@ type Place struct {
 	Game    netip.AddrPort // the game server behind it
 	Games   int            // addresses that it listens at, from that one on; zero: 1
 	Library []string       // the command that starts the library proxy
+	Floor   []string       // and the one that only relays bytes
 	Reseat  string         // the gateway's binary
 	NATS    string         // the NATS server's binary
 	Files   int            // max descriptors

@@ -32,10 +32,10 @@ func TestEachDriverIsASubject(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	got := strings.Join(names, " ")
-	if want := "direct nginx haproxy library reseat@net plain@net hs256@net eddsa@net nodes3@net nodes5@net hop@net single@net reseat@poll plain@poll hs256@poll eddsa@poll nodes3@poll nodes5@poll hop@poll"; got != want {
+	if want := "direct nginx haproxy library floor reseat@net plain@net hs256@net eddsa@net nodes3@net nodes5@net hop@net single@net reseat@poll plain@poll hs256@poll eddsa@poll nodes3@poll nodes5@poll hop@poll"; got != want {
 		t.Errorf("%s", got)
 	}
-	if s := Subjects("")[4]; s.Name != "reseat" || s.Base() != "reseat" || !s.Does("W1") {
+	if s := Subjects("")[5]; s.Name != "reseat" || s.Base() != "reseat" || !s.Does("W1") {
 		t.Errorf("%+v", s)
 	}
 	if s := (Subject{Name: "single@poll", Only: []string{"W2"}}); s.Base() != "single" || s.Does("W1") || !s.Does("W2") {

@@ -21,6 +21,7 @@ type Subject struct {
 	Resumable bool     // its clients speak reseat.v1
 	Only      []string // its workloads; none: all
 	Other     bool     // it is another build of the gateway
+	Named     bool     // it takes part only if it is asked for by name
 	start     func(Place, netip.AddrPort) (*Proxy, error)
 }
 
@@ -46,6 +47,7 @@ const (
 	NGINX   = "nginx"
 	HAProxy = "haproxy"
 	Library = "library"
+	Floor   = "floor"
 	Reseat  = "reseat"
 )
 
@@ -56,6 +58,7 @@ func Subjects(help string) []Subject {
 		{Name: NGINX, Title: "nginx, 1 worker", start: nginx},
 		{Name: HAProxy, Title: "HAProxy, 1 thread", start: haproxy},
 		{Name: Library, Title: "two legs on coder/websocket", start: library},
+		{Name: Floor, Title: "bytes relayed, nothing else", Only: []string{"W1", "W1text", "W3", "W8"}, Named: true, start: floor},
 	}
 	for _, driver := range drivers(help) {
 		list = append(list, gateways(driver)...)
@@ -145,6 +148,10 @@ func direct(p Place, _ netip.AddrPort) (*Proxy, error) {
 
 func library(p Place, addr netip.AddrPort) (*Proxy, error) {
 	return start(p, addr, 1, nil, append(slices.Clone(p.Library), addr.String(), p.Game.String())...)
+}
+
+func floor(p Place, addr netip.AddrPort) (*Proxy, error) {
+	return start(p, addr, 1, nil, append(slices.Clone(p.Floor), addr.String(), p.Game.String())...)
 }
 
 // patience returns the flags that make a gateway wait as long for an answer as it does for
