@@ -502,7 +502,8 @@ func TestRequestsAtOnceKeepTheirConnections(t *testing.T) {
 			all.Wait()
 			synctest.Wait()
 		}
-		if made := n.made() - before; made > atOnce {
+		// net/http may dial while another connection gets free, and keep both.
+		if made := n.made() - before; made >= 2*atOnce {
 			t.Errorf("%d connections for three times %d requests at once", made, atOnce)
 		}
 	})
