@@ -439,16 +439,16 @@ func (c *Cluster) EngineUp(s EngineStatus) {
 	}
 }
 
-// OnEngineUp has f called, in a goroutine, each time the engine is connected: messages may have been
-// lost before.
+// OnEngineUp registers f, which is called in a goroutine each time the engine is connected: messages may
+// have been lost before.
 func (c *Cluster) OnEngineUp(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onUp = append(c.onUp, f)
 }
 
-// OnSynced has f called, in a goroutine, each time the engine has its buckets, which may be new ones or
-// have had no leader for a while.
+// OnSynced registers f, which is called in a goroutine each time the engine has its buckets, which may be
+// new or have had no leader for a while.
 func (c *Cluster) OnSynced(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -536,7 +536,7 @@ func (c *Cluster) lose(n Node, evidence string) {
 	}
 }
 
-// OnLost has f called for each node that has ended without having left. It returns soon.
+// OnLost registers f, which is called for each node that ended without having left. f must return soon.
 func (c *Cluster) OnLost(f func(Node)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

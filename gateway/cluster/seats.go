@@ -94,7 +94,7 @@ type Seats struct {
 }
 
 // NewSeats returns the Seats of the node whose id self returns. derive is tokens.Keys.Derive: nodes with
-// the same keys read each other's records, and whoever reads the engine without them learns of a record
+// the same keys read each other's records, and a reader of the engine without them learns of a record
 // whose it is and until when it is kept, and nothing of its body.
 func NewSeats(self func() string, store SeatStore, derive func(purpose string, n int) ([][]byte, error), log *slog.Logger) *Seats {
 	return &Seats{self: self, store: store, seal: seal{derive}, log: log, gone: make(map[string]time.Time)}
@@ -269,8 +269,8 @@ func (s *Seats) Fence(node, session string, epoch uint64) {
 
 func nodeSubject(node string) string { return "n." + node }
 
-// OnFenced has f called for each session of this node that another one has claimed, with the epoch of the
-// claim. The calls come one at a time, and must return soon.
+// OnFenced registers f, which is called for each session of this node that another node has claimed, with
+// the epoch of the claim. The calls come one at a time, and must return soon.
 func (s *Seats) OnFenced(f func(session string, epoch uint64)) {
 	s.mu.Lock()
 	s.onFenced = append(s.onFenced, f)
@@ -279,7 +279,7 @@ func (s *Seats) OnFenced(f func(session string, epoch uint64)) {
 }
 
 // listen subscribes to the messages for this node. Its id may have changed before it joined: this is
-// called before each write, so that whoever claims a seat reaches the id that stands there.
+// called before each write, so that a claimant of a seat reaches the id that stands there.
 func (s *Seats) listen() {
 	id := s.self()
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -13,8 +14,8 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// An acceptor accepts connections that package net does not get to see, so that whoever
-// watches them is the only one.
+// An acceptor accepts connections that package net never learns of, for an event loop to watch:
+// a descriptor that the runtime's poller watches too costs a second registration.
 type acceptor struct {
 	file *os.File // of the listening socket
 	raw  syscall.RawConn
@@ -22,9 +23,9 @@ type acceptor struct {
 	make func(fd int, local, peer net.Addr) (net.Conn, error)
 }
 
-// AcceptBy has Accept return what make returns for an accepted descriptor, which is
-// non-blocking and make's. local is the address of l. It must be called before Accept. An
-// error leaves l as it was.
+// AcceptBy makes Accept return the connection that make returns for each accepted descriptor.
+// The descriptor is non-blocking, and make owns it; local is the address of l. AcceptBy must be
+// called before Accept. If it fails, l accepts as before.
 func (l *Listener) AcceptBy(make func(fd int, local, peer net.Addr) (net.Conn, error)) error {
 	file, err := l.TCPListener.File()
 	if err != nil {
@@ -32,7 +33,9 @@ func (l *Listener) AcceptBy(make func(fd int, local, peer net.Addr) (net.Conn, e
 	}
 	a := &acceptor{file: file, addr: l.Addr(), make: make}
 	if a.raw, err = file.SyscallConn(); err == nil {
-		err = a.prepare()
+		var failed error
+		err = a.raw.Control(func(fd uintptr) { failed = rawconn.SetOptions(int(fd)) })
+		err = cmp.Or(err, failed)
 	}
 	if err != nil {
 		file.Close()
@@ -40,22 +43,6 @@ func (l *Listener) AcceptBy(make func(fd int, local, peer net.Addr) (net.Conn, e
 	}
 	l.own = a
 	return nil
-}
-
-// keepAlive is the interval of TCP's own probes, as package net sets it by default.
-const keepAlive = 15 // s
-
-// prepare sets options that accepted sockets inherit.
-func (a *acceptor) prepare() (err error) {
-	failed := a.raw.Control(func(fd uintptr) {
-		err = errors.Join(
-			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
-			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAlive),
-			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAlive),
-		)
-	})
-	return errors.Join(failed, err)
 }
 
 func (a *acceptor) accept() (net.Conn, error) {

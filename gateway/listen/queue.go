@@ -18,7 +18,7 @@ func NewQueue(addr net.Addr) *Queue {
 	return &Queue{addr: addr, conns: make(chan net.Conn), over: make(chan struct{})}
 }
 
-// Put has Accept return c. It waits for that, or closes c if the Queue is closed.
+// Put passes c to Accept. It waits until Accept takes c, or closes c if the Queue is closed.
 func (q *Queue) Put(c net.Conn) {
 	select {
 	case q.conns <- c:

@@ -30,8 +30,8 @@ func (t *ConnTracker) Upgrades(h http.Handler, again func(net.Conn)) {
 
 // An ender is a connection that notices when its peer closes it, though nobody reads.
 type ender interface {
-	// OnEnd has f called, at most once, when the peer has closed the connection and everything
-	// that it has sent has been read. A nil f undoes that.
+	// OnEnd registers f, which is called once when the peer has closed the connection and everything
+	// that it sent has been read. A nil f cancels that.
 	OnEnd(f func())
 }
 

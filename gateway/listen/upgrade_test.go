@@ -176,42 +176,35 @@ func TestHandshakeIsAnsweredAsByTheServerAlone(t *testing.T) {
 }
 
 func TestHandshakeIsCancelledWhenItsClientCloses(t *testing.T) {
-	withLoop(t)
-	began, over := make(chan struct{}), make(chan struct{})
-	acts.Store("/waits", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(began)
-		<-r.Context().Done()
-		close(over)
-	}))
-	defer acts.Delete("/waits")
-	c := call(t, newProcess(t, nil))
-	c.send(handshakeOf("/waits"))
-	<-began
-	select {
-	case <-over:
-		t.Fatal("cancelled while its client waits")
-	case <-time.After(20 * time.Millisecond):
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"BeforeTheAnswer": func(http.ResponseWriter) {},
+		"DuringTheAnswer": func(w http.ResponseWriter) {
+			io.WriteString(w, "a")
+			http.NewResponseController(w).Flush()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLoop(t)
+			began, over := make(chan struct{}), make(chan struct{})
+			acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				answer(w)
+				close(began)
+				<-r.Context().Done()
+				close(over)
+			}))
+			defer acts.Delete("/waits")
+			c := call(t, newProcess(t, nil))
+			c.send(handshakeOf("/waits"))
+			<-began
+			select {
+			case <-over:
+				t.Fatal("cancelled while its client waits")
+			case <-time.After(20 * time.Millisecond):
+			}
+			c.Close()
+			<-over
+		})
 	}
-	c.Close()
-	<-over
-}
-
-func TestHandshakeIsCancelledWhenItsClientClosesDuringTheAnswer(t *testing.T) {
-	withLoop(t)
-	began, over := make(chan struct{}), make(chan struct{})
-	acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, "a")
-		http.NewResponseController(w).Flush()
-		close(began)
-		<-r.Context().Done()
-		close(over)
-	}))
-	defer acts.Delete("/waits")
-	c := call(t, newProcess(t, nil))
-	c.send(handshakeOf("/waits"))
-	<-began
-	c.Close()
-	<-over
 }
 
 // net/http gives up a handshake only if nothing is left to read.

@@ -8,7 +8,7 @@ import (
 // needed, and the driver calls it. Each next* function has a tick* function with the same
 // conditions in the same order; a rule belongs in both.
 //
-// A limit for a peer runs only while the gateway does its own part. Whoever is not read
+// A limit for a peer runs only while the gateway does its own part. A peer that is not read
 // cannot be blamed for silence, so a clock restarts when reading does (readAgain,
 // unblock), and after a pause of the whole process (notePause).
 

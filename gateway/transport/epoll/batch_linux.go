@@ -97,7 +97,7 @@ func (b *batch) submit() {
 	}
 }
 
-// joinBatch has g read in this turn's batch, if it is to be read.
+// joinBatch adds a read of g to this turn's batch, if g is to be read.
 func (s *Session) joinBatch(g *leg, events uint32) {
 	defer s.rescue()
 	if g.fd < 0 || g.large {

@@ -32,7 +32,7 @@ type Conn struct {
 	peer  net.Addr     // nil: ask
 	refs  atomic.Int32 // uses of fd, and closed
 
-	// One slot each. Whoever receives looks again; there may have been nothing.
+	// Signals with one slot each. The receiver tries again, and may find nothing.
 	mayRead, mayWrite chan struct{}
 
 	edge   atomic.Bool // something may have arrived since the last read began
@@ -55,9 +55,6 @@ type limit struct {
 	blocked bool      // somebody waits
 	timer   *time.Timer
 }
-
-// keepAlive is the interval of TCP's own probes, as package net sets it by default.
-const keepAlive = 15 // s
 
 // Dial opens a connection. The error is one of package net, or ctx's.
 func (l *Loop) Dial(ctx context.Context, to netip.AddrPort) (*Conn, error) {
@@ -104,16 +101,9 @@ func openSocket(to netip.AddrPort) (fd int, err error) {
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	for _, o := range []struct{ level, name, value int }{
-		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
-		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAlive},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAlive},
-	} {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			unix.Close(fd)
-			return -1, os.NewSyscallError("setsockopt", err)
-		}
+	if err := rawconn.SetOptions(fd); err != nil {
+		unix.Close(fd)
+		return -1, err
 	}
 	return fd, nil
 }
@@ -212,8 +202,8 @@ func (c *Conn) note(events uint32) {
 	}
 }
 
-// OnEnd has f called, at most once, when the peer has closed the connection and everything
-// that it has sent has been read. A nil f undoes that.
+// OnEnd registers f, which is called once when the peer has closed the connection and everything
+// that it sent has been read. A nil f cancels that.
 func (c *Conn) OnEnd(f func()) {
 	if f == nil {
 		c.onEnd.Store(nil)

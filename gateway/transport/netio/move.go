@@ -173,7 +173,7 @@ func (s *Session) Drop() {
 	}
 }
 
-// abandon leaves l's connection, which is not closed, to whoever has its End. Called with
+// abandon leaves l's connection, which is not closed, to the holder of its End. Called with
 // mu held.
 func (l *leg) abandon() {
 	l.conn.SetReadDeadline(time.Time{})

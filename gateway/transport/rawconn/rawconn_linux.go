@@ -3,6 +3,7 @@ package rawconn
 import (
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -28,6 +29,25 @@ func Take(conn net.Conn) (fd int, err error) {
 		return -1, e
 	}
 	return fd, err
+}
+
+// keepAlive is the interval of TCP's own probes, as package net sets it by default.
+const keepAlive = 15 // s
+
+// SetOptions sets the options of a TCP socket that package net sets by default. Sockets that a
+// listening one accepts inherit them.
+func SetOptions(fd int) error {
+	for _, o := range [...]struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAlive},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAlive},
+	} {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+	}
+	return nil
 }
 
 // Release closes a descriptor that Take returned. It ignores a negative one.
