@@ -19,7 +19,6 @@ type Conn struct {
 	rawconn.TCP
 	raw     syscall.RawConn
 	tracker *ConnTracker // nil: it serves no handshakes itself
-	looked  bool         // it has looked at the first bytes, see upgrade.go
 	upgrade *upgrade     // whose answer this connection is for
 
 	mu       sync.Mutex
@@ -116,12 +115,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 				u.Unread()
 			}
 		}
-		if !c.looked && err == nil {
-			c.looked = true
-			if c.tracker.upgrade(c, p[:n]) {
-				return 0, io.EOF
-			}
-		}
 		return n, err
 	}
 }
@@ -208,6 +201,15 @@ func (c *Conn) awaitLocked() {
 // ReadFrom implements io.ReaderFrom.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
+}
+
+// unread undoes a Read of p, the first of c. It reports false once c has moved.
+func (c *Conn) unread(p []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.awaitLocked()
+	c.first, c.request = bytes.Clone(p), nil
+	return !c.moved
 }
 
 // begin notes that the request is complete. It waits while c is frozen, and reports false

@@ -23,6 +23,7 @@ import (
 // A process is an http.Server as server.go makes it, on a listener of its own.
 type process struct {
 	*http.Server
+	t       *testing.T
 	tracker *ConnTracker
 	ln      *Listener
 	queue   *Queue
@@ -30,6 +31,9 @@ type process struct {
 	let     chan struct{} // lets the handler of /held answer
 	states  sync.Map      // all states of its connections
 }
+
+// headTime is how long a client of a process may take for a request; zero: for ever.
+var headTime time.Duration
 
 // newProcess begins to serve at ln, nil for a new listener.
 func newProcess(t *testing.T, ln *Listener) *process {
@@ -45,7 +49,7 @@ func newProcess(t *testing.T, ln *Listener) *process {
 			t.Fatal(err)
 		}
 	}
-	p := &process{tracker: NewConnTracker(Options{}), ln: ln, queue: NewQueue(ln.Addr()), arrived: make(chan string, 100), let: make(chan struct{})}
+	p := &process{t: t, tracker: NewConnTracker(Options{}), ln: ln, queue: NewQueue(ln.Addr()), arrived: make(chan string, 100), let: make(chan struct{})}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		p.arrived <- r.URL.Path + string(body)
@@ -60,11 +64,11 @@ func newProcess(t *testing.T, ln *Listener) *process {
 		}
 		io.WriteString(w, half)
 	})
-	p.Server = &http.Server{Handler: p.tracker.Handler(h), ConnContext: ConnContext, ConnState: func(c net.Conn, s http.ConnState) {
+	p.Server = &http.Server{Handler: p.tracker.Handler(h), ReadHeaderTimeout: headTime, ConnContext: ConnContext, ConnState: func(c net.Conn, s http.ConnState) {
 		p.states.Store(s, true)
 		p.tracker.ConnState(c, s)
 	}}
-	p.tracker.Upgrades(p.Handler, p.queue.Put)
+	p.tracker.Upgrades(p.Server, p.queue.Put)
 	var both sync.WaitGroup
 	both.Go(func() { p.Serve(p.tracker.Listen(p.ln, true)) })
 	both.Go(func() { p.Serve(p.tracker.Listen(p.queue, true)) })

@@ -25,9 +25,9 @@ import (
 // Handler around its handler, and this package's ConnContext. All methods are safe for
 // concurrent use.
 type ConnTracker struct {
-	opts     Options
-	upgrades http.Handler   // see Upgrades
-	again    func(net.Conn) // the same
+	opts   Options
+	server *http.Server   // see Upgrades
+	again  func(net.Conn) // the same
 
 	mu    sync.Mutex // never held over a call of Options
 	line  list.List  // of net.Conn, the longest idle first
@@ -80,9 +80,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:
+			_, passed := c.(*Conn) // by first, or by another process
 			c = l.tracker.accept(c, l.movable)
 			l.tracker.MakeRoom()
-			return c, nil
+			if passed || !l.tracker.serves(c) {
+				return c, nil
+			}
 		case !NoDescriptor(err), !l.tracker.FreeOne():
 			return nil, err
 		}
@@ -110,6 +113,9 @@ func (t *ConnTracker) accept(c net.Conn, movable bool) net.Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	below := rawconn.Lowest(c)
+	if tc := t.conns[below]; tc != nil { // the server is to go on with what first has begun
+		t.leaveLocked(tc)
+	}
 	t.conns[below] = &tracked{place: t.line.PushBack(below), conn: w}
 	if w != nil {
 		return w

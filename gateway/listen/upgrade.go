@@ -4,29 +4,66 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"log"
 	"maps"
 	"net"
 	"net/http"
 	"net/textproto"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 )
 
 // Most connections are WebSocket handshakes, which take the connection over: what net/http
 // prepares for further requests and for an answer is in vain, and its buffers are lost. So a
-// Conn looks at the first bytes that its http.Server reads, and if they are one whole plain
-// handshake, it calls the handler within that Read, and then returns io.EOF: for the server
-// the client has closed. If the handler answers by HTTP after all, the Conn passes the
-// connection to the server again, as a new one with the same bytes, whose ResponseWriter is
-// the answer's.
+// connection that an event loop watches is not passed to the http.Server at first. If its
+// first bytes are one whole plain handshake, the handler is called; if not, the server gets
+// the connection together with these bytes. If the handler answers by HTTP after all, the
+// server gets it too, and the ResponseWriter is that of the server's answer.
 
-// Upgrades has handshakes of connections that t accepts served by h without the help of an
-// http.Server. again passes a connection to one that serves t's Handler of h. It must be
-// called before the first connection is accepted.
-func (t *ConnTracker) Upgrades(h http.Handler, again func(net.Conn)) {
-	t.upgrades, t.again = h, again
+// Upgrades serves handshakes of connections that t accepts by s.Handler without the help of s,
+// where an event loop watches them. again passes any other connection to s. It must be called
+// before the first connection is accepted.
+func (t *ConnTracker) Upgrades(s *http.Server, again func(net.Conn)) { t.server, t.again = s, again }
+
+// serves serves c, unless the http.Server is to: then it reports false.
+func (t *ConnTracker) serves(c net.Conn) bool {
+	w, ok := c.(*Conn)
+	if !ok || t.server == nil {
+		return false
+	}
+	if _, ok = w.TCP.(ender); ok {
+		go t.first(w)
+	}
+	return ok
 }
+
+// first serves the first request of c, or passes c to the http.Server.
+func (t *ConnTracker) first(c *Conn) {
+	growStack()
+	buf := heads.Get().(*[headSize]byte)
+	defer heads.Put(buf)
+	if limit := t.server.ReadHeaderTimeout; limit > 0 {
+		c.SetReadDeadline(time.Now().Add(limit))
+	}
+	n, err := c.Read(buf[:])
+	c.SetReadDeadline(time.Time{})
+	switch {
+	case err == nil && t.upgrade(c, buf[:n]):
+	case err == nil && c.unread(buf[:n]):
+		t.again(c)
+	default:
+		t.Forget(c.TCP)
+		c.Close()
+	}
+}
+
+// headSize is the maximum size of a handshake that the http.Server is not needed for.
+const headSize = 4096
+
+// heads are for first.
+var heads = sync.Pool{New: func() any { return new([headSize]byte) }}
 
 // An ender is a connection that notices when its peer closes it, though nobody reads.
 type ender interface {
@@ -61,10 +98,6 @@ type serving struct {
 
 // upgrade serves head if it is a plain handshake. It reports false if the http.Server must.
 func (t *ConnTracker) upgrade(c *Conn, head []byte) bool {
-	end, ok := c.TCP.(ender)
-	if t == nil || t.upgrades == nil || !ok {
-		return false
-	}
 	r := parsePlain(head)
 	if r == nil {
 		return false
@@ -74,8 +107,7 @@ func (t *ConnTracker) upgrade(c *Conn, head []byte) bool {
 	r = r.WithContext(ctx)
 	r.RemoteAddr = c.RemoteAddr().String()
 	u := &upgrade{conn: c, head: bytes.Clone(head), header: make(http.Header), cancel: cancel}
-	end.OnEnd(cancel)
-	growStack()
+	c.TCP.(ender).OnEnd(cancel)
 	u.serve(t, r)
 	return true
 }
@@ -97,11 +129,20 @@ func (u *upgrade) serve(t *ConnTracker, r *http.Request) {
 		case !u.hijacked:
 			u.answer()
 			close(u.done)
-		case u.panics != nil:
-			panic(u.panics) // the server closes what it still has, and logs
+		case u.panics != nil && u.panics != http.ErrAbortHandler:
+			t.logf("http: panic serving %s: %v\n%s", r.RemoteAddr, u.panics, debug.Stack())
 		}
 	}()
-	t.upgrades.ServeHTTP(u, r)
+	t.server.Handler.ServeHTTP(u, r)
+}
+
+// logf logs as the server does.
+func (t *ConnTracker) logf(format string, args ...any) {
+	if t.server.ErrorLog != nil {
+		t.server.ErrorLog.Printf(format, args...)
+	} else {
+		log.Printf(format, args...)
+	}
 }
 
 // Hijack implements http.Hijacker.
@@ -110,14 +151,13 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, http.ErrHijacked
 	}
 	u.hijacked = true
-	conn := u.take(nil)
+	conn := u.conn.give(nil)
 	conn.SetDeadline(time.Time{}) // as net/http does
 	return conn, bufio.NewReadWriter(bufio.NewReaderSize(conn, 16), bufio.NewWriterSize(conn, 16)), nil
 }
 
-// take takes the connection out of u.conn, to be read from first on.
-func (u *upgrade) take(first []byte) *Conn {
-	c := u.conn
+// give takes the connection out of c, which t has accepted, to be read from first on.
+func (c *Conn) give(first []byte) *Conn {
 	c.TCP.(ender).OnEnd(nil)
 	c.tracker.Forget(c.TCP)
 	n := NewConn(c.TCP, first)
@@ -135,7 +175,7 @@ func (u *upgrade) answer() http.ResponseWriter {
 	}
 	u.server, u.lost, u.done = make(chan serving, 1), make(chan struct{}), make(chan struct{})
 	t := u.conn.tracker
-	n := u.take(u.head)
+	n := u.conn.give(u.head)
 	n.upgrade, n.serving = u, true // Freeze leaves it here
 	go t.again(n)                  // which waits for the server; serve waits for the handler below
 	select {

@@ -147,6 +147,18 @@ func exchange(t *testing.T, p *process, path, more string) string {
 	return strings.Join(kept, "\r\n")
 }
 
+// wantConns waits until n connections are tracked.
+func (p *process) wantConns(n int) {
+	p.t.Helper()
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if conns, _ := p.tracker.Counts(); conns == n {
+			return
+		} else if time.Now().After(limit) {
+			p.t.Fatalf("%d connections are tracked, want %d", conns, n)
+		}
+	}
+}
+
 // Whatever a handler answers, the client gets the same as from net/http alone.
 func TestHandshakeIsAnsweredAsByTheServerAlone(t *testing.T) {
 	for path := range answers {
@@ -164,13 +176,7 @@ func TestHandshakeIsAnsweredAsByTheServerAlone(t *testing.T) {
 			if _, hijacked := p.states.Load(http.StateHijacked); hijacked {
 				t.Error("the server has parsed the handshake: nothing is tested here")
 			}
-			for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-				if conns, _ := p.tracker.Counts(); conns == 0 {
-					break
-				} else if time.Now().After(limit) {
-					t.Fatalf("%d connections are still tracked", conns)
-				}
-			}
+			p.wantConns(0)
 		})
 	}
 }
@@ -205,6 +211,22 @@ func TestHandshakeIsCancelledWhenItsClientCloses(t *testing.T) {
 			<-over
 		})
 	}
+}
+
+// Whether it has sent nothing or a part of its request.
+func TestClientThatStopsSendingIsClosed(t *testing.T) {
+	headTime = 50 * time.Millisecond
+	defer func() { headTime = 0 }()
+	withLoop(t)
+	p := newProcess(t, nil)
+	for _, sent := range []string{"", "GET /half HTTP/1.1\r\nHo"} {
+		c := call(t, p)
+		c.send(sent)
+		if _, err := io.ReadAll(c); err != nil {
+			t.Errorf("after %q: %v", sent, err)
+		}
+	}
+	p.wantConns(0)
 }
 
 // net/http gives up a handshake only if nothing is left to read.

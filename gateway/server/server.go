@@ -306,7 +306,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.clients = server(p.gateway, p.gateway.Conns(), log)
-	p.gateway.Conns().Upgrades(p.clients.Handler, p.handed[clientsListener].Put)
+	p.gateway.Conns().Upgrades(p.clients, p.handed[clientsListener].Put)
 	p.upgrader = newUpgrader(p, set)
 	p.pump = newPump()
 	p.makeAdmin(set)

@@ -44,9 +44,14 @@ func (s *Session) Do(f func(core *session.Session, now session.Time)) {
 // AttachFirst attaches the session's first client. early holds the bytes that the
 // client sent right after its handshake.
 func (s *Session) AttachFirst(conn net.Conn, early []byte, p session.Pass) {
-	s.attach(conn, early, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
+	first := func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.AttachFirst(now, p), nil
-	})
+	}
+	if c, ok := conn.(*epoll.Conn); ok && s.poll != nil && s.net.Load() == nil {
+		s.poll.AttachFirst(c.Handle(), early, first)
+		return
+	}
+	s.attach(conn, early, first)
 }
 
 // Attach attaches a resuming client, or returns why it may not; the caller then still

@@ -71,6 +71,17 @@ func (s *Session) Attach(h Handle, early []byte, f session.AttachFunc) (refusal 
 	return refusal, here
 }
 
+// AttachFirst is Attach for the first client, which is not refused. It does not wait, and h must
+// be a Conn's, which the session owns from here on.
+func (s *Session) AttachFirst(h Handle, early []byte, f session.AttachFunc) {
+	s.loop.post(func() {
+		s.serve(func() {
+			a, _ := f(s.core, s.loop.now)
+			s.attach(h, early, a)
+		})
+	})
+}
+
 func (s *Session) attach(h Handle, early []byte, a *session.Attachment) {
 	old, g := s.down, &leg{s: s, leg: a}
 	s.down = g
