@@ -41,17 +41,23 @@ func (s *Session) Do(f func(core *session.Session, now session.Time)) {
 	}
 }
 
-// AttachFirst attaches the session's first client. early holds the bytes that the
-// client sent right after its handshake.
+// AttachFirst attaches the session's first client, and owns conn. early holds the bytes that
+// the client sent right after its handshake. On an event loop it does not wait: calls that
+// follow find the client attached.
 func (s *Session) AttachFirst(conn net.Conn, early []byte, p session.Pass) {
 	first := func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
 		return core.AttachFirst(now, p), nil
 	}
-	if c, ok := conn.(*epoll.Conn); ok && s.poll != nil && s.net.Load() == nil {
-		s.poll.AttachFirst(c.Handle(), early, first)
-		return
+	attach := func() {
+		if s.attach(conn, early, first) != nil {
+			conn.Close()
+		}
 	}
-	s.attach(conn, early, first)
+	if c, ok := conn.(*epoll.Conn); ok && s.onLoop() != nil {
+		s.poll.AttachFirst(c, early, first, attach)
+	} else {
+		attach()
+	}
 }
 
 // Attach attaches a resuming client, or returns why it may not; the caller then still

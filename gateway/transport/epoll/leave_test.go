@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/session"
+	"reseat/gateway/wire"
 )
 
 // A session that leaves takes its sockets along. The loop must forget their
@@ -52,6 +53,31 @@ func TestLoopForgetsSocketsOfALeavingSession(t *testing.T) {
 	})
 	for _, l := range left {
 		unix.Close(l.FD)
+	}
+}
+
+// A second client whose connection no loop can serve may be faster than the first one.
+func TestFirstClientFollowsASessionThatHasLeft(t *testing.T) {
+	r := newRig(t, true)
+	r.Leave(func(_ *session.Session, sockets Sockets, _ bool) func() {
+		unix.Close(sockets.Up.FD)
+		unix.Close(sockets.Down.FD)
+		return func() {}
+	})
+	ours, theirs := socketPair(t)
+	t.Cleanup(func() { theirs.Close() })
+	c, err := r.loop.Accepted(ours, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := make(chan struct{})
+	r.AttachFirst(c, nil, func(*session.Session, session.Time) (*session.Attachment, *session.Refusal) {
+		t.Error("the loop acts on a session that has left")
+		return nil, session.Refuse(wire.CodeInternalError, "")
+	}, func() { close(followed) })
+	<-followed
+	if err := c.Close(); err != nil {
+		t.Errorf("the session has taken the connection: %v", err)
 	}
 }
 

@@ -62,6 +62,6 @@ func (*Session) Do(func(*session.Session, session.Time)) bool { return false }
 func (*Session) Attach(Handle, []byte, session.AttachFunc) (*session.Refusal, bool) {
 	return nil, false
 }
-func (*Session) AttachFirst(Handle, []byte, session.AttachFunc)     {}
-func (*Session) Reconnect(Handle, []byte, bool) (taken, here bool)  { return false, false }
-func (*Session) Leave(func(*session.Session, Sockets, bool) func()) {}
+func (*Session) AttachFirst(*Conn, []byte, session.AttachFunc, func()) {}
+func (*Session) Reconnect(Handle, []byte, bool) (taken, here bool)     { return false, false }
+func (*Session) Leave(func(*session.Session, Sockets, bool) func())    {}

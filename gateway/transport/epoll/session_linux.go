@@ -71,13 +71,17 @@ func (s *Session) Attach(h Handle, early []byte, f session.AttachFunc) (refusal 
 	return refusal, here
 }
 
-// AttachFirst is Attach for the first client, which is not refused. It does not wait, and h must
-// be a Conn's, which the session owns from here on.
-func (s *Session) AttachFirst(h Handle, early []byte, f session.AttachFunc) {
+// AttachFirst is Attach for the first client, which is not refused. It does not wait. The session
+// owns c, unless it has left the loop: then the notifier calls elsewhere.
+func (s *Session) AttachFirst(c *Conn, early []byte, f session.AttachFunc, elsewhere func()) {
 	s.loop.post(func() {
+		if s.left {
+			s.loop.queue(notice{then: elsewhere})
+			return
+		}
 		s.serve(func() {
 			a, _ := f(s.core, s.loop.now)
-			s.attach(h, early, a)
+			s.attach(c.Handle(), early, a)
 		})
 	})
 }
