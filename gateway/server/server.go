@@ -272,19 +272,8 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.listen = demo.Listener{Listener: p.listen}
 	}
 	if set.Cluster.Enabled() {
-		ln, err := p.open(nodesListener, set.Cluster.Listen, over)
-		if err != nil {
-			return p, fmt.Errorf("--node-listen: %w", err)
-		}
-		if set.Demo {
-			ln = demo.Listener{Listener: ln}
-		}
-		if p.node, err = newNode(set, own.keys, ln, log, vitals.registry, over); err != nil {
+		if err = p.openNode(set, &cfg, over); err != nil {
 			return p, err
-		}
-		cfg.Cluster, cfg.Players, cfg.NodeName = p.node, holders{p.node}, set.Cluster.NodeName
-		if p.node.seats != nil {
-			cfg.Seats = p.node.seats
 		}
 	}
 	if p.gateway, err = gateway.New(cfg); err != nil {
@@ -298,15 +287,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.hook.Register(vitals.registry)
 	}
 	p.addPages(set)
-	if ln, ok := p.listen.(*listen.Listener); ok && p.certs == nil {
-		p.gateway.AcceptOnLoops(ln)
-	}
-	p.listen = p.gateway.Conns().Listen(p.listen, p.certs == nil)
-	if p.certs != nil {
-		p.listen = p.certs.Listen(p.listen)
-	}
-	p.clients = server(p.gateway, p.gateway.Conns(), log)
-	p.gateway.Conns().Upgrades(p.clients, p.handed[clientsListener].Put)
+	p.trackClients()
 	p.upgrader = newUpgrader(p, set)
 	p.pump = newPump()
 	p.makeAdmin(set)
@@ -318,6 +299,39 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.node.keepSwept()
 	}
 	return p, err
+}
+
+// openNode opens the port for other nodes, and makes this process a node of cfg.
+func (p *process) openNode(set *config.Settings, cfg *gateway.Config, over *takeover) error {
+	ln, err := p.open(nodesListener, set.Cluster.Listen, over)
+	if err != nil {
+		return fmt.Errorf("--node-listen: %w", err)
+	}
+	if set.Demo {
+		ln = demo.Listener{Listener: ln}
+	}
+	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, over); err != nil {
+		return err
+	}
+	cfg.Cluster, cfg.Players, cfg.NodeName = p.node, holders{p.node}, set.Cluster.NodeName
+	if p.node.seats != nil {
+		cfg.Seats = p.node.seats
+	}
+	return nil
+}
+
+// trackClients puts the gateway's ConnTracker and TLS on the client address, and makes its server.
+func (p *process) trackClients() {
+	conns := p.gateway.Conns()
+	if ln, ok := p.listen.(*listen.Listener); ok && p.certs == nil {
+		p.gateway.AcceptOnLoops(ln)
+	}
+	p.listen = conns.Listen(p.listen, p.certs == nil)
+	if p.certs != nil {
+		p.listen = p.certs.Listen(p.listen)
+	}
+	p.clients = server(p.gateway, conns, p.log)
+	conns.Upgrades(p.clients, p.handed[clientsListener].Put)
 }
 
 // addPages adds the client's scripts to the gateway, and the demo's pages.
