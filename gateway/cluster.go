@@ -23,8 +23,8 @@ type Cluster interface {
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// Judge says what is known of a node that could not be reached.
 	Judge(ctx context.Context, node string) NodeVerdict
-	// Takers returns the other nodes that take sessions in, that which is to be asked first for this
-	// session at the beginning.
+	// Takers returns the other nodes that accept handed-over sessions, in the order in which to ask
+	// them for this session.
 	Takers(session string) []string
 	// HandOver has another node take a session in: HandoffError.
 	HandOver(ctx context.Context, node string, h *Handoff) error

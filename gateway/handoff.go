@@ -332,7 +332,7 @@ func (g *Gateway) takeArrived(ctx context.Context, a *arrived) (err error) {
 	return fmt.Errorf("take in session %s: %w", a.e.ID, err)
 }
 
-// awaitSeat reads the seat of an arrived session until it is known whose it is.
+// awaitSeat reads the seat of an arrived session until its owner is known.
 func (g *Gateway) awaitSeat(a *arrived) {
 	ctx, cancel := context.WithTimeout(g.ctx, arrivalTime)
 	defer cancel()

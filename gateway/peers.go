@@ -58,7 +58,7 @@ func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
 }
 
 // resumeByCookieElsewhere is resumeElsewhere for a plain client. It reports false if the
-// client is to get a new session here.
+// client gets a new session here.
 func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request, rt *route, token string) bool {
 	if g.cfg.Cluster == nil {
 		return false

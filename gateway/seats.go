@@ -66,8 +66,8 @@ func (k *seatKeeper) hasContact() bool {
 	return k.store != nil && time.Since(k.store.Contact()) < contactTime
 }
 
-// touch has e's seat written, if it is to have one. It does not wait: the channel is closed once a write is
-// over that began after the call.
+// touch requests a write of e's seat, if e is durable. It does not wait: the channel is closed when a write
+// that began after the call is over.
 func (k *seatKeeper) touch(e *registry.Record) <-chan struct{} {
 	if !e.Durable {
 		return nil

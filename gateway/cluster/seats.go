@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Seat is the record of a durable session: whose it is, and what another node needs to go on with it.
+// A Seat is the record of a durable session: its owner, and what another node needs to continue it.
 type Seat struct {
 	Session string
 	Owner   string // id of a node
@@ -94,8 +94,8 @@ type Seats struct {
 }
 
 // NewSeats returns the Seats of the node whose id self returns. derive is tokens.Keys.Derive: nodes with
-// the same keys read each other's records, and a reader of the engine without them learns of a record
-// whose it is and until when it is kept, and nothing of its body.
+// the same keys read each other's records, and a reader of the engine without them learns the owner of a
+// record and until when it is kept, and nothing of its body.
 func NewSeats(self func() string, store SeatStore, derive func(purpose string, n int) ([][]byte, error), log *slog.Logger) *Seats {
 	return &Seats{self: self, store: store, seal: seal{derive}, log: log, gone: make(map[string]time.Time)}
 }

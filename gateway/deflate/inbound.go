@@ -38,7 +38,7 @@ type inbound struct {
 	came bool // bytes have arrived since something was last returned
 
 	// The incomplete frame before rest: a partial header, or a payload
-	// of which left bytes are to come.
+	// of which left bytes are missing.
 	head    [frame.MaxHeader]byte
 	headLen int
 	left    int64

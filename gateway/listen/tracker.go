@@ -113,7 +113,7 @@ func (t *ConnTracker) accept(c net.Conn, movable bool) net.Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	below := rawconn.Lowest(c)
-	if tc := t.conns[below]; tc != nil { // the server is to go on with what first has begun
+	if tc := t.conns[below]; tc != nil { // first has passed it to the server
 		t.leaveLocked(tc)
 	}
 	t.conns[below] = &tracked{place: t.line.PushBack(below), conn: w}

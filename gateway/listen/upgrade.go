@@ -16,7 +16,7 @@ import (
 )
 
 // Most connections are WebSocket handshakes, which take the connection over: what net/http
-// prepares for further requests and for an answer is in vain, and its buffers are lost. So a
+// prepares for further requests and for an answer is never used, and its buffers are lost. So a
 // connection that an event loop watches is not passed to the http.Server at first. If its
 // first bytes are one whole plain handshake, the handler is called; if not, the server gets
 // the connection together with these bytes. If the handler answers by HTTP after all, the
@@ -27,7 +27,7 @@ import (
 // before the first connection is accepted.
 func (t *ConnTracker) Upgrades(s *http.Server, again func(net.Conn)) { t.server, t.again = s, again }
 
-// serves serves c, unless the http.Server is to: then it reports false.
+// serves begins to serve c if an event loop watches it, and reports whether it does.
 func (t *ConnTracker) serves(c net.Conn) bool {
 	w, ok := c.(*Conn)
 	if !ok || t.server == nil {
@@ -39,7 +39,8 @@ func (t *ConnTracker) serves(c net.Conn) bool {
 	return ok
 }
 
-// first serves the first request of c, or passes c to the http.Server.
+// first serves c's first request if it is a plain handshake, and otherwise passes c to the
+// http.Server.
 func (t *ConnTracker) first(c *Conn) {
 	growStack()
 	buf := heads.Get().(*[headSize]byte)
@@ -59,7 +60,7 @@ func (t *ConnTracker) first(c *Conn) {
 	}
 }
 
-// headSize is the maximum size of a handshake that the http.Server is not needed for.
+// headSize is the max size of a handshake that first serves.
 const headSize = 4096
 
 // heads are for first.

@@ -94,7 +94,7 @@ func (e *Record) SkipEpochs(n uint64) {
 	e.epoch += n
 }
 
-// A SeatBody is what a seat says of a session, besides whose it is.
+// A SeatBody is what a seat says of a session, besides its owner.
 type SeatBody struct {
 	Record    []byte // a State
 	Confirmed uint64 // newest generation confirmed

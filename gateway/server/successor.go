@@ -63,7 +63,7 @@ var errTooLate = errors.New("restoring the sessions took so long that the proces
 // errPredecessorCrashed means that the predecessor has exited without a word.
 var errPredecessorCrashed = errors.New("the process to take over from has exited")
 
-// predecessor returns the channel to the process that this one is to take over, nil if there
+// predecessor returns the channel to the process that this one will take over, nil if there
 // is none.
 func predecessor(set *config.Settings, environ []string) (*handover.Conn, error) {
 	for _, e := range environ {

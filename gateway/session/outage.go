@@ -12,7 +12,7 @@ import (
 // meanwhile waits in the queue, within the client's window. The dials are made outside: the
 // event UpstreamLost asks for them, and Reconnect or FailRedial is their result.
 
-// An outage is the time in which the session has no upstream and is to get one.
+// An outage is the time in which the session has no upstream and waits for a new one.
 type outage struct {
 	since Time // zero: there is no outage
 	// until is when the session gives up. It is kept after an outage: an upstream that
@@ -65,8 +65,8 @@ func (s *Session) replaceUpstream(now Time, why string, answer []byte) {
 	s.announce(news{at: s.ring.Last().Off})
 }
 
-// news is what the client is to hear of an outage, once it has been sent the messages of the
-// connection before: those up to at.
+// news is a notification of an outage for the client. It follows the messages of the previous
+// upstream connection: those up to at.
 type news struct {
 	at   uint64 // a stream offset
 	back bool   // the outage is over

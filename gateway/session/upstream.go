@@ -332,7 +332,7 @@ func (s *Session) dropQueue() {
 // a Close frame with 1001.
 func (s *Session) closeReleased() {
 	switch {
-	case s.outage.since > 0: // there is none, and no other is to come before the resume
+	case s.outage.since > 0: // there is none, and the resume will dial the next
 		s.outage = outage{told: s.outage.told}
 	case s.up.mode == Open && !s.up.released:
 		var final []byte

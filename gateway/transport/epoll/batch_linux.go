@@ -79,7 +79,8 @@ func (l *Loop) serve(events []unix.EpollEvent) (rung bool) {
 	return rung
 }
 
-// readAll reads the sockets that are to be read, one of each session.
+// readAll reads the sockets that are ready and that their sessions want to read, one of each
+// session.
 func (l *Loop) readAll(events []unix.EpollEvent) {
 	for _, e := range events {
 		if g := l.legOf(e.Fd); g != nil && g.s.inBatch == 0 {
@@ -89,15 +90,15 @@ func (l *Loop) readAll(events []unix.EpollEvent) {
 	l.batch.submit()
 }
 
-// submit makes the collected calls together, unless they are too few: then each is to be made
-// when its turn comes.
+// submit makes the collected calls together, unless they are too few: then each is made when
+// its turn comes.
 func (b *batch) submit() {
 	if b.ring.Len() >= minBatch {
 		b.ring.Submit()
 	}
 }
 
-// joinBatch adds a read of g to this turn's batch, if g is to be read.
+// joinBatch adds a read of g to this turn's batch if g is readable and s wants to read it.
 func (s *Session) joinBatch(g *leg, events uint32) {
 	defer s.rescue()
 	if g.fd < 0 || g.large {

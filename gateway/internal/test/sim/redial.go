@@ -31,7 +31,7 @@ type interruption struct {
 	told     promise        // to the upstream that is being dialled
 }
 
-// An announcement is what the client of an epoch is to hear behind message n.
+// An announcement is a notification that the client of an epoch must get behind message n.
 type announcement struct {
 	epoch uint64
 	n     uint64
@@ -378,8 +378,8 @@ func (g *game) lostTalk() bool {
 
 // What one connection hears.
 
-// expectNews sets what t is to hear: the state right after hello, if it is of interest, and
-// then what is announced to its epoch.
+// expectNews sets the notifications that t must get: the state right after hello, if it is of
+// interest, and then what is announced to its epoch.
 func (t *tap) expectNews() {
 	g := t.l.g
 	o := &g.out
@@ -472,7 +472,7 @@ func (t *tap) state(arg string) {
 	}
 }
 
-// checkNews checks, before message n is written, that nothing is to be heard first.
+// checkNews checks, before message n is written, that no notification is due first.
 func (t *tap) checkNews(n uint64) {
 	g := t.l.g
 	t.mayOpen = false

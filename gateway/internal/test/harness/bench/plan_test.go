@@ -117,7 +117,7 @@ func TestWholePlanTakesTwentyMinutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum := expected(f, list, subjects, usualFiles); sum > 18*time.Minute /* and what starting takes */ {
+	if sum := expected(f, list, subjects, usualFiles); sum > 18*time.Minute { // starting everything takes the rest
 		t.Errorf("%v", sum)
 		for _, w := range list {
 			t.Log(w.name, expected(f, []workload{w}, subjects, usualFiles))

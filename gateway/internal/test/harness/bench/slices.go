@@ -151,7 +151,7 @@ func serve(lanes []*lane) error {
 	return nil
 }
 
-// warmUp connects the clients, and lets the traffic run until it is as in the midst.
+// warmUp connects the clients, and lets the traffic run until it is steady.
 func (l *lane) warmUp() error {
 	return steps(l.weigh(&l.empty), l.connect, l.connectBeside, l.start, l.wait(l.w.warm), l.pause, l.quiet, l.note(&l.total.began))
 }

@@ -54,7 +54,7 @@ type Place struct {
 	Leg     Leg            // its clients' connections
 
 	Patient  bool // clients may be silent for a while: between two slices they are not served
-	Upgrades bool // the gateway is to be upgraded: its log must say more
+	Upgrades bool // the gateway will be upgraded: its log must say more
 }
 
 // start runs a program that must listen at addr and have that many processes.
