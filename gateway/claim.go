@@ -183,7 +183,9 @@ func lostText(v NodeVerdict) string {
 }
 
 func (g *Gateway) refuseSearch(s *search, refusal *session.Refusal) {
-	g.refuseElsewhere(s.w, s.r, refusal, s.claims.Session, s.v)
+	if !g.forwardMoved(s.w, s.r) {
+		g.refuseElsewhere(s.w, s.r, refusal, s.claims.Session, s.v)
+	}
 }
 
 // passToOwner passes a resume on to the node that a seat names: passServed also if the client is refused, and

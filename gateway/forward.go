@@ -28,6 +28,16 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	g.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: requestHead(r), Early: early, Secure: r.TLS != nil})
 }
 
+// forwardMoved hands the client of r over if a successor has the sessions: this process has left the
+// cluster then, and what it could not find out there means nothing.
+func (g *Gateway) forwardMoved(w http.ResponseWriter, r *http.Request) bool {
+	if g.movedTo() == nil {
+		return false
+	}
+	g.forward(w, r)
+	return true
+}
+
 // hijack takes a client's connection over, with what the client has sent after its request.
 func hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()

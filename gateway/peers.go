@@ -77,6 +77,9 @@ func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request
 	case passGone, passNotThere:
 		return false
 	default:
+		if g.forwardMoved(w, r) {
+			return true
+		}
 		g.logNotForwarded(r, claims.Session, verdict)
 		w.Header().Set("Retry-After", "1")
 		g.refuseHTTP(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")

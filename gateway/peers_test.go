@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"reseat/gateway"
+	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
@@ -36,8 +39,9 @@ type nodes struct {
 	mute     map[string]bool                // of nodes that accept, and don't answer
 	requests []http.Header                  // what came to node listeners
 
-	lostAnswers bool   // to hand-offs
-	handingOver func() // called when a node hands a session over
+	dialling    chan struct{} // not nil: dials fail once it is closed
+	lostAnswers bool          // to hand-offs
+	handingOver func()        // called when a node hands a session over
 }
 
 // A member is the cluster as one node sees it.
@@ -53,8 +57,12 @@ func (m member) Dial(_ context.Context, node string) (net.Conn, error) {
 	ln, mute := m.links[node], m.mute[node]
 	m.dials++
 	_, down := m.cut[node]
+	failing := m.dialling
 	m.mu.Unlock()
-	if down || ln == nil {
+	if failing != nil {
+		<-failing
+	}
+	if failing != nil || down || ln == nil {
 		return nil, errors.New("no answer")
 	}
 	if mute {
@@ -299,6 +307,58 @@ func TestOwnerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 			t.Errorf("it took %v, want 5s", took)
 		}
 	})
+}
+
+// A successor keeps what an older process passes on.
+type successor struct{ came chan gateway.LateConn }
+
+func (s successor) Conn(c gateway.LateConn) { s.came <- c }
+func (s successor) Event(events.Event)      {}
+
+// An upgrade takes a process out of the cluster, which ends its dials to other nodes. The clients that these
+// are for are the successor's: they hear nothing of it.
+func TestResumeThatAnUpgradeInterruptsIsTheSuccessors(t *testing.T) {
+	for name, resume := range map[string]func(n *nodes) (secret string, try func()){
+		"resumable": func(n *nodes) (string, func()) {
+			p, _ := n.begin()
+			p.Sync()
+			token := p.Hello.Token
+			return token, func() {
+				n.of[1].Handshake("/match/7", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"}, "")
+			}
+		},
+		"plain": func(n *nodes) (string, func()) {
+			_, cookie := n.of[0].visit("")
+			return cookie, func() { n.of[1].Handshake("/", nil, ownOrigin+"Cookie: "+cookie+"\r\n") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNodes(t, 2, keptPlain(), func(c *gateway.Config) { c.Driver = transport.Net }) // Freeze would start event loops
+				secret, try := resume(n)
+				n.dialling = make(chan struct{})
+				go try()
+				synctest.Wait()
+				f, err := n.of[1].gw.Freeze(t.Context(), session.Formats[0], time.Second, func(gateway.FrozenSession) error { return nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				to := successor{make(chan gateway.LateConn, 1)}
+				f.Commit(to)
+				close(n.dialling)
+				synctest.Wait()
+				select {
+				case c := <-to.came:
+					if c.Answered || !bytes.Contains(c.Request, []byte(secret)) {
+						t.Errorf("answered %v, request %q", c.Answered, c.Request)
+					}
+					c.Conn.Close()
+				default:
+					t.Error("the successor got nothing")
+				}
+			})
+		})
+	}
 }
 
 // Only the owner's verdict counts: what it refuses is refused as it does.
