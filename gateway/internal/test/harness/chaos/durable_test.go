@@ -95,6 +95,50 @@ func hellos(first string, epoch uint64, second string, next uint64) func(p *play
 	}
 }
 
+// After a round of faults a session that its node has taken along is not waited for, unless a hello has said that
+// it is durable.
+func TestLostSessionsAreNotAwaited(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost, covered, want bool
+	}{
+		"its node lives":              {want: true},
+		"lost":                        {lost: true},
+		"durable, its node is lost":   {lost: true, covered: true, want: true},
+		"durable, and its node lives": {covered: true, want: true},
+	} {
+		r := &run{}
+		l := new(life)
+		if c.lost {
+			l.lost.Store(1)
+		}
+		r.cluster = &cluster{r: r, lives: map[string]*life{"01234567": l}}
+		p := newPlayer(r, 7, durable)
+		p.session, p.covered = "0123456789", c.covered
+		if got := r.awaits(p); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A node that drains ends its dials to others when it exits: it may refuse what has come just before.
+func TestOnlyANodeThatStaysMustReachOthers(t *testing.T) {
+	for name, leaves := range map[string]bool{"stays": false, "leaves": true} {
+		r := &run{}
+		owner, front := &life{node: &node{name: "n0"}}, &life{node: &node{name: "n1"}}
+		owner.id.Store("01234567")
+		front.known.Store("01234567", int64(0))
+		front.leaves.Store(leaves)
+		front.node.now.Store(front)
+		r.cluster = &cluster{r: r, nodes: []*node{owner.node, front.node}, lives: map[string]*life{"01234567": owner}, counts: map[string]int{}}
+		p := newPlayer(r, 7, byeAtRest)
+		p.session = "0123456789"
+		r.cluster.judgeRefusal(p, &arrival{front: 1, began: 1}, &seat.Closing{Code: 4504, Retry: true})
+		if bad := len(p.faults) > 0; bad == leaves {
+			t.Errorf("%s: %q", name, p.faults)
+		}
+	}
+}
+
 // A durable session is lost only if its seat was never written, or the NATS servers have lost it.
 func TestRefusalOfDurableSessionIsJudged(t *testing.T) {
 	gone := &seat.Closing{Code: 4404}

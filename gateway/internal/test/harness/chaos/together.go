@@ -232,8 +232,9 @@ func (c *cluster) judgeRefusal(p *player, a *arrival, k *seat.Closing) (served b
 			since = max(since, gone+int64(aftermath)) // a judgement from before may be in use
 		}
 		id, _ := owner.id.Load().(string)
-		knew := front.now.Load().knew(id, a.began)
-		if now() > since && knew && !c.touched(front.name, owner.node.name, a.began) {
+		at := front.now.Load()
+		knew := at.knew(id, a.began)
+		if now() > since && knew && !at.leaves.Load() && !c.touched(front.name, owner.node.name, a.began) { // one that exits ends its dials
 			p.fault("%s does not reach %s, without any fault between them: %s", front.name, owner.node.name, k.Reason)
 		}
 		return knew && !isLost

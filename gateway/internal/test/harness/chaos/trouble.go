@@ -357,7 +357,7 @@ func (c *cluster) rest(ctx context.Context) {
 	}{
 		{"sessions", sessionsBack, func() string {
 			for _, p := range players {
-				if !p.isBack(began) && (p.end.isDurable() || !c.r.lost(p.sessionID())) {
+				if c.r.awaits(p) && !p.isBack(began) {
 					return fmt.Sprintf("session %d (%s) is not back", p.id, p.sessionID())
 				}
 			}
@@ -375,6 +375,15 @@ func (c *cluster) rest(ctx context.Context) {
 	for _, n := range c.nodes {
 		c.settles(ctx, n.now.Load(), false)
 	}
+}
+
+// awaits reports whether a player's session goes on whatever has happened to its node. One that is to be durable,
+// and was lost before its seat was written, may be looked for up to a grace period.
+func (r *run) awaits(p *player) bool {
+	p.mu.Lock()
+	covered := p.covered
+	p.mu.Unlock()
+	return covered || !r.lost(p.sessionID())
 }
 
 // settles waits until a gateway's metrics are consistent, and at the end also with its log and with
