@@ -33,7 +33,7 @@ func connsOf(sockets epoll.Sockets) netio.Sockets {
 // connOf turns a descriptor into a connection, and closes the descriptor in any case.
 func connOf(k epoll.Socket) netio.Socket {
 	if k.FD < 0 {
-		return netio.Socket{Leg: k.Leg}
+		return netio.Socket{Conn: k.Conn, Leg: k.Leg}
 	}
 	conn, err := rawconn.ConnOf(k.FD)
 	if err != nil { // out of descriptors: treat the connection as broken

@@ -58,9 +58,8 @@ func (s *Session) Unquiesce() {
 // until Quiesce has had its effect), and with session.ErrLater: see there.
 func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 	if p := s.onLoop(); p != nil {
-		f.Up, f.Down = End{FD: -1}, End{FD: -1}
-		f.Frozen, f.Up.FD, f.Down.FD, err = p.Freeze(format)
-		return f, func() {}, err
+		frozen, up, down, err := p.Freeze(format)
+		return Frozen{Frozen: frozen, Up: End{FD: up.FD, Conn: up.Conn}, Down: End{FD: down.FD, Conn: down.Conn}}, func() {}, err
 	}
 	n := s.net.Load()
 	f.Frozen, f.Up, f.Down, err = n.Freeze(format)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -179,12 +180,23 @@ func TestThawedSessionContinues(t *testing.T) {
 				traffic = false
 			case <-time.After(time.Millisecond):
 			}
+			r.drive.Quiesce()
 			resume := d.Pause()
-			switch _, thaw, err := r.drive.Freeze(session.Formats[0]); {
-			case err == nil:
+			_, thaw, err := r.drive.Freeze(session.Formats[0])
+			for range 1000 { // until reads are interrupted
+				if !errors.Is(err, session.ErrBusy) {
+					break
+				}
+				runtime.Gosched()
+				_, thaw, err = r.drive.Freeze(session.Formats[0])
+			}
+			if err == nil {
 				thaw()
 				frozen.add()
-			case !errors.Is(err, session.ErrBusy) && !errors.Is(err, session.ErrLater):
+			} else {
+				r.drive.Unquiesce()
+			}
+			if err != nil && !errors.Is(err, session.ErrBusy) && !errors.Is(err, session.ErrLater) {
 				t.Error(err)
 			}
 			resume()

@@ -53,7 +53,7 @@ func newPlayerOf(t *testing.T, d *transport.Driver, change func(*session.Config)
 		change(&cfg)
 	}
 	p := &player{t: t, driver: d, events: newEvents(), game: game}
-	clientEnd, conn := wstest.TCPPair(t, nil)
+	clientEnd, conn := clientPair(t, d)
 	p.drive = d.New(session.New(cfg, d.Clock().Now(), nil), gameEnd, clientEnd, p.events)
 	p.drive.AttachFirst(clientEnd, nil, session.Pass{Gen: 1, Expires: d.Clock().Now().Add(time.Hour), Renew: time.Hour})
 	p.client = newClient(t, conn)
@@ -209,7 +209,7 @@ func (p *player) wantTakenOver(t *testing.T, resume func() wire.Hello) {
 func TestTakeoverClosesTheOldConnection(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
-		ours, theirs := wstest.TCPPair(t, nil)
+		ours, theirs := clientPair(t, p.driver)
 		p.wantTakenOver(t, func() wire.Hello { return p.resume(ours, theirs, 0) })
 	})
 }
@@ -217,7 +217,7 @@ func TestTakeoverClosesTheOldConnection(t *testing.T) {
 func TestRefusedConnectionStaysOpen(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
-		ours, theirs := wstest.TCPPair(t, nil)
+		ours, theirs := clientPair(t, p.driver)
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 7}, session.Pass{Gen: 2}); ref == nil {
 			t.Fatal("a generation that was never issued is accepted")
 		}
@@ -237,7 +237,7 @@ func TestDisconnectResetsTheConnection(t *testing.T) {
 		if _, _, err := p.client.next(); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the client reads %v, want a reset", err)
 		}
-		ours, theirs := wstest.TCPPair(t, nil)
+		ours, theirs := clientPair(t, p.driver)
 		p.resume(ours, theirs, 0)
 		p.wantUp(1)
 	})
@@ -246,11 +246,11 @@ func TestDisconnectResetsTheConnection(t *testing.T) {
 func TestDisconnectedClientResumes(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, nil)
-		p.client.Conn.(*net.TCPConn).SetLinger(0)
+		tcp(p.client.Conn).SetLinger(0)
 		p.client.Close()
 		p.events.await(session.Disconnected)
 		p.sendDown(1)
-		ours, theirs := wstest.TCPPair(t, nil)
+		ours, theirs := clientPair(t, p.driver)
 		p.resume(ours, theirs, 0)
 		p.wantDown(1)
 	})
@@ -303,7 +303,7 @@ func TestHardSessionReplacesItsUpstream(t *testing.T) {
 		}
 		spare.Close()
 		other.Close()
-		ours, theirs = wstest.TCPPair(t, nil)
+		ours, theirs = clientPair(t, p.driver)
 		p.resume(ours, theirs, 0)
 		p.wantDown(1)
 		p.wantUp(2)
@@ -318,7 +318,7 @@ func TestSessionLeavesItsLoopForANonTCPConnection(t *testing.T) {
 		p.wantTakenOver(t, p.resumeOverPipe)
 		p.client.Close()
 		p.events.await(session.Disconnected)
-		ours, theirs := wstest.TCPPair(t, nil)
+		ours, theirs := clientPair(t, p.driver)
 		p.resume(ours, theirs, 2)
 		p.wantUp(2)
 		p.events.await(session.Resumed)
@@ -416,7 +416,7 @@ func TestBlockedObserverStopsNoSession(t *testing.T) {
 	p.client.Close()
 	<-stuck
 	other.wantUp(1)
-	ours, theirs := wstest.TCPPair(t, nil)
+	ours, theirs := clientPair(t, p.driver)
 	p.resume(ours, theirs, 0)
 	p.wantUp(1)
 	close(release)
@@ -438,7 +438,7 @@ func TestClientIsDetachedWhenDescriptorsAreExhausted(t *testing.T) {
 	p := newPlayer(t, newDriver(t, transport.Poll), nil)
 	var pass session.Pass
 	p.do(func(core *session.Session, now session.Time) { pass = session.Pass{Gen: core.NextGen()} })
-	ours, theirs := wstest.TCPPair(t, nil)
+	ours, theirs := clientPair(t, p.driver)
 	noDescriptors(t, func() {
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 1}, pass); ref != nil {
 			t.Error(ref)
@@ -448,7 +448,7 @@ func TestClientIsDetachedWhenDescriptorsAreExhausted(t *testing.T) {
 		t.Errorf("the client reads %v, want its end", err)
 	}
 	p.events.await(session.Disconnected)
-	ours, theirs = wstest.TCPPair(t, nil)
+	ours, theirs = clientPair(t, p.driver)
 	p.resume(ours, theirs, 0)
 	p.wantUp(1)
 }

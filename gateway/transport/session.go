@@ -74,7 +74,7 @@ func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *ses
 		if !supported {
 			s.leaveLoop(p)
 		} else if refusal, here := p.Attach(h, early, f); here {
-			if refusal == nil {
+			if refusal == nil && !h.Layered() {
 				conn.Close() // the loop has its descriptor, or a duplicate
 			}
 			return refusal
@@ -96,7 +96,7 @@ func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken b
 		if !supported {
 			s.leaveLoop(p)
 		} else if taken, here := p.Reconnect(h, early, inOutage); here {
-			if taken {
+			if taken && !h.Layered() {
 				conn.Close()
 			}
 			return taken

@@ -20,8 +20,8 @@ var departures = []struct {
 	reason string
 }{
 	{func(r *rig) { r.goodbye() }, "bye"},
-	{func(r *rig) { halfClose(r.client.(*net.TCPConn)) }, "client_gone"},
-	{func(r *rig) { reset(r.client.(*net.TCPConn)) }, "client_gone"},
+	{func(r *rig) { halfClose(tcp(r.client)) }, "client_gone"},
+	{func(r *rig) { reset(tcp(r.client)) }, "client_gone"},
 	{func(r *rig) { halfClose(r.game.(*net.TCPConn)) }, "upstream_lost"},
 	{func(r *rig) { reset(r.game.(*net.TCPConn)) }, "upstream_lost"},
 }

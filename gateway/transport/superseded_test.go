@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/wire"
@@ -18,6 +17,7 @@ func TestSupersededClientWithAFullSocketIsNotified(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		p := newPlayer(t, d, func(c *session.Config) { c.BufferBytes, c.BufferMessages = 64<<20, 1<<20 })
 		ours, theirs := narrowPair(t)
+		ours, theirs = secured(t, d, ours, theirs)
 		p.resume(ours, theirs, 0)
 		const messages, size = 6, 1 << 20 // more than any socket holds
 		go func() {
@@ -27,7 +27,7 @@ func TestSupersededClientWithAFullSocketIsNotified(t *testing.T) {
 		}()
 		await(func() bool { return p.drive.Info().Sent == messages })
 		old := p.client
-		ours, theirs = wstest.TCPPair(t, nil)
+		ours, theirs = clientPair(t, d)
 		p.resume(ours, theirs, 0)
 		defer theirs.Close()
 		old.SetReadDeadline(time.Now().Add(time.Minute))

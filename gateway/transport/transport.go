@@ -9,6 +9,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -78,7 +79,7 @@ func (d *Driver) Clock() *Clock { return d.clock }
 // to choose the driver.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch session.Observer) *Session {
 	s := &Session{driver: d, watch: watch}
-	if d.kind != Net && (client == nil || rawconn.Plain(client)) {
+	if d.kind != Net && (client == nil || rawconn.Plain(client) || layerOf(client) != nil) {
 		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
 			return s
 		}
@@ -185,11 +186,29 @@ func handleOf(conn net.Conn) (h epoll.Handle, supported bool) {
 	if c, ok := conn.(*epoll.Conn); ok {
 		return c.Handle(), true
 	}
-	fd, err := rawconn.Take(conn)
-	if err != nil {
+	below, layer := conn, layerOf(conn)
+	if layer != nil {
+		below = rawconn.Lowest(conn)
+	}
+	fd, err := rawconn.Take(below)
+	switch {
+	case err != nil:
 		return epoll.Descriptor(-1), !errors.Is(err, rawconn.ErrUnsupported)
+	case layer != nil:
+		return epoll.Above(fd, layer), true
 	}
 	return epoll.Descriptor(fd), true
+}
+
+// layerOf returns conn if a loop can serve what is above its socket: TLS over a rawconn.Conn. Else it returns
+// nil.
+func layerOf(conn net.Conn) epoll.Layered {
+	if t, ok := conn.(*tls.Conn); ok {
+		if _, ok := t.NetConn().(*rawconn.Conn); ok {
+			return t
+		}
+	}
+	return nil
 }
 
 // Farewell sends b on a connection that belongs to no session, waits at most a second

@@ -3,7 +3,9 @@ package transport_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -15,10 +17,12 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/leaks"
+	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -106,12 +110,58 @@ type rig struct {
 	client, game net.Conn
 }
 
-// drivers runs a test with each driver.
+// drivers runs a test with each driver, and with clients over TLS: goroutines and loops serve those too.
 func drivers(t *testing.T, test func(t *testing.T, d *transport.Driver)) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) { test(t, newDriver(t, kind)) })
+		if kind != transport.Single {
+			t.Run(name+", TLS", func(t *testing.T) { test(t, secureDriver(t, kind)) })
+		}
 	}
 }
+
+// secureDriver returns a driver whose clients use TLS.
+func secureDriver(t *testing.T, kind transport.Kind) *transport.Driver {
+	d := newDriver(t, kind)
+	overTLS.Store(d, testcert.New(t, "localhost"))
+	return d
+}
+
+var overTLS sync.Map // of *testcert.Pair, by *transport.Driver
+
+// clientPair returns both ends of a client's connection.
+func clientPair(t testing.TB, d *transport.Driver) (ours, theirs net.Conn) {
+	t.Helper()
+	ours, theirs = wstest.TCPPair(t, nil)
+	return secured(t, d, ours, theirs)
+}
+
+// secured puts TLS on a connection if d's clients use it.
+func secured(t testing.TB, d *transport.Driver, ours, theirs net.Conn) (net.Conn, net.Conn) {
+	t.Helper()
+	v, ok := overTLS.Load(d)
+	if !ok {
+		return ours, theirs
+	}
+	pair := v.(*testcert.Pair)
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := tls.Server(rawconn.Quiet(ours), &tls.Config{Certificates: []tls.Certificate{cert}})
+	config := pair.Client()
+	config.ServerName = "localhost"
+	client := tls.Client(theirs, config)
+	shaken := make(chan error, 1)
+	go func() { shaken <- server.Handshake() }()
+	if err := errors.Join(client.Handshake(), <-shaken); err != nil {
+		t.Fatal(err)
+	}
+	return server, client
+}
+
+// tcp is the TCP connection below c.
+func tcp(c net.Conn) *net.TCPConn { return rawconn.Lowest(c).(*net.TCPConn) }
 
 func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
 	d := transport.NewDriver(kind, transport.NewClock())
@@ -128,8 +178,14 @@ var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Po
 // kind of frame.
 func newRig(t testing.TB, d *transport.Driver, key func() [4]byte) *rig {
 	t.Helper()
+	clientEnd, client := clientPair(t, d)
+	return newRigOf(t, d, key, clientEnd, client)
+}
+
+// newRigOf is newRig with a given connection of the client.
+func newRigOf(t testing.TB, d *transport.Driver, key func() [4]byte, clientEnd, client net.Conn) *rig {
+	t.Helper()
 	r := &rig{store: replay.NewStore(1<<30, nil), events: newEvents()}
-	clientEnd, client := wstest.TCPPair(t, nil)
 	gameEnd, game := wstest.TCPPair(t, nil)
 	r.client, r.game = client, game
 	core := session.New(session.Config{

@@ -101,7 +101,7 @@ func (b *batch) submit() {
 // joinBatch adds a read of g to this turn's batch if g is readable and s wants to read it.
 func (s *Session) joinBatch(g *leg, events uint32) {
 	defer s.rescue()
-	if g.fd < 0 || g.large {
+	if g.fd < 0 || g.large || g.layer != nil {
 		return
 	}
 	g.noteEvents(events)
@@ -218,7 +218,7 @@ func (s *Session) offerBatch(r *read) {
 	defer s.rescue()
 	b := s.loop.batch
 	for _, g := range [2]*leg{s.up, s.down} {
-		if g == nil || g.full || g.fd < 0 {
+		if g == nil || g.full || g.fd < 0 || g.layer != nil {
 			continue
 		}
 		from := len(b.out)

@@ -504,13 +504,21 @@ func (c *Conn) limit(m *limit, slot chan struct{}, t time.Time) {
 
 // A Handle is what a session takes over as one of its connections.
 type Handle struct {
-	fd   int
-	conn *Conn
+	fd    int
+	conn  *Conn
+	layer Layered
 }
 
 // Descriptor returns the Handle of a descriptor, which a session that takes it owns. A
 // negative one stands for a connection that is unusable.
 func Descriptor(fd int) Handle { return Handle{fd: fd} }
+
+// Above returns the Handle of a connection above the socket of which fd is a duplicate. A session that takes it
+// owns both.
+func Above(fd int, conn Layered) Handle { return Handle{fd: fd, layer: conn} }
+
+// Layered reports whether h is a Handle of Above.
+func (h Handle) Layered() bool { return h.layer != nil }
 
 // Handle returns the Handle of c. Until a session takes it over, the caller owns c.
 func (c *Conn) Handle() Handle { return Handle{conn: c} }
@@ -531,6 +539,9 @@ func (h Handle) begin(s *Session, g *leg) {
 	c := h.conn
 	if c == nil {
 		g.fd = h.fd
+		if h.layer != nil {
+			g.layer, g.readable = newLayer(h.layer, g.fd), true // it may hold something back
+		}
 		s.begin(g, false)
 		return
 	}

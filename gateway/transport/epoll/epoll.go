@@ -8,6 +8,7 @@
 package epoll
 
 import (
+	"net"
 	"runtime"
 
 	"reseat/gateway/session"
@@ -25,8 +26,17 @@ type Sockets struct {
 
 // A Socket is the descriptor of a leg.
 type Socket struct {
-	FD  int // negative: closed
-	Leg session.Leg
+	FD   int      // negative: closed, or Conn has it
+	Conn net.Conn // of a layer above the socket; nil: there is none
+	Leg  session.Leg
+}
+
+// A Layered is a connection above a rawconn.Conn, whose NetConn returns that. It continues after an error
+// of a read that is temporary, as that of package tls does.
+type Layered interface {
+	net.Conn
+	NetConn() net.Conn
+	CloseWrite() error
 }
 
 // Loops returns the number of loops for so many processors: one loop is enough for

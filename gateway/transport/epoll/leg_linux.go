@@ -13,9 +13,10 @@ import (
 // A leg is one socket of a session. epoll reports edges, so an edge is remembered until
 // a system call finds that it no longer holds.
 type leg struct {
-	s   *Session
-	leg session.Leg // what the core calls it
-	fd  int         // negative: closed
+	s     *Session
+	leg   session.Leg // what the core calls it
+	fd    int         // negative: closed
+	layer *layer      // nil: the bytes are those of the socket
 
 	readable bool // there may be something to read
 	ending   bool // the end follows what is still to be read
@@ -50,6 +51,9 @@ func (g *leg) noteEvents(events uint32) {
 	g.readable = g.readable || events&mayRead != 0
 	g.ending = g.ending || events&hasEnded != 0
 	g.full = g.full && events&mayWrite == 0
+	if g.layer != nil && events&mayRead != 0 {
+		g.layer.socket.Arrived(events&hasEnded != 0)
+	}
 }
 
 // wanted reports whether g may be read now.
@@ -75,22 +79,34 @@ func (s *Session) follow(g *leg) {
 	}
 }
 
-// read reads g once, if that is wanted.
-func (s *Session) read(g *leg) {
+// maxRecords is how much of a layer's is read in one turn.
+const maxRecords = 16
+
+// readSome reads g: once, or until a layer has nothing left. What a layer holds back raises no event.
+func (s *Session) readSome(g *leg) {
+	for range maxRecords {
+		if !s.read(g) || g.layer == nil || !g.readable || g.fd < 0 {
+			return
+		}
+	}
+}
+
+// read reads g once, if that is wanted, and reports whether it did, and that was not the end.
+func (s *Session) read(g *leg) bool {
 	if g.leg.CloseMode() != session.Open {
 		if _, err := g.receive(s.loop.buf); err != nil {
 			s.disconnected(g, err)
 		}
 		s.follow(g)
-		return
+		return false
 	}
 	if s.readBatch(g) || !g.wanted() {
-		return
+		return false
 	}
 	room := s.loop.buf
 	if g.leg.Direct() {
 		if room = s.core.Room(g.leg); room == nil {
-			return // the core will ask once it has room
+			return false // the core will ask once it has room
 		}
 	}
 	n, err := g.receive(room)
@@ -99,11 +115,15 @@ func (s *Session) read(g *leg) {
 	if err != nil {
 		s.disconnected(g, err)
 	}
+	return err == nil
 }
 
 // receive reads once. A read that returned less than it had room for has emptied the
 // socket, so g is not readable until the next edge.
 func (g *leg) receive(b []byte) (int, error) {
+	if g.layer != nil {
+		return g.receiveLayer(b)
+	}
 	n, err := rawconn.Receive(g.fd, b)
 	g.took(n, len(b))
 	return n, err
@@ -150,15 +170,27 @@ func (s *Session) write(g *leg) bool {
 		s.finish(g)
 		return false
 	}
+	if g.layer != nil && !s.flushLayer(g) {
+		s.finish(g)
+		return false
+	}
 	l.out = s.core.Out(l.now, g.leg, l.out[:0])
 	if len(l.out) == 0 {
 		s.finish(g)
 		return false
 	}
-	n, full, err := l.sender.Send(g.fd, l.out)
+	n, full, err := g.send(l.out)
 	clear(l.out)
 	s.wrote(g, n, full, err)
 	return true
+}
+
+// send writes as much of bufs as the socket accepts, or less, and reports whether that is full.
+func (g *leg) send(bufs [][]byte) (n int, full bool, err error) {
+	if g.layer != nil {
+		return g.sendLayer(bufs)
+	}
+	return g.s.loop.sender.Send(g.fd, bufs)
 }
 
 // wrote records what a write has returned.
@@ -191,7 +223,7 @@ func (s *Session) finish(g *leg) {
 	case g.deadline == 0:
 		g.deadline = s.loop.now.Add(g.leg.FlushTime())
 	}
-	if !g.full && !g.lingering {
+	if !g.full && !g.lingering && (g.layer == nil || !g.leg.HalfClose() || s.endLayer(g)) {
 		g.lingering = true
 		g.deadline = s.loop.now.Add(session.LingerTime)
 		if g.leg.HalfClose() {
@@ -215,6 +247,9 @@ func (g *leg) close(f session.CloseMode) {
 	}
 	if f == session.Reset {
 		unix.SetsockoptLinger(g.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	if g.layer != nil {
+		g.closeLayer(f)
 	}
 	s := g.s
 	s.loop.legs[g.fd] = nil

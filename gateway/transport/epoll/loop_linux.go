@@ -58,6 +58,8 @@ type Loop struct {
 	out    [][]byte
 	sender rawconn.Sender
 	batch  *batch // nil: each read and each write is a system call
+	plain  []byte // what a layer is to send,
+	sealed []byte // and has made of it
 
 	notices  []notice // of this turn
 	notifier *notifier

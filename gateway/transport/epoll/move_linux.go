@@ -24,24 +24,34 @@ func (l *Loop) Pause() (resume func()) {
 	return func() { close(over) }
 }
 
-// Freeze describes a session of a paused loop, and returns the descriptors of its upstream
-// and its client, negative where there is none. They stay the session's: a receiver must
-// have duplicates. It fails with session.ErrBusy or session.ErrLater where the session
-// cannot move now.
-func (s *Session) Freeze(format int) (f session.Frozen, up, down int, err error) {
+// Freeze describes a session of a paused loop, and returns the sockets of its upstream and its
+// client. They stay the session's: a receiver must have duplicates of descriptors, and may use a
+// Conn after Drop. It fails with session.ErrBusy or session.ErrLater where the session cannot move
+// now.
+func (s *Session) Freeze(format int) (f session.Frozen, up, down Socket, err error) {
+	up, down = Socket{FD: -1}, Socket{FD: -1}
 	attached := s.down == nil || s.down.leg == session.Leg(s.core.Attachment())
 	switch {
 	case s.left, len(s.older) > 0, !attached, s.core.State() == session.Ended:
-		return f, -1, -1, session.ErrLater
-	case s.pending.Load() > 0:
-		return f, -1, -1, session.ErrBusy
+		return f, up, down, session.ErrLater
+	case s.pending.Load() > 0, s.down != nil && s.down.ends():
+		return f, up, down, session.ErrBusy
 	}
-	up, down = s.up.fd, -1
-	if s.down != nil {
-		down = s.down.fd
+	up.FD = s.up.fd
+	switch g := s.down; {
+	case g == nil:
+	case g.layer != nil && g.fd >= 0:
+		down.Conn = g.layer.conn
+	default:
+		down.FD = g.fd
 	}
 	f, err = s.core.Freeze(format)
 	return f, up, down, err
+}
+
+// ends reports whether g is being closed, and has a layer, which takes part in that.
+func (g *leg) ends() bool {
+	return g.layer != nil && g.fd >= 0 && g.leg.CloseMode() != session.Open
 }
 
 // Drop forgets a session that another has taken over, of a loop that is paused. Its
@@ -56,7 +66,11 @@ func (s *Session) Drop() {
 	for _, g := range []*leg{s.up, s.down} {
 		if g != nil && g.fd >= 0 {
 			s.loop.forget(g.fd) // before the close: epoll watches the open file, which lives on
-			unix.Close(g.fd)
+			if g.layer != nil {
+				g.layer.socket.Return()
+			} else {
+				unix.Close(g.fd)
+			}
 			g.fd = -1
 			s.open--
 		}

@@ -35,6 +35,12 @@ type Handle struct{}
 // Descriptor returns the zero Handle.
 func Descriptor(int) Handle { return Handle{} }
 
+// Above returns the zero Handle.
+func Above(int, Layered) Handle { return Handle{} }
+
+// Layered returns false.
+func (Handle) Layered() bool { return false }
+
 // A Session works only on Linux.
 type Session struct{}
 
@@ -53,8 +59,8 @@ func (*Loop) Dial(context.Context, netip.AddrPort) (*Conn, error)         { retu
 func (*Loop) Infos([]*Session, func(int, session.Info)) []int             { return nil }
 func (*Loop) Pause() (resume func())                                      { return nil }
 func (*Loop) Adopt(*session.Session, int, int, session.Observer) *Session { return nil }
-func (*Session) Freeze(int) (f session.Frozen, up, down int, err error) {
-	return f, -1, -1, session.ErrBusy
+func (*Session) Freeze(int) (f session.Frozen, up, down Socket, err error) {
+	return f, up, down, session.ErrBusy
 }
 func (*Session) Drop()                                        {}
 func (*Session) Loop() *Loop                                  { return nil }

@@ -195,6 +195,10 @@ func (g *leg) surrender() Socket {
 	if g.fd >= 0 {
 		g.s.loop.forget(g.fd)
 		g.fd = -1
+		if g.layer != nil {
+			g.layer.socket.Return()
+			k.FD, k.Conn = -1, g.layer.conn
+		}
 	}
 	return k
 }
@@ -227,7 +231,7 @@ func (s *Session) ready(g *leg, events uint32) {
 	}
 	g.noteEvents(events)
 	if g.readable {
-		s.read(g)
+		s.readSome(g)
 	}
 	if events&mayWrite != 0 && g != s.up && g != s.down {
 		s.flush(g)

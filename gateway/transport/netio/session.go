@@ -58,8 +58,10 @@ func (c chore) do() {
 		}
 		return
 	case session.Reset:
-		if l, ok := rawconn.Lowest(c.conn).(interface{ SetLinger(int) error }); ok {
+		below := rawconn.Lowest(c.conn)
+		if l, ok := below.(interface{ SetLinger(int) error }); ok {
 			l.SetLinger(0)
+			below.Close() // before TLS could say goodbye
 		}
 	}
 	c.conn.Close()

@@ -12,9 +12,10 @@ import (
 // be used wherever a net.TCPConn may.
 type Conn struct {
 	*net.TCPConn
-	raw syscall.RawConn
-	in  call
-	out call
+	raw  syscall.RawConn
+	in   call
+	out  call
+	lent *Lent // not nil: an event loop has the socket
 }
 
 // A call is the state of one direction. attempt is made once per Conn, because a
@@ -62,6 +63,10 @@ func (c *call) send(fd uintptr) bool {
 func (c *call) do(wait func(func(uintptr) bool) error, p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.doLocked(wait, p)
+}
+
+func (c *call) doLocked(wait func(func(uintptr) bool) error, p []byte) (int, error) {
 	c.p, c.n, c.err = p, 0, nil
 	err := wait(c.attempt)
 	if err == nil {
@@ -73,11 +78,20 @@ func (c *call) do(wait func(func(uintptr) bool) error, p []byte) (int, error) {
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
+	switch {
+	case len(p) == 0:
 		return 0, nil
+	case c.lent != nil:
+		return c.lent.read(p)
 	}
 	return c.in.do(c.raw.Read, p)
 }
 
 // Write implements net.Conn.
-func (c *Conn) Write(p []byte) (int, error) { return c.out.do(c.raw.Write, p) }
+func (c *Conn) Write(p []byte) (int, error) {
+	if c.lent != nil {
+		c.lent.Pending = append(c.lent.Pending, p...)
+		return len(p), nil
+	}
+	return c.out.do(c.raw.Write, p)
+}

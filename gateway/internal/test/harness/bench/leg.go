@@ -41,13 +41,13 @@ func withLeg(name string, l leg) workload {
 	return w
 }
 
-// takes reports whether a subject supports l. With TLS and compression the poll driver
-// hands connections over to the other driver.
+// takes reports whether a subject supports l. With compression the poll driver hands connections over to
+// the other driver.
 func (l *leg) takes(s proxy.Subject) bool {
 	if s.Name == proxy.Direct {
 		return !l.tls
 	}
-	return !(l.tls || l.deflate) || !strings.HasSuffix(s.Name, "@poll")
+	return !l.deflate || !strings.HasSuffix(s.Name, "@poll")
 }
 
 // proxies converts l for the proxy, whose files are in dir.

@@ -1,0 +1,100 @@
+package rawconn
+
+import (
+	"net"
+	"slices"
+)
+
+// A Lent is the socket of a Conn while an event loop has it. Reads and writes of the Conn, by a layer
+// above it such as TLS, don't block then: a read that finds nothing returns ErrAgain, and what is written
+// is Pending until Flush. All methods, and the Conn, are the loop's.
+type Lent struct {
+	Pending []byte // written by the layer, and not yet accepted by the socket
+
+	conn   *Conn
+	fd     int  // negative: closed
+	empty  bool // there is nothing to read until Arrived
+	ending bool // the end follows what is still to be read
+}
+
+// ErrAgain says that there is nothing to read now. It is temporary, so that package tls goes on after it.
+var ErrAgain error = again{}
+
+type again struct{}
+
+func (again) Error() string   { return "nothing to read now" }
+func (again) Timeout() bool   { return true }
+func (again) Temporary() bool { return true }
+
+// Lend lends c's socket to an event loop, until Return. fd is a duplicate of its descriptor, which
+// stays the caller's; c closes its own. Nobody else may use c, or a layer above it, meanwhile.
+func (c *Conn) Lend(fd int) *Lent {
+	c.lent = &Lent{conn: c, fd: fd}
+	c.TCPConn.Close()
+	return c.lent
+}
+
+// Arrived notes an event of the socket that is not for writing. ending says that the peer has sent all
+// that it will send.
+func (l *Lent) Arrived(ending bool) {
+	l.empty = false
+	l.ending = l.ending || ending
+}
+
+// read reads once. A read that returned less than it had room for has emptied the socket.
+func (l *Lent) read(p []byte) (int, error) {
+	if l.empty {
+		return 0, ErrAgain
+	}
+	n, err := Receive(l.fd, p)
+	switch {
+	case n == 0 && err == nil:
+		l.empty, l.ending = true, false
+		return 0, ErrAgain
+	case n < len(p) && !l.ending:
+		l.empty = err == nil
+	}
+	return n, err
+}
+
+// Flush writes what is pending, and reports whether that is more than the socket accepts now.
+func (l *Lent) Flush() (full bool, err error) {
+	if len(l.Pending) == 0 {
+		return false, nil
+	}
+	n, full, err := Send(l.fd, l.Pending)
+	if l.Pending = l.Pending[n:]; len(l.Pending) == 0 {
+		l.Pending = nil
+	}
+	return full, err
+}
+
+// Closed notes that the descriptor has been closed.
+func (l *Lent) Closed() { l.fd = -1 }
+
+// Return ends Lend: the Conn owns the descriptor, and its reads and writes block. What is pending is
+// written before anything else.
+func (l *Lent) Return() {
+	c := l.conn
+	c.lent = nil
+	conn, err := ConnOf(l.fd)
+	if err != nil {
+		return // out of descriptors: c is closed
+	}
+	c.TCPConn = conn.(*net.TCPConn)
+	if c.raw, err = Raw(conn); err != nil {
+		conn.Close()
+		return
+	}
+	if len(l.Pending) == 0 {
+		return
+	}
+	pending := slices.Clone(l.Pending)
+	c.out.mu.Lock()
+	go func() {
+		defer c.out.mu.Unlock()
+		if _, err := c.out.doLocked(c.raw.Write, pending); err != nil {
+			conn.Close() // what follows would make no sense without it
+		}
+	}()
+}
