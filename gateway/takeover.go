@@ -407,5 +407,12 @@ func (g *Gateway) Tombstones(after uint64, n int) (list [][]byte, last uint64) {
 	return g.reg.Tombstones(after, n)
 }
 
-// RestoreTombstone adds a tombstone of Tombstones.
-func (g *Gateway) RestoreTombstone(b []byte) error { return g.reg.RestoreTombstone(b) }
+// RestoreTombstone adds a tombstone of Tombstones. If the session was one that the predecessor had kept, resumes
+// that wait for it are refused.
+func (g *Gateway) RestoreTombstone(b []byte) error {
+	id, err := g.reg.RestoreTombstone(b)
+	if err == nil {
+		g.late.arrived(id)
+	}
+	return err
+}

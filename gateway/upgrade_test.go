@@ -576,6 +576,45 @@ func TestSessionThatWasConnectingFollowsLate(t *testing.T) {
 	back.echoes("at the next one")
 }
 
+// A session that the older process has kept may end there. Its client gets the reason from the next one.
+func TestSessionThatEndsLateIsRefusedWithItsReason(t *testing.T) {
+	game := newTCPGame(t)
+	old := newSide(t, game, nil, testPolicy(), "/*")
+	player := old.player("/match/7")
+	next := newSide(t, game, old, testPolicy(), "/*")
+	next.TakeOver(1).Adopt([]string{player.hello.Session})
+	answer := make(chan error, 1)
+	go func() {
+		_, err := next.resume(player)
+		answer <- err
+	}()
+	for ctx := within(t); ; time.Sleep(time.Millisecond) {
+		if sessions, visits := next.Left(); sessions == 0 && visits == 1 { // the resume waits
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("no resume")
+		}
+	}
+	old.End(player.hello.Session, 4000, "banned")
+	var last uint64
+	for ctx := within(t); last == 0; time.Sleep(time.Millisecond) {
+		var list [][]byte
+		list, last = old.Tombstones(0, 10)
+		for _, b := range list {
+			if err := next.RestoreTombstone(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatal("no tombstone")
+		}
+	}
+	if err := <-answer; err == nil || !strings.Contains(err.Error(), "4410") || !strings.Contains(err.Error(), "banned") {
+		t.Errorf("the resume ends with %v, want 4410", err)
+	}
+}
+
 // Tokens that the older process was about to renew, since its key has changed, are renewed by
 // the next one: the operator may remove the older key.
 func TestRenewalGoesOnInNextProcess(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
-	"reseat/gateway/transport"
 	"reseat/upstream"
 )
 
@@ -41,9 +40,6 @@ func (s *Settings) publicMistakes() (list []Warning) {
 	}
 	if isLoopback(s.Listen) && s.Gateway.MaxSessionsPerIP > 0 && len(s.Gateway.TrustedProxies) == 0 {
 		warn("max-sessions-per-ip", "all clients of --listen %s have the address of a local proxy: set --trusted-proxy to it", s.Listen)
-	}
-	if d := s.Gateway.Driver; (d == transport.Poll || d == transport.Uring) && s.TLS.Enabled() {
-		warn("driver", "event loops serve plain TCP only: with TLS, all clients use the net driver. Terminate TLS in front of the gateway, or leave --driver at auto")
 	}
 	if s.Admin != "" && !isLoopback(s.Admin) {
 		warn("admin", "%s is not a loopback address, and tokens are sent in plain text: use it in a private network only", s.Admin)

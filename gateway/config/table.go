@@ -405,7 +405,7 @@ var table = []flag{
 		set:  one(func(d *draft) *time.Duration { return &d.Cluster.DeadAfter }, duration(time.Second, time.Hour))},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll|uring", def: "auto",
-		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, for plain TCP on Linux (net does the rest), with io_uring where the system allows it. uring: poll, and no start without io_uring. auto is poll",
+		help: "how bytes are moved: net, goroutines; or poll, event loops, cheaper, on Linux (net does the rest: clients with --compression, upstreams with wss), with io_uring where the system allows it. uring: poll, and no start without io_uring. auto is poll",
 		set: one(func(d *draft) *transport.Kind { return &d.Gateway.Driver }, choice(
 			option[transport.Kind]{"auto", transport.Auto},
 			option[transport.Kind]{"net", transport.Net},

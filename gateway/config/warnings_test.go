@@ -88,8 +88,7 @@ func TestDangerousAndUselessSettingsAreWarnedAbout(t *testing.T) {
 		{[]string{"--disconnect", "hard", "--overflow", "end"}, "overflow", "--disconnect hard closes"},
 		{[]string{"--disconnect", "hard", "--on-expire", "x"}, "on-expire", "--disconnect hard closes"},
 		{[]string{"--disconnect", "hard", "--on-detach", "x"}, "", ""},
-		{[]string{"--driver", "poll", "--tls-cert", "c", "--tls-key", "k"}, "driver", "use the net driver"},
-		{[]string{"--driver", "poll"}, "", ""},
+		{[]string{"--driver", "poll", "--tls-cert", "c", "--tls-key", "k"}, "", ""},
 	} {
 		list := mustParse(t, nil, append([]string{"--upstream", "ws://127.0.0.1:1"}, c.args...)...).Warnings()
 		switch {

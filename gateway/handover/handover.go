@@ -15,7 +15,7 @@
 //	New  Ready       all is restored, and nothing touched
 //	Old  Event       any number, what has happened during the freeze
 //	Old  Commit      from here on all is the successor's
-//	Old  Sessions, Conns, Event   what was not finished at the time of the freeze
+//	Old  Sessions, Conns, Event, Tombstones   what was not finished at the time of the freeze
 //	Old  Posts       webhook events that it has not delivered
 //	New  Adopted     it reads and writes: Old may use the processor to tidy up
 //	New  Serving     it serves, and is the main process for the supervisor: Old may exit

@@ -304,19 +304,18 @@ func (r *Registry) Tombstones(after uint64, n int) (list [][]byte, last uint64) 
 	return list, last
 }
 
-// RestoreTombstone adds a tombstone of Tombstones.
-func (r *Registry) RestoreTombstone(b []byte) error {
+// RestoreTombstone adds a tombstone of Tombstones, and returns the session's id.
+func (r *Registry) RestoreTombstone(b []byte) (id string, err error) {
 	t := new(tombstone)
 	if err := tlv.Read(b, t.walk); err != nil {
-		return fmt.Errorf("tombstone: %w", err)
+		return "", fmt.Errorf("tombstone: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.live[t.info.ID] != nil {
-		return nil
+	if r.live[t.info.ID] == nil {
+		r.buryLocked(t)
 	}
-	r.buryLocked(t)
-	return nil
+	return t.info.ID, nil
 }
 
 // Totals are counts that outlive sessions.

@@ -333,7 +333,7 @@ func TestTombstonesAreSentOnceEach(t *testing.T) {
 			}
 			got += len(list)
 			for _, b := range list {
-				if err := next.RestoreTombstone(b); err != nil {
+				if _, err := next.RestoreTombstone(b); err != nil {
 					t.Fatal(err)
 				}
 			}

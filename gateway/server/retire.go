@@ -90,7 +90,9 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 		case <-tick.C:
 		}
 		g.sendLate()
-		if sessions, visits := p.gateway.Left(); begun == nil && sessions+visits == 0 {
+		sessions, visits := p.gateway.Left()
+		g.sendTombstones() // of those that have ended here
+		if begun == nil && sessions+visits == 0 {
 			ch.Send(handover.Done, nil) // the successor can have one by now
 			return p.finish(g, requests, signals)
 		}

@@ -291,15 +291,7 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 	case handover.Abort:
 		return false, &handover.AbortError{Reason: string(m.Body)}
 	case handover.Tombstones:
-		for b := m.Body; len(b) > 0; {
-			var one []byte
-			if one, b, err = handover.CutPart(b); err != nil {
-				return false, err
-			}
-			if err := p.gateway.RestoreTombstone(one); err != nil {
-				return false, err
-			}
-		}
+		return false, restoreTombstones(p, m.Body)
 	case handover.Events:
 		return false, json.Unmarshal(m.Body, &t.events)
 	case handover.Sessions:
@@ -329,6 +321,16 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		return false, handover.ErrProtocol
 	}
 	return false, nil
+}
+
+func restoreTombstones(p *process, body []byte) (err error) {
+	for len(body) > 0 && err == nil {
+		var one []byte
+		if one, body, err = handover.CutPart(body); err == nil {
+			err = p.gateway.RestoreTombstone(one)
+		}
+	}
+	return err
 }
 
 // decode decodes the sessions of a message, whose descriptors it takes.
@@ -468,6 +470,8 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 		err = t.lateSessions(p, m)
 	case handover.Conns:
 		err = t.lateConns(p, m)
+	case handover.Tombstones:
+		err = restoreTombstones(p, m.Body)
 	case handover.Event:
 		var e events.Event
 		if err = json.Unmarshal(m.Body, &e); err == nil {

@@ -3,7 +3,7 @@
 //
 // There are two drivers. The net driver (package netio) uses two goroutines per session
 // and serves any net.Conn. The poll driver (package epoll) uses event loops and serves
-// plain TCP connections on Linux, with io_uring (package uring) where the system allows it.
+// TCP connections on Linux, with TLS too, and with io_uring (package uring) where the system allows it.
 // Sessions behave the same with all of them.
 package transport
 
@@ -135,7 +135,7 @@ func (d *Driver) Accepted(fd int, local, peer net.Addr) (net.Conn, error) {
 	return rawconn.ConnOf(fd)
 }
 
-// Loops reports whether loops serve plain TCP connections.
+// Loops reports whether loops serve TCP connections.
 func (d *Driver) Loops() bool { return d.kind != Net }
 
 // leastLoaded returns the loop with the fewest sessions, nil if there is none.
