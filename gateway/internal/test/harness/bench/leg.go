@@ -31,7 +31,7 @@ func withLeg(name string, l leg) workload {
 	w := workload{
 		name: name, sessions: 200, every: 200 * time.Millisecond, up: binary(message.Up, 48),
 		game: game.Spec{Mode: game.Tick, Down: binary(message.Down, 128), Every: 50 * time.Millisecond, Grain: tickGrain},
-		warm: 500 * time.Millisecond, measure: 2500 * time.Millisecond, times: 2,
+		warm: 500 * time.Millisecond, measure: 2200 * time.Millisecond, times: 2,
 		only: []string{proxy.Direct, proxy.NGINX, "plain"}, leg: &l,
 	}
 	if l.state {

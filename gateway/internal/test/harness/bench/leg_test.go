@@ -27,10 +27,10 @@ func find(t *testing.T, name string) workload {
 	return list[i]
 }
 
-// With TLS and compression there is only one driver; the game server has no TLS.
+// With compression there is only one driver; the game server has no TLS.
 func TestSubjectsWithTLSAndCompression(t *testing.T) {
 	for name, want := range map[string]string{
-		"noTLS": "direct nginx plain@net plain@poll", "TLS": "nginx plain@net",
+		"noTLS": "direct nginx plain@net plain@poll", "TLS": "nginx plain@net plain@poll",
 		"nodeflate": "direct nginx plain@net plain@poll", "deflate": "direct nginx plain@net",
 	} {
 		var got []string
