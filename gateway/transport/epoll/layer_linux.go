@@ -19,6 +19,10 @@ type layer struct {
 // section 5.1.
 const layerPiece = 16 << 10
 
+// maxOwn is how much may be pending while more is read. TLS answers its peer by itself, who may ask for new keys
+// again and again and take no answer.
+const maxOwn = 64 << 10
+
 // newLayer makes the layer of a leg whose descriptor is fd.
 func newLayer(conn Layered, fd int) *layer {
 	return &layer{conn, conn.NetConn().(*rawconn.Conn).Lend(fd)}

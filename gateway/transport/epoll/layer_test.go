@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -20,16 +21,22 @@ import (
 type scrambler struct {
 	*rawconn.Conn
 	answer []byte
+	always bool // it answers each read
 }
 
 func (s *scrambler) NetConn() net.Conn { return s.Conn }
 
 func (s *scrambler) Read(p []byte) (int, error) {
+	if s.always {
+		p = p[:min(len(p), 8)]
+	}
 	n, err := s.Conn.Read(p)
 	scramble(p[:n])
 	if n > 0 && s.answer != nil {
 		s.Conn.Write(s.answer)
-		s.answer = nil
+		if !s.always {
+			s.answer = nil
+		}
 	}
 	return n, err
 }
@@ -56,7 +63,7 @@ func layered(t *testing.T, answer []byte) (ours Handle, theirs net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Above(fd, &scrambler{rawconn.Quiet(conn).(*rawconn.Conn), answer}), theirs
+	return Above(fd, &scrambler{Conn: rawconn.Quiet(conn).(*rawconn.Conn), answer: answer}), theirs
 }
 
 // attach replaces r's client.
@@ -141,6 +148,55 @@ func TestLayersOwnAnswerIsSent(t *testing.T) {
 	tb.send(theirs, scramble(sent))
 	tb.wants(r.game, up)
 	tb.wants(theirs, []byte("new keys"))
+}
+
+// A client that has TLS answer again and again, and takes no answer, is not read any more until it does.
+func TestLayersAnswersAreBounded(t *testing.T) {
+	clock := new(handClock)
+	tb := &table{t: t, loop: newLoop(t, clock, false)}
+	ours, client := socketPair(t)
+	r := newRigOn(t, tb.loop, clock, ours, client, func(*session.Config) {})
+	answer := bytes.Repeat([]byte("n"), 32<<10)
+	h, theirs := layered(t, answer)
+	t.Cleanup(func() { theirs.Close() })
+	h.layer.(*scrambler).always = true
+	syscall.SetsockoptInt(h.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 16<<10)
+	theirs.(*net.TCPConn).SetReadBuffer(16 << 10)
+	r.attach(t, h, theirs)
+	tb.hello(theirs)
+	go io.Copy(io.Discard, r.game)
+	const messages = 900 // within what may be sent without an ack
+	sending := make(chan struct{})
+	go func() {
+		defer close(sending)
+		for range messages {
+			sent, _ := fromClient("x")
+			theirs.Write(scramble(sent))
+			runtime.Gosched()
+		}
+	}()
+	var pending, received int
+	look := func() {
+		r.Do(func(core *session.Session, _ session.Time) {
+			pending, received = len(r.down.layer.socket.Pending), int(core.Info().Received)
+		})
+	}
+	for look(); pending <= maxOwn && received < messages; look() {
+	}
+	if pending == 0 {
+		t.Fatal("the socket takes all answers: the test shows nothing")
+	}
+	<-sending
+	for range 100 {
+		if look(); pending > maxOwn+maxRecords*len(answer) {
+			t.Fatalf("%d bytes of answers are pending", pending)
+		}
+	}
+	go io.Copy(io.Discard, theirs)
+	for received < messages {
+		look()
+		runtime.Gosched()
+	}
 }
 
 // Reads that have emptied the socket end with the next edge, not with another system call.

@@ -59,7 +59,7 @@ func (g *leg) noteEvents(events uint32) {
 // wanted reports whether g may be read now.
 func (g *leg) wanted() bool {
 	switch {
-	case g.fd < 0:
+	case g.fd < 0, g.layer != nil && len(g.layer.socket.Pending) > maxOwn:
 		return false
 	case g.leg.CloseMode() != session.Open:
 		return true // discard what is left
