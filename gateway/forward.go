@@ -28,8 +28,8 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	g.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: requestHead(r), Early: early, Secure: r.TLS != nil})
 }
 
-// forwardMoved hands the client of r over if a successor has the sessions: this process has left the
-// cluster then, and what it could not find out there means nothing.
+// forwardMoved hands the client of r over if a successor has the sessions. This process has left the
+// cluster then, so its failed lookups there prove nothing.
 func (g *Gateway) forwardMoved(w http.ResponseWriter, r *http.Request) bool {
 	if g.movedTo() == nil {
 		return false

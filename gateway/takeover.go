@@ -407,8 +407,8 @@ func (g *Gateway) Tombstones(after uint64, n int) (list [][]byte, last uint64) {
 	return g.reg.Tombstones(after, n)
 }
 
-// RestoreTombstone adds a tombstone of Tombstones. If the session was one that the predecessor had kept, resumes
-// that wait for it are refused.
+// RestoreTombstone adds a tombstone of Tombstones. If the predecessor had kept the session, resumes
+// that wait for it are refused now.
 func (g *Gateway) RestoreTombstone(b []byte) error {
 	id, err := g.reg.RestoreTombstone(b)
 	if err == nil {

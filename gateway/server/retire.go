@@ -91,7 +91,7 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 		}
 		g.sendLate()
 		sessions, visits := p.gateway.Left()
-		g.sendTombstones() // of those that have ended here
+		g.sendTombstones() // of sessions that have ended in this process
 		if begun == nil && sessions+visits == 0 {
 			ch.Send(handover.Done, nil) // the successor can have one by now
 			return p.finish(g, requests, signals)

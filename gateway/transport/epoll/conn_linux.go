@@ -540,7 +540,7 @@ func (h Handle) begin(s *Session, g *leg) {
 	if c == nil {
 		g.fd = h.fd
 		if h.layer != nil {
-			g.layer, g.readable = newLayer(h.layer, g.fd), true // it may hold something back
+			g.layer, g.readable = newLayer(h.layer, g.fd), true // it may have buffered input
 		}
 		s.begin(g, false)
 		return

@@ -8,19 +8,18 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A layer is what the bytes of a leg pass on the way between the session and the socket: TLS. It
-// reads and writes the socket without blocking: see rawconn.Lent.
+// A layer, such as TLS, transforms a leg's bytes between the session and the socket. It reads and
+// writes the socket without blocking: see rawconn.Lent.
 type layer struct {
 	conn   Layered
 	socket *rawconn.Lent
 }
 
-// layerPiece is how much is passed to a layer at once: what fits into a record of TLS, RFC 8446
-// section 5.1.
+// layerPiece is the max size of one write to a layer: a TLS record, RFC 8446 section 5.1.
 const layerPiece = 16 << 10
 
-// maxOwn is how much may be pending while more is read. TLS answers its peer by itself, who may ask for new keys
-// again and again and take no answer.
+// maxOwn is the max size of pending output of a layer while the loop reads more. A peer can request key updates
+// (RFC 8446 section 4.6.3) without reading the replies.
 const maxOwn = 64 << 10
 
 // newLayer makes the layer of a leg whose descriptor is fd.
@@ -28,8 +27,8 @@ func newLayer(conn Layered, fd int) *layer {
 	return &layer{conn, conn.NetConn().(*rawconn.Conn).Lend(fd)}
 }
 
-// receiveLayer is receive. The layer may hold back more than it returns: g stays readable until it returns
-// nothing.
+// receiveLayer is receive for a leg with a layer. The layer may buffer more than it returns, so g stays readable
+// until a read returns nothing.
 func (g *leg) receiveLayer(b []byte) (int, error) {
 	n, err := g.layer.conn.Read(b)
 	if errors.Is(err, rawconn.ErrAgain) {
@@ -41,7 +40,7 @@ func (g *leg) receiveLayer(b []byte) (int, error) {
 	return n, err
 }
 
-// flushLayer writes what the layer has written before, and reports whether the socket has taken all of it.
+// flushLayer writes the layer's pending output, and reports whether the socket has accepted all of it.
 func (s *Session) flushLayer(g *leg) bool {
 	full, err := g.layer.socket.Flush()
 	if err != nil {
@@ -51,7 +50,8 @@ func (s *Session) flushLayer(g *leg) bool {
 	return !full && err == nil
 }
 
-// sendLayer is send. What the layer has made of bufs, and the socket has not accepted, counts as written.
+// sendLayer is send for a leg with a layer. Bytes that the layer has accepted count as written, even while its
+// output is pending.
 func (g *leg) sendLayer(bufs [][]byte) (n int, full bool, err error) {
 	l, socket := g.s.loop, g.layer.socket
 	piece := bufs[0][:min(len(bufs[0]), layerPiece)]
@@ -73,7 +73,7 @@ func (g *leg) sendLayer(bufs [][]byte) (n int, full bool, err error) {
 	return len(piece), full, err
 }
 
-// endLayer has the layer say that nothing follows, and reports whether the socket has taken that.
+// endLayer sends the layer's close_notify, and reports whether the socket has accepted it.
 func (s *Session) endLayer(g *leg) bool {
 	g.layer.conn.CloseWrite()
 	full, err := g.layer.socket.Flush()

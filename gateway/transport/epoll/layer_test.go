@@ -16,12 +16,12 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A scrambler is a layer that changes every byte, and answers by itself what it reads first, as TLS does when
-// its peer asks for new keys.
+// A scrambler is a layer that changes every byte, and replies to the first read itself, as TLS does to a key
+// update.
 type scrambler struct {
 	*rawconn.Conn
 	answer []byte
-	always bool // it answers each read
+	always bool // it replies to each read
 }
 
 func (s *scrambler) NetConn() net.Conn { return s.Conn }
@@ -54,15 +54,7 @@ func scramble(p []byte) []byte {
 func layered(t *testing.T, answer []byte) (ours Handle, theirs net.Conn) {
 	t.Helper()
 	conn, theirs := wstest.TCPPair(t, nil)
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd := -1
-	raw.Control(func(p uintptr) { fd, err = syscall.Dup(int(p)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := dup(t, conn.(*net.TCPConn))
 	return Above(fd, &scrambler{Conn: rawconn.Quiet(conn).(*rawconn.Conn), answer: answer}), theirs
 }
 
@@ -93,7 +85,7 @@ func (tb *table) hello(conn net.Conn) {
 	}
 }
 
-// The reads and writes of a batch are those of sockets. A client with a layer is served beside it.
+// A batch reads and writes sockets directly, so it must leave out clients with a layer.
 func TestLayersTakeNoPartInBatches(t *testing.T) {
 	withAndWithout(t, func(t *testing.T, batched bool) {
 		clock := new(handClock)
@@ -134,7 +126,7 @@ func TestLayersTakeNoPartInBatches(t *testing.T) {
 	})
 }
 
-// What a layer writes while it is read is sent, though the session has nothing to write.
+// What a layer writes during a read is sent even if the session has no output.
 func TestLayersOwnAnswerIsSent(t *testing.T) {
 	clock := new(handClock)
 	tb := &table{t: t, loop: newLoop(t, clock, false)}
@@ -150,7 +142,7 @@ func TestLayersOwnAnswerIsSent(t *testing.T) {
 	tb.wants(theirs, []byte("new keys"))
 }
 
-// A client that has TLS answer again and again, and takes no answer, is not read any more until it does.
+// The loop stops reading a client that makes its layer reply but does not read the replies, until it does.
 func TestLayersAnswersAreBounded(t *testing.T) {
 	clock := new(handClock)
 	tb := &table{t: t, loop: newLoop(t, clock, false)}
@@ -202,15 +194,7 @@ func TestLayersAnswersAreBounded(t *testing.T) {
 // Reads that have emptied the socket end with the next edge, not with another system call.
 func TestEmptySocketIsNotReadAgainBeforeAnEdge(t *testing.T) {
 	conn, theirs := wstest.TCPPair(t, nil)
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd := -1
-	raw.Control(func(p uintptr) { fd, err = syscall.Dup(int(p)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := dup(t, conn.(*net.TCPConn))
 	defer syscall.Close(fd)
 	q := rawconn.Quiet(conn).(*rawconn.Conn)
 	lent := q.Lend(fd)

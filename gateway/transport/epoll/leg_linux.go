@@ -79,10 +79,10 @@ func (s *Session) follow(g *leg) {
 	}
 }
 
-// maxRecords is how much of a layer's is read in one turn.
+// maxRecords is the max number of reads from a layer in one turn.
 const maxRecords = 16
 
-// readSome reads g: once, or until a layer has nothing left. What a layer holds back raises no event.
+// readSome reads g once, or repeatedly if it has a layer: epoll reports no event for what a layer has buffered.
 func (s *Session) readSome(g *leg) {
 	for range maxRecords {
 		if !s.read(g) || g.layer == nil || !g.readable || g.fd < 0 {

@@ -4,7 +4,6 @@ package epoll
 
 import (
 	"net"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,15 +21,7 @@ func tcpPair(t *testing.T) (ours int, theirs net.Conn) {
 	defer conn.Close()
 	theirs.(*net.TCPConn).SetReadBuffer(16 << 10)
 	conn.(*net.TCPConn).SetWriteBuffer(1 << 20)
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw.Control(func(fd uintptr) { ours, err = syscall.Dup(int(fd)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ours, theirs
+	return dup(t, conn.(*net.TCPConn)), theirs
 }
 
 // socket returns the state of the client's socket.

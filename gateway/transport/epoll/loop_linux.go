@@ -58,8 +58,8 @@ type Loop struct {
 	out    [][]byte
 	sender rawconn.Sender
 	batch  *batch // nil: each read and each write is a system call
-	plain  []byte // what a layer is to send,
-	sealed []byte // and has made of it
+	plain  []byte // input of a layer that is written to,
+	sealed []byte // and its output
 
 	notices  []notice // of this turn
 	notifier *notifier

@@ -49,7 +49,7 @@ func (s *Session) Freeze(format int) (f session.Frozen, up, down Socket, err err
 	return f, up, down, err
 }
 
-// ends reports whether g is being closed, and has a layer, which takes part in that.
+// ends reports whether g has a layer and is being closed: the layer still has to send its close_notify.
 func (g *leg) ends() bool {
 	return g.layer != nil && g.fd >= 0 && g.leg.CloseMode() != session.Open
 }

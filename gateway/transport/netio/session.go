@@ -61,7 +61,7 @@ func (c chore) do() {
 		below := rawconn.Lowest(c.conn)
 		if l, ok := below.(interface{ SetLinger(int) error }); ok {
 			l.SetLinger(0)
-			below.Close() // before TLS could say goodbye
+			below.Close() // before TLS could send a close_notify
 		}
 	}
 	c.conn.Close()

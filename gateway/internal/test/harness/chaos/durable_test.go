@@ -95,8 +95,7 @@ func hellos(first string, epoch uint64, second string, next uint64) func(p *play
 	}
 }
 
-// After a round of faults a session that its node has taken along is not waited for, unless a hello has said that
-// it is durable.
+// A session whose node was killed need not continue, unless its hello has said that it is durable.
 func TestLostSessionsAreNotAwaited(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost, covered, want bool
@@ -114,13 +113,13 @@ func TestLostSessionsAreNotAwaited(t *testing.T) {
 		r.cluster = &cluster{r: r, lives: map[string]*life{"01234567": l}}
 		p := newPlayer(r, 7, durable)
 		p.session, p.covered = "0123456789", c.covered
-		if got := r.awaits(p); got != c.want {
+		if got := r.mustSurvive(p); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
-// A node that drains ends its dials to others when it exits: it may refuse what has come just before.
+// A node that exits after a drain cancels its dials to other nodes, so it may refuse resumes that arrived just before.
 func TestOnlyANodeThatStaysMustReachOthers(t *testing.T) {
 	for name, leaves := range map[string]bool{"stays": false, "leaves": true} {
 		r := &run{}

@@ -357,7 +357,7 @@ func (c *cluster) rest(ctx context.Context) {
 	}{
 		{"sessions", sessionsBack, func() string {
 			for _, p := range players {
-				if c.r.awaits(p) && !p.isBack(began) {
+				if c.r.mustSurvive(p) && !p.isBack(began) {
 					return fmt.Sprintf("session %d (%s) is not back", p.id, p.sessionID())
 				}
 			}
@@ -377,9 +377,9 @@ func (c *cluster) rest(ctx context.Context) {
 	}
 }
 
-// awaits reports whether a player's session goes on whatever has happened to its node. One that is to be durable,
-// and was lost before its seat was written, may be looked for up to a grace period.
-func (r *run) awaits(p *player) bool {
+// mustSurvive reports whether a player's session must continue after the faults of a round. A session on a durable
+// route does not survive its node before its seat has been written: its resumes get 4504 for up to a grace period.
+func (r *run) mustSurvive(p *player) bool {
 	p.mu.Lock()
 	covered := p.covered
 	p.mu.Unlock()
