@@ -165,6 +165,19 @@ func TestUnnoticedSilenceFailsTheRun(t *testing.T) {
 	}
 }
 
+// A resume whose line fell silent before the gateway had it says nothing of the connection
+// that it would have replaced, on which the gateway goes on hearing the client.
+func TestSilenceOfAnotherConnectionIsNotCounted(t *testing.T) {
+	for heard, want := range map[string]int{"0s": 0, "1h": 1, "": 1} {
+		r := &run{cfg: Config{Answer: time.Nanosecond, Hold: time.Microsecond}}
+		p := &player{run: r, lastUp: silent{at: 1, far: true}}
+		r.bySession.Store("s", p)
+		if r.logged(process.Line{Session: "s", Msg: "session.detached", Reason: "EOF", Silent: heard}); len(r.byGateway.list) != want {
+			t.Errorf("last heard %q ago: %d delays are counted, want %d", heard, len(r.byGateway.list), want)
+		}
+	}
+}
+
 func catches(t *testing.T, m mutant.Mutant, root, says, only string) {
 	files, err := m.Apply(root)
 	if err != nil {

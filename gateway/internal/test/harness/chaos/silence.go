@@ -134,16 +134,25 @@ func (r *run) logged(l process.Line) {
 		p.note("the gateway has taken it for dead")
 		p.foundSilent()
 	case l.Msg == "session.detached":
-		p.foundOtherwise()
+		var heard int64
+		if silence, err := time.ParseDuration(l.Silent); err == nil {
+			heard = now() - int64(silence)
+		}
+		p.foundOtherwise(heard)
 	}
 }
 
-// foundOtherwise records that the gateway's connection has ended otherwise. If it had
-// long been silent, the gateway should have noticed.
-func (p *player) foundOtherwise() {
+// foundOtherwise records that the gateway's connection, which it last received something on
+// at heard, has ended otherwise. If it had long been silent, the gateway should have noticed.
+// A connection heard after the fault is over is another one than that which fell silent: one
+// of a resume that never got as far as replacing it.
+func (p *player) foundOtherwise(heard int64) {
 	p.mu.Lock()
 	s, attached := p.lastUp, p.attached
 	p.mu.Unlock()
+	if other := heard > s.at+int64(p.run.cfg.Hold+p.run.cfg.Late); other {
+		return
+	}
 	if s.at > 0 && s.at >= attached && time.Duration(now()-s.at) > p.run.cfg.Answer+p.run.cfg.Late {
 		p.run.byGateway.add(p.since(s, p.gameSaid(s.at)))
 	}

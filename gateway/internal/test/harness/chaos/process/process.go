@@ -43,6 +43,7 @@ type Process struct {
 type Line struct {
 	Level, Msg, Addr, Session, Reason string
 	Node, Evidence, Why, From, Err    string
+	Silent                            string // a duration
 	Epoch                             uint64
 	Sessions                          int
 	PID, Kept                         int
