@@ -188,6 +188,8 @@ func (g *game) sit(s *gameSeat) bool {
 	}
 	if s.dial > 0 {
 		s.check.Midway()
+		// What the client has settled with its last connection is over: it need not read on.
+		s.quiet.Store(g.seats[key][s.dial-1].quiet.Load())
 	}
 	g.seats[key] = append(g.seats[key], s)
 	return true
