@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
@@ -75,12 +76,17 @@ func (t *table) match(raw string) (*route, upstream.Path, error) {
 
 // routeOf returns the route whose pattern a decoded path matches, nil if none does.
 func (t *table) routeOf(path string) *route {
-	ctx := chi.NewRouteContext()
+	ctx := routeContexts.Get().(*chi.Context)
+	defer routeContexts.Put(ctx)
+	ctx.Reset()
 	if !t.mux.Match(ctx, http.MethodGet, path) {
 		return nil
 	}
 	return t.byPattern[ctx.RoutePattern()]
 }
+
+// routeContexts are for routeOf.
+var routeContexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
 // unsafePath is the message for a client whose path was refused.
 func unsafePath(err error) string { return "this path is ambiguous: " + err.Error() }

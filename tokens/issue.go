@@ -1,9 +1,11 @@
 package tokens
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -55,17 +57,29 @@ func (k *Keys) Issue(c Claims) (token, kid string, err error) {
 // sign returns the signed token of p: RFC 7515 section 3.1. All tokens of k have the same
 // header, which is encoded once.
 func (k *key) sign(p *payload) (string, error) {
-	claims, err := json.Marshal(p)
+	b := buffers.Get().(*buffer)
+	defer buffers.Put(b)
+	b.claims.Reset()
+	if err := json.NewEncoder(&b.claims).Encode(p); err != nil {
+		return "", err
+	}
+	claims := bytes.TrimSuffix(b.claims.Bytes(), []byte("\n"))
+	b.text = base64url.AppendEncode(append(b.text[:0], k.header...), claims)
+	signature, err := k.method.Sign(string(b.text), k.private)
 	if err != nil {
 		return "", err
 	}
-	text := base64url.AppendEncode([]byte(k.header), claims)
-	signature, err := k.method.Sign(string(text), k.private)
-	if err != nil {
-		return "", err
-	}
-	return string(base64url.AppendEncode(append(text, '.'), signature)), nil
+	b.text = base64url.AppendEncode(append(b.text, '.'), signature)
+	return string(b.text), nil
 }
+
+// A buffer holds a token while it is made.
+type buffer struct {
+	claims bytes.Buffer
+	text   []byte
+}
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 // encodedHeader returns the header of k's tokens, and the dot behind it.
 func (k *key) encodedHeader() string {

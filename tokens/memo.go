@@ -22,7 +22,7 @@ type Memo struct {
 func Remember(token, kid string, c Claims) *Memo {
 	c.KeyID = kid
 	c.Expires = time.Unix(ceilSecond(c.Expires), 0)
-	return &Memo{sum: sha256.Sum256([]byte(token)), claims: c}
+	return &Memo{sum: sumOf(token), claims: c}
 }
 
 // VerifyKnown is Verify, but skips the signature check if recall returns the Memo of
@@ -39,8 +39,14 @@ func (k *Keys) VerifyKnown(token string, recall func(session string) *Memo) (Cla
 
 // is reports whether m belongs to token, in constant time.
 func (m *Memo) is(token string) bool {
-	sum := sha256.Sum256([]byte(token))
+	sum := sumOf(token)
 	return subtle.ConstantTimeCompare(sum[:], m.sum[:]) == 1
+}
+
+// sumOf returns the hash of a token; most tokens fit the room and are not copied to the heap.
+func sumOf(token string) [sha256.Size]byte {
+	var room [1024]byte
+	return sha256.Sum256(append(room[:0], token...))
 }
 
 // peek returns the session that a token names, "" if there is none. It is unverified, and only

@@ -88,7 +88,9 @@ func (t *Target) requestHead(r Request, key string) []byte {
 	if len(r.Protocols) > 0 {
 		b = appendField(b, "Sec-WebSocket-Protocol", strings.Join(r.Protocols, ", "))
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+	names := slices.AppendSeq(make([]string, 0, len(r.Header)), maps.Keys(r.Header))
+	slices.Sort(names)
+	for _, name := range names {
 		folded := fold(name)
 		if !isToken(name) || hopByHop[folded] || ofRequest[folded] {
 			continue

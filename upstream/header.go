@@ -218,15 +218,18 @@ func fold(name string) string {
 }
 
 // connectionListed returns the names in the Connection headers, in canonical
-// spelling: RFC 9110 section 7.6.1.
+// spelling: RFC 9110 section 7.6.1. It leaves out the usual ones, which are hop-by-hop anyway.
 func connectionListed(h http.Header) map[string]bool {
 	var listed map[string]bool
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
+			if name = strings.TrimSpace(name); strings.EqualFold(name, "upgrade") || strings.EqualFold(name, "keep-alive") {
+				continue
+			}
 			if listed == nil {
 				listed = make(map[string]bool)
 			}
-			listed[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
+			listed[http.CanonicalHeaderKey(name)] = true
 		}
 	}
 	return listed

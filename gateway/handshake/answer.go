@@ -42,7 +42,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	if a.Deflate != nil {
 		params, deflated = deflate.Negotiate(r.Header)
 	}
-	var b bytes.Buffer
+	b := bytes.NewBuffer(make([]byte, 0, 512))
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
 	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
 	if a.Protocol != "" {
@@ -52,7 +52,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 		b.WriteString("\r\nSec-WebSocket-Extensions: " + params.String())
 	}
 	b.WriteString("\r\n")
-	a.Header.Write(&b)
+	a.Header.Write(b)
 	b.WriteString("\r\n")
 	if err := a.write(conn, b.Bytes()); err != nil {
 		conn.Close()

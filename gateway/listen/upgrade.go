@@ -8,9 +8,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/textproto"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -284,19 +285,22 @@ func plain(head []byte) bool {
 		if !ok || !token(name) || !visible(value) {
 			return false
 		}
-		switch textproto.CanonicalMIMEHeaderKey(string(name)) {
-		case "Host":
+		switch {
+		case bytes.EqualFold(name, []byte("Host")):
 			hosts++
 			if !hostChars(value) {
 				return false
 			}
-		case "Content-Length", "Transfer-Encoding", "Trailer", "Expect":
+		case slices.ContainsFunc(special, func(s string) bool { return len(s) == len(name) && strings.EqualFold(s, string(name)) }):
 			return false
 		}
 	}
 }
 
 var crlf = []byte("\r\n")
+
+// special are the headers of a body, and of what happens before it is sent.
+var special = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Expect"}
 
 func visible(b []byte) bool {
 	for _, c := range b {

@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
+	"sync"
 
 	"reseat/gateway/frame"
 	"reseat/tokens/strict"
@@ -75,6 +78,7 @@ func Append[T string | []byte](dst []byte, verb string, arg T) []byte {
 	if len(arg) > 0 {
 		n += 1 + len(arg)
 	}
+	dst = slices.Grow(dst, frame.MaxHeader+n)
 	dst = append(frame.AppendHeader(dst, frame.Text, true, n), DLE)
 	dst = append(dst, verb...)
 	if len(arg) > 0 {
@@ -93,12 +97,17 @@ func AppendAck(dst []byte, n uint64) []byte {
 
 // AppendJSON appends the frame of a control message with a JSON argument.
 func AppendJSON(dst []byte, verb string, v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
+	b := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(b)
+	b.Reset()
+	if err := json.NewEncoder(b).Encode(v); err != nil {
 		panic("wire: " + err.Error()) // structs of strings and numbers only
 	}
-	return Append(dst, verb, b)
+	return Append(dst, verb, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
+
+// buffers are for AppendJSON.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // AppendClosing appends close and the Close frame with its code.
 func AppendClosing(dst []byte, c Closing) []byte {

@@ -25,6 +25,9 @@ type notice struct {
 	then   func() // called instead, if set
 }
 
+// maxSpare is how many notices the room for the next ones may hold.
+const maxSpare = 256
+
 // A fault is a panic in a session's code.
 type fault struct {
 	value any
@@ -57,10 +60,15 @@ func (t *notifier) ring() {
 }
 
 func (t *notifier) run() {
+	var spare []notice
 	for range t.wake {
-		list, closed := t.take()
+		list, closed := t.take(spare)
 		for _, n := range list {
 			n.deliver()
+		}
+		clear(list)
+		if spare = list[:0]; cap(spare) > maxSpare {
+			spare = nil
 		}
 		if closed {
 			return
@@ -68,10 +76,11 @@ func (t *notifier) run() {
 	}
 }
 
-func (t *notifier) take() (list []notice, closed bool) {
+// take returns the queue, and makes next the new one.
+func (t *notifier) take(next []notice) (list []notice, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list, t.queue = t.queue, nil
+	list, t.queue = t.queue, next
 	return list, t.closed
 }
 
