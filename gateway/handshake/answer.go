@@ -42,7 +42,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	if a.Deflate != nil {
 		params, deflated = deflate.Negotiate(r.Header)
 	}
-	b := bytes.NewBuffer(make([]byte, 0, 512))
+	b := bytes.NewBuffer(make([]byte, 0, 256))
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
 	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
 	if a.Protocol != "" {
