@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +92,25 @@ func TestEveryTokenIsUnique(t *testing.T) {
 		}
 		seen[token] = true
 	}
+}
+
+func TestTokensIssuedAtOnceAreNotMixed(t *testing.T) {
+	k := load(t, Options{}, newSecret())
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			c := claims()
+			c.Session = fmt.Sprint("session", i)
+			for range 200 {
+				token, _, err := k.Issue(c)
+				if got, bad := k.Verify(token); err != nil || bad != nil || got.Session != c.Session {
+					t.Errorf("%v, %v: a token of %q says %q", err, bad, c.Session, got.Session)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestUnusableClaimsAreNotIssued(t *testing.T) {
