@@ -75,6 +75,7 @@ chaos: build ## a real gateway through 5,000 cuts, both drivers, and upgrades ev
 	$(CHAOS) -driver poll $(if $(SEED),-seed $(SEED))
 	$(CHAOS) -tls -short $(if $(SEED),-seed $(SEED))
 	$(CHAOS) -driver poll -upgrade 4s $(if $(SEED),-seed $(SEED))
+	$(CHAOS) -tls -driver poll -upgrade 4s $(if $(SEED),-seed $(SEED)) # their connections stay in the older process
 	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then ($(CHAOS) -links -short $(if $(SEED),-seed $(SEED))); else echo "no links taken down: that takes root and ip"; fi
 
 chaos-cluster: build bin/nats-server ## three gateways and three NATS servers, faults on every line between them, all of them killed and stopped; MINUTES=60 SEED=7 ONLY=durable DRIVER=net
