@@ -1,11 +1,9 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
-	"sync"
 
 	"reseat/gateway/frame"
 	"reseat/tokens/strict"
@@ -97,17 +95,12 @@ func AppendAck(dst []byte, n uint64) []byte {
 
 // AppendJSON appends the frame of a control message with a JSON argument.
 func AppendJSON(dst []byte, verb string, v any) []byte {
-	b := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(b)
-	b.Reset()
-	if err := json.NewEncoder(b).Encode(v); err != nil {
+	b, err := json.Marshal(v)
+	if err != nil {
 		panic("wire: " + err.Error()) // structs of strings and numbers only
 	}
-	return Append(dst, verb, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	return Append(dst, verb, b)
 }
-
-// buffers are for AppendJSON.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // AppendClosing appends close and the Close frame with its code.
 func AppendClosing(dst []byte, c Closing) []byte {
