@@ -108,14 +108,14 @@ func (t *ConnTracker) upgrade(c *Conn, head []byte) bool {
 	defer cancel()
 	r = r.WithContext(ctx)
 	r.RemoteAddr = c.RemoteAddr().String()
-	u := &upgrade{conn: c, head: c.read(), header: make(http.Header), cancel: cancel}
+	u := &upgrade{conn: c, head: c.heard(), header: make(http.Header), cancel: cancel}
 	c.TCP.(ender).OnEnd(cancel)
 	u.serve(t, r)
 	return true
 }
 
-// read returns what has been read of the request.
-func (c *Conn) read() []byte {
+// heard returns what has been read of the request.
+func (c *Conn) heard() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.request

@@ -150,7 +150,7 @@ func (p *player) foundOtherwise(heard int64) {
 	p.mu.Lock()
 	s, attached := p.lastUp, p.attached
 	p.mu.Unlock()
-	if other := heard > s.at+int64(p.run.cfg.Hold+p.run.cfg.Late); other {
+	if heard > s.at+int64(p.run.cfg.Hold+p.run.cfg.Late) {
 		return
 	}
 	if s.at > 0 && s.at >= attached && time.Duration(now()-s.at) > p.run.cfg.Answer+p.run.cfg.Late {
