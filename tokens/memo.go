@@ -43,7 +43,7 @@ func (m *Memo) is(token string) bool {
 	return subtle.ConstantTimeCompare(sum[:], m.sum[:]) == 1
 }
 
-// sumOf returns the hash of a token; most tokens fit the room and are not copied to the heap.
+// sumOf returns the hash of a token. It copies only tokens of more than 1 KiB to the heap.
 func sumOf(token string) [sha256.Size]byte {
 	var room [1024]byte
 	return sha256.Sum256(append(room[:0], token...))

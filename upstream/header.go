@@ -218,7 +218,7 @@ func fold(name string) string {
 }
 
 // connectionListed returns the names in the Connection headers, in canonical
-// spelling: RFC 9110 section 7.6.1. It leaves out the usual ones, which are hop-by-hop anyway.
+// spelling: RFC 9110 section 7.6.1. It omits upgrade and keep-alive, which are hop-by-hop headers anyway.
 func connectionListed(h http.Header) map[string]bool {
 	var listed map[string]bool
 	for _, line := range h["Connection"] {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -293,12 +292,12 @@ func plain(head []byte) bool {
 			return false
 		}
 		switch {
-		case bytes.EqualFold(name, []byte("Host")):
+		case named(name, "Host"):
 			hosts++
 			if !hostChars(value) {
 				return false
 			}
-		case slices.ContainsFunc(special, func(s string) bool { return len(s) == len(name) && strings.EqualFold(s, string(name)) }):
+		case named(name, "Content-Length"), named(name, "Transfer-Encoding"), named(name, "Trailer"), named(name, "Expect"):
 			return false
 		}
 	}
@@ -306,8 +305,8 @@ func plain(head []byte) bool {
 
 var crlf = []byte("\r\n")
 
-// special are the headers of a body, and of what happens before it is sent.
-var special = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Expect"}
+// named compares the name of a header, in any case.
+func named(name []byte, want string) bool { return strings.EqualFold(string(name), want) }
 
 func visible(b []byte) bool {
 	for _, c := range b {

@@ -25,7 +25,7 @@ type notice struct {
 	then   func() // called instead, if set
 }
 
-// maxSpare is how many notices the room for the next ones may hold.
+// maxSpare is the max capacity of a queue that is kept for reuse.
 const maxSpare = 256
 
 // A fault is a panic in a session's code.
@@ -76,7 +76,7 @@ func (t *notifier) run() {
 	}
 }
 
-// take returns the queue, and makes next the new one.
+// take returns the queue, and replaces it by next, which is empty.
 func (t *notifier) take(next []notice) (list []notice, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

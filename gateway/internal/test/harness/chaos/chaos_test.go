@@ -165,8 +165,8 @@ func TestUnnoticedSilenceFailsTheRun(t *testing.T) {
 	}
 }
 
-// A resume whose line fell silent before the gateway had it says nothing of the connection
-// that it would have replaced, on which the gateway goes on hearing the client.
+// The silence of a resume that was never attached must not be charged to the connection that
+// it would have replaced.
 func TestSilenceOfAnotherConnectionIsNotCounted(t *testing.T) {
 	for heard, want := range map[string]int{"0s": 0, "1h": 1, "": 1} {
 		r := &run{cfg: Config{Answer: time.Nanosecond, Hold: time.Microsecond}}

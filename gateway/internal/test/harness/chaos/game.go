@@ -188,7 +188,7 @@ func (g *game) sit(s *gameSeat) bool {
 	}
 	if s.dial > 0 {
 		s.check.Midway()
-		// What the client has settled with its last connection is over: it need not read on.
+		// A client that has received everything may say bye at any time, so nothing more is sent.
 		s.quiet.Store(g.seats[key][s.dial-1].quiet.Load())
 	}
 	g.seats[key] = append(g.seats[key], s)

@@ -112,7 +112,7 @@ func (p *player) plan(attempt int) fault.Plan {
 		plan.Kind, plan.After = fault.Reset, plan.After+roomy
 	}
 	if p.end == cookie && attempt%4 == 0 { // five in a row without progress would end the session: protocol section 11
-		// The gateway asks after at most 64 KiB which messages have arrived; a long session has so many.
+		// The gateway sends a Ping after at most 64 KiB, and only a Pong is progress. Short runs send less.
 		plan.Kind, plan.Up, plan.After = fault.Reset, false, plan.After+roomy+40*p.run.cfg.Messages
 	}
 	if p.late.Load() {

@@ -144,8 +144,8 @@ func (r *run) logged(l process.Line) {
 
 // foundOtherwise records that the gateway's connection, which it last received something on
 // at heard, has ended otherwise. If it had long been silent, the gateway should have noticed.
-// A connection heard after the fault is over is another one than that which fell silent: one
-// of a resume that never got as far as replacing it.
+// If the gateway received something after the fault was over, the silent connection was
+// another one: that of a resume which was never attached.
 func (p *player) foundOtherwise(heard int64) {
 	p.mu.Lock()
 	s, attached := p.lastUp, p.attached
