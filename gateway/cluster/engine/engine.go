@@ -88,6 +88,7 @@ type Engine struct {
 	events  eventsState
 	seats   seatsState
 	contact time.Time // when the newest write began that was confirmed
+	forming time.Time // when too few servers were there first, since the last connect
 
 	reads chan struct{} // a place for each read by a leader that is under way
 
@@ -312,7 +313,7 @@ func (e *Engine) connected() {
 	e.status.Up, e.status.Since = true, time.Now()
 	e.status.Version, e.status.URL = nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()
 	e.status.Servers = max(len(e.o.URLs), len(nc.DiscoveredServers()), e.status.Replicas)
-	e.nodes, e.players, e.err, e.denied, e.events, e.seats = nil, nil, nil, nil, eventsState{}, seatsState{}
+	e.nodes, e.players, e.err, e.denied, e.events, e.seats, e.forming = nil, nil, nil, nil, eventsState{}, seatsState{}, time.Time{}
 	st := e.status
 	e.mu.Unlock()
 	e.tell(func() { e.h.EngineUp(st) })
@@ -482,49 +483,6 @@ func (e *Engine) setUp(nc *nats.Conn) (err error) {
 		e.h.Synced()
 	})
 	return nil
-}
-
-// open returns a bucket, and makes it if there is none, with as many replicas as there are
-// servers, up to three.
-func (e *Engine) open(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
-	_, js := e.conn()
-	kv, err := js.KeyValue(ctx, c.Bucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return kv, explain(c.Bucket, err)
-	}
-	for _, c.Replicas = range []int{3, 2, 1} {
-		kv, err = js.CreateKeyValue(ctx, c)
-		if errors.Is(err, jetstream.ErrBucketExists) { // another node was faster
-			kv, err = js.KeyValue(ctx, c.Bucket)
-			return kv, explain(c.Bucket, err)
-		}
-		if err == nil {
-			e.o.Log.Info("engine.bucket_made", "bucket", c.Bucket, "replicas", c.Replicas)
-		}
-		if !tooManyReplicas(err) {
-			break
-		}
-	}
-	return kv, explain(c.Bucket, err)
-}
-
-// tooManyReplicas reports whether there are fewer servers.
-func tooManyReplicas(err error) bool {
-	var api *jetstream.APIError
-	const noPeers, notClustered = 10005, 10074
-	return errors.As(err, &api) && (api.ErrorCode == noPeers || api.ErrorCode == notClustered)
-}
-
-func explain(bucket string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("%w: JetStream is not enabled on the NATS server: %w", cluster.ErrUnusable, err)
-	case bucket == "":
-		return fmt.Errorf("JetStream: %w", err)
-	}
-	return fmt.Errorf("bucket %s: %w", bucket, err)
 }
 
 // measure asks for the replicas of the bucket of nodes, and compares this machine's clock with

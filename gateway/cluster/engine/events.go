@@ -127,22 +127,20 @@ func (e *Engine) createEvents(ctx context.Context, js jetstream.JetStream) (st j
 		Storage: jetstream.MemoryStorage, MaxAge: eventsAge, Duplicates: eventsTwice, AllowDirect: true, FirstSeq: uint64(time.Now().UnixMicro()),
 		RePublish: &jetstream.RePublish{Source: e.o.Name + "." + eventsIn + "*", Destination: e.o.Name + "." + eventsOut + "{{wildcard(1)}}"},
 	}
-	for _, c.Replicas = range []int{3, 2, 1} {
+	err = e.replicate(c.Name, func(replicas int) (err error) {
+		c.Replicas = replicas
 		for _, c.MaxBytes = range eventsSizes {
 			st, err = js.CreateStream(ctx, c)
-			var api *jetstream.APIError
-			switch {
-			case err == nil:
-				e.o.Log.Info("engine.bucket_made", "bucket", c.Name, "replicas", c.Replicas)
-				return st, nil
-			case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node was faster
-				return js.Stream(ctx, c.Name)
-			case !errors.As(err, &api): // no answer
-				return nil, err
+			if api := (*jetstream.APIError)(nil); err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || !errors.As(err, &api) {
+				return err
 			}
 		}
+		return fmt.Errorf("%w: %w", errTooLarge, err)
+	})
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+		return js.Stream(ctx, c.Name)
 	}
-	return nil, err
+	return st, err
 }
 
 // noEvents takes a right that is missing for the stream alone. It reports whether it was one.

@@ -91,17 +91,13 @@ func (e *Engine) makeSeatsBucket(ctx context.Context, bucket string) error {
 		Storage: jetstream.FileStorage, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true,
 		FirstSeq: uint64(time.Now().UnixMicro()),
 	}
-	for _, c.Replicas = range []int{3, 2, 1} {
-		_, err = js.CreateStream(ctx, c)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
-			return nil
-		}
-		if err == nil {
-			e.o.Log.Info("engine.bucket_made", "bucket", bucket, "replicas", c.Replicas)
-		}
-		if !tooManyReplicas(err) {
-			break
-		}
+	err = e.replicate(bucket, func(replicas int) error {
+		c.Replicas = replicas
+		_, err := js.CreateStream(ctx, c)
+		return err
+	})
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+		return nil
 	}
 	return explain(bucket, err)
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +46,14 @@ type room struct {
 // newRoom starts n servers. They listen at the same ports after a restart.
 func newRoom(t *testing.T, n int, change func(*server.Options)) *room {
 	t.Helper()
+	r := plannedRoom(t, n, change)
+	r.startFirst(n)
+	return r
+}
+
+// plannedRoom is for n servers, of which none has been started.
+func plannedRoom(t *testing.T, n int, change func(*server.Options)) *room {
+	t.Helper()
 	r := &room{T: t, opts: make([]*server.Options, n), servers: make([]*server.Server, n)}
 	ports, routes := make([]int, n), make([]string, n)
 	for i := range n {
@@ -63,20 +73,35 @@ func newRoom(t *testing.T, n int, change func(*server.Options)) *room {
 			change(o)
 		}
 		r.opts[i] = o
+	}
+	t.Cleanup(func() {
+		for i, s := range r.servers {
+			if s != nil {
+				r.stop(i)
+			}
+		}
+	})
+	return r
+}
+
+// startFirst starts the first n servers, which form a cluster.
+func (r *room) startFirst(n int) {
+	r.Helper()
+	for i := range n {
 		r.start(i)
 	}
 	if n > 1 {
 		// A leader that does not know all servers yet makes buckets with fewer replicas.
-		eventually(t, "the servers have a leader that knows them all", func() bool {
-			return slices.ContainsFunc(r.servers, func(s *server.Server) bool { return len(s.JetStreamClusterPeers()) == n }) && r.servers[0].NumRoutes() > 0
+		eventually(r.T, "the servers have a leader that knows them all", func() bool {
+			return slices.ContainsFunc(r.servers[:n], func(s *server.Server) bool { return len(s.JetStreamClusterPeers()) == n }) && r.servers[0].NumRoutes() > 0
 		})
 	}
-	t.Cleanup(func() {
-		for i := range n {
-			r.stop(i)
-		}
-	})
-	return r
+}
+
+// toOthers takes a server's own address out of its routes. NATS counts them to know how many servers
+// elect a first leader: of two and the server itself, two do.
+func toOthers(o *server.Options) {
+	o.Routes = slices.DeleteFunc(o.Routes, func(u *url.URL) bool { return u.Port() == strconv.Itoa(o.Cluster.Port) })
 }
 
 func (r *room) start(i int) {
@@ -411,6 +436,44 @@ func TestOneServerOfThreeMayBeLost(t *testing.T) {
 	eventually(t, "both are connected", func() bool { return a.Status().Up && b.Status().Up })
 	a.put("aaaaaaaa", "2")
 	eventually(t, "b sees it", b.sees(func() bool { return b.records["aaaaaaaa"] == "2" }))
+}
+
+// Servers that have not found each other yet must not leave a cluster with fewer replicas for good.
+func TestBucketsWaitForServersThatAreJoining(t *testing.T) {
+	r := plannedRoom(t, 3, toOthers)
+	r.startFirst(2)
+	e := newEngine(t, engine.Options{URLs: r.urls(), Seats: true})
+	eventually(t, "the engine is connected", func() bool { return e.Status().Up })
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if err := e.Ready(ctx); err == nil || !strings.Contains(err.Error(), "have not joined") {
+		t.Errorf("with two of three servers: %v", err)
+	}
+	r.start(2)
+	e.ready()
+	js := r.admin()
+	for _, name := range []string{"KV_test_nodes", "KV_test_players", "KV_test_seats_0", "test_events"} {
+		var st jetstream.Stream
+		eventually(t, name+" is there", func() (there bool) {
+			var err error
+			st, err = js.Stream(t.Context(), name)
+			return err == nil
+		})
+		if n := st.CachedInfo().Config.Replicas; n != 3 {
+			t.Errorf("%s has %d replicas", name, n)
+		}
+	}
+}
+
+// A server that stays away must not keep a cluster from being used.
+func TestBucketsDoWithoutAServerThatStaysAway(t *testing.T) {
+	r := plannedRoom(t, 3, toOthers)
+	r.startFirst(2)
+	e := r.engine()
+	e.put("aaaaaaaa", "1")
+	if n := e.Status().Replicas; n != 2 {
+		t.Errorf("%d replicas", n)
+	}
 }
 
 // A bucket that is there is used as it is.
