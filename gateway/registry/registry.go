@@ -209,10 +209,7 @@ func (r *Registry) AddTombstone(e *Record, info session.Info) {
 	now := time.Now() // with its monotonic part, for expire
 	last, since := e.Snapshot(info), now.UTC()
 	last.EndedSince = &since
-	r.buryLocked(&tombstone{
-		info: last, past: past, ending: info.Ending, tokens: info.Tokens, subject: e.Subject(),
-		expires: now.Add(max(remembered, e.Terms().LongestGrace())),
-	})
+	r.buryLocked(newTombstone(&outcome{last, info.Ending, info.Tokens, e.Subject()}, past, now.Add(max(remembered, e.Terms().LongestGrace()))))
 }
 
 // buryLocked adds a tombstone.
@@ -258,20 +255,21 @@ func (r *Registry) Memo(session string) *tokens.Memo {
 // session's last state if it is remembered.
 func (r *Registry) Refusal(c tokens.Claims) (Snapshot, *session.Refusal) {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
-	g := r.ended.byID[c.Session]
-	switch {
-	case g == nil:
+	t := r.ended.byID[c.Session]
+	r.mu.RUnlock()
+	if t == nil {
 		return Snapshot{}, session.Refuse(wire.CodeNoSession, "")
-	case g.subject != c.Subject || !g.tokens.Good(c.Gen):
+	}
+	o := t.outcome()
+	switch {
+	case o.subject != c.Subject || !o.tokens.Good(c.Gen):
 		ref := session.Refuse(wire.CodeBadToken, "superseded")
-		ref.Superseded = g.subject == c.Subject
-		return g.info, ref
+		ref.Superseded = o.subject == c.Subject
+		return o.info, ref
+	case o.ending.Code == wire.CodeNodeUnreachable: // no verdict
+		return o.info, session.RefuseMoved()
 	}
-	if g.ending.Code == wire.CodeNodeUnreachable { // no verdict
-		return g.info, session.RefuseMoved()
-	}
-	return g.info, &session.Refusal{Code: g.ending.Code, Text: g.ending.Text}
+	return o.info, &session.Refusal{Code: o.ending.Code, Text: o.ending.Text}
 }
 
 // NoteLate adds an event to the history of a session that has ended.

@@ -157,7 +157,7 @@ func (r *Registry) MovedOn(e *Record, info session.Info) {
 // node's: its seat says so.
 func (r *Registry) Ended(id string) bool {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
 	t := r.ended.byID[id]
-	return t != nil && t.ending.Code != wire.CodeNodeUnreachable
+	r.mu.RUnlock()
+	return t != nil && t.outcome().ending.Code != wire.CodeNodeUnreachable
 }

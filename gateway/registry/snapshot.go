@@ -2,12 +2,14 @@ package registry
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"reseat/gateway/frame"
 	"reseat/gateway/session"
+	"reseat/gateway/tlv"
 )
 
 // A Snapshot is a session as the control API shows it, docs/control-api.md.
@@ -96,12 +98,13 @@ func (r *Registry) Select(f Filter) (list []*Record) {
 // ListTombstones lists the remembered sessions that match f.
 func (r *Registry) ListTombstones(f Filter) (list []Snapshot) {
 	r.mu.RLock()
-	for _, g := range r.ended.byID {
-		if f.fits(g.info.seq, g.info.Player, g.info.Group) {
-			list = append(list, g.info)
+	stones := slices.Collect(maps.Values(r.ended.byID))
+	r.mu.RUnlock()
+	for _, t := range stones { // what is packed never changes
+		if o := t.outcome(); f.fits(o.info.seq, o.info.Player, o.info.Group) {
+			list = append(list, o.info)
 		}
 	}
-	r.mu.RUnlock()
 	slices.SortFunc(list, func(a, b Snapshot) int { return cmp.Compare(a.seq, b.seq) })
 	return list
 }
@@ -148,6 +151,45 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 	return s
 }
 
+// walk visits all but the id.
+func (s *Snapshot) walk(c *tlv.Codec) {
+	c.String(1, &s.State)
+	c.String(2, &s.Player)
+	c.String(3, &s.Group)
+	c.String(4, &s.Peer)
+	c.String(5, &s.Route)
+	c.String(6, &s.Path)
+	c.String(7, &s.Client)
+	c.Bool(8, &s.Resumable)
+	walkTime(c, 9, &s.Since)
+	c.String(10, &s.Grace)
+	c.String(11, &s.Overflow)
+	c.Bool(12, &s.Started)
+	tlv.Pointer(c, 13, &s.DetachedSince, walkOnlyTime)
+	tlv.Pointer(c, 15, &s.Expires, walkOnlyTime)
+	tlv.Pointer(c, 17, &s.EndedSince, walkOnlyTime)
+	tlv.Pointer(c, 19, &s.RTT, func(x *float64, c *tlv.Codec) { c.Float(1, x) })
+	tlv.Pointer(c, 21, &s.Silent, func(x *int64, c *tlv.Codec) { tlv.Num(c, 1, x) })
+	tlv.Num(c, 23, &s.Received)
+	tlv.Num(c, 24, &s.Written)
+	tlv.Num(c, 25, &s.Sent)
+	tlv.Num(c, 26, &s.Acked)
+	tlv.Num(c, 27, &s.BufferMessages)
+	tlv.Num(c, 28, &s.BufferBytes)
+	tlv.Num(c, 29, &s.BufferMaxMessages)
+	tlv.Num(c, 30, &s.BufferMaxBytes)
+	c.String(31, &s.Reason)
+	c.String(32, &s.Detail)
+	c.String(33, &s.By)
+	c.String(34, &s.Durable)
+	tlv.Num(c, 35, &s.Epoch)
+	c.String(36, &s.Moved)
+	c.String(37, &s.Node)
+	tlv.Num(c, 38, &s.seq)
+}
+
+func walkOnlyTime(t *time.Time, c *tlv.Codec) { walkTime(c, 1, t) }
+
 // Identity returns what identifies e, without querying its session.
 func (e *Record) Identity() Snapshot {
 	return Snapshot{ID: e.ID, Path: e.Path, Player: e.Player, Group: e.Terms().Group, Peer: e.Peer()}
@@ -177,11 +219,12 @@ func FormatDuration(d time.Duration) string {
 // Remembered describes an ended session that is remembered.
 func (r *Registry) Remembered(id string) (Snapshot, bool) {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if g := r.ended.byID[id]; g != nil {
-		return g.info, true
+	t := r.ended.byID[id]
+	r.mu.RUnlock()
+	if t == nil {
+		return Snapshot{}, false
 	}
-	return Snapshot{}, false
+	return t.outcome().info, true
 }
 
 // WholeMS returns d in whole milliseconds, as events and lists show it.

@@ -15,6 +15,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/tlv"
 	"reseat/gateway/transport"
+	"reseat/tokens/generation"
 	"reseat/upstream"
 )
 
@@ -251,9 +252,16 @@ func walkTime(c *tlv.Codec, id uint64, t *time.Time) {
 	}
 }
 
+// A tombstoneState is a tombstone in an upgrade.
+type tombstoneState struct {
+	outcome
+	past    history
+	expires time.Time
+}
+
 // walk visits a tombstone. It is written while sessions are served and resumes are refused, so
 // its snapshot may be encoded slowly, and writing changes nothing.
-func (t *tombstone) walk(c *tlv.Codec) {
+func (t *tombstoneState) walk(c *tlv.Codec) {
 	info, _ := json.Marshal(&t.info)
 	if c.Bytes(1, &info); !c.Writing() {
 		if err := json.Unmarshal(info, &t.info); err != nil {
@@ -268,16 +276,21 @@ func (t *tombstone) walk(c *tlv.Codec) {
 	c.String(6, &t.ending.Text)
 	c.String(7, &t.ending.Detail)
 	tlv.Num(c, 8, &t.ending.At)
-	issued, confirmed := t.tokens.Issued(), t.tokens.Confirmed()
-	tlv.Num(c, 9, &issued)
-	tlv.Num(c, 10, &confirmed)
-	if !c.Writing() && !t.tokens.Restore(issued, confirmed) {
-		c.Fail(errors.New("generations"))
-	}
+	walkTokens(c, 9, 10, &t.tokens)
 	c.String(11, &t.subject)
 	left := time.Until(t.expires)
 	if tlv.Num(c, 12, &left); !c.Writing() {
 		t.expires = time.Now().Add(left)
+	}
+}
+
+// walkTokens visits the generations of a session's tokens.
+func walkTokens(c *tlv.Codec, issuedID, confirmedID uint64, l *generation.Line) {
+	issued, confirmed := l.Issued(), l.Confirmed()
+	tlv.Num(c, issuedID, &issued)
+	tlv.Num(c, confirmedID, &confirmed)
+	if !c.Writing() && !l.Restore(issued, confirmed) {
+		c.Fail(errors.New("generations"))
 	}
 }
 
@@ -297,23 +310,29 @@ func (r *Registry) Tombstones(after uint64, n int) (list [][]byte, last uint64) 
 	if len(found) > 0 {
 		last = found[len(found)-1].number
 	}
-	for _, t := range found {
-		list = append(list, tlv.Write(t.walk))
+	states := make([]tombstoneState, len(found))
+	for i, t := range found {
+		states[i] = tombstoneState{past: t.past, expires: t.expires}
+		states[i].past.list = slices.Clone(t.past.list)
 	}
 	r.mu.RUnlock()
+	for i, t := range found {
+		states[i].outcome = *t.outcome()
+		list = append(list, tlv.Write(states[i].walk))
+	}
 	return list, last
 }
 
 // RestoreTombstone adds a tombstone of Tombstones, and returns the session's id.
 func (r *Registry) RestoreTombstone(b []byte) (id string, err error) {
-	t := new(tombstone)
+	t := new(tombstoneState)
 	if err := tlv.Read(b, t.walk); err != nil {
 		return "", fmt.Errorf("tombstone: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.live[t.info.ID] == nil {
-		r.buryLocked(t)
+		r.buryLocked(newTombstone(&t.outcome, t.past, t.expires))
 	}
 	return t.info.ID, nil
 }

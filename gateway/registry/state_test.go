@@ -35,10 +35,10 @@ var notInRecord = map[string]string{
 	"welcomed": "only while the first client is answered: a visit, which a freeze awaits",
 }
 
-// notInTombstone does so for a tombstone.
-var notInTombstone = map[string]string{
-	"number": "in the order in which the new process adds them",
-	"place":  "of the new process's heap",
+// notInOutcome does so for an outcome.
+var notInOutcome = map[string]string{
+	"tokens":  "by Issued and Confirmed",
+	"info.ID": "newTombstone keeps it beside",
 }
 
 // setAll sets every field below v that is not omitted to a value of its own, and lists them.
@@ -228,11 +228,8 @@ func TestStateTermsCoverSettingsOfCore(t *testing.T) {
 }
 
 func TestStateHasEveryFieldOfTombstoneOrNamesReason(t *testing.T) {
-	want, seen, n := new(tombstone), map[string]bool{}, 0
-	omit := map[string]string{"tokens": "by Issued and Confirmed", "expires": "by the time that is left"}
-	for path, why := range notInTombstone {
-		omit[path] = why
-	}
+	want, seen, n := new(tombstoneState), map[string]bool{}, 0
+	omit := map[string]string{"outcome.tokens": "by Issued and Confirmed", "expires": "by the time that is left"}
 	setAll(t, reflect.ValueOf(want).Elem(), "", omit, seen, &n)
 	wantNamed(t, omit, seen)
 	if n < 40 {
@@ -240,7 +237,7 @@ func TestStateHasEveryFieldOfTombstoneOrNamesReason(t *testing.T) {
 	}
 	want.tokens.Restore(9, 7)
 	want.expires = time.Now().Add(time.Hour)
-	got := new(tombstone)
+	got := new(tombstoneState)
 	if err := tlv.Read(tlv.Write(want.walk), got.walk); err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +250,27 @@ func TestStateHasEveryFieldOfTombstoneOrNamesReason(t *testing.T) {
 	}
 }
 
+func TestTombstoneKeepsEveryFieldOrNamesReason(t *testing.T) {
+	want, seen, n := new(outcome), map[string]bool{}, 0
+	setAll(t, reflect.ValueOf(want).Elem(), "", notInOutcome, seen, &n)
+	wantNamed(t, notInOutcome, seen)
+	if n < 40 {
+		t.Fatalf("%d fields: the walk over the types is broken", n)
+	}
+	want.info.ID = "an id"
+	want.tokens.Restore(9, 7)
+	stone := newTombstone(want, history{}, time.Now())
+	got := stone.outcome()
+	same(t, reflect.ValueOf(want).Elem(), reflect.ValueOf(got).Elem(), "", nil)
+	if stone.id() != want.info.ID || got.tokens != want.tokens {
+		t.Errorf("id %q, generations %+v, want %q and %+v", stone.id(), got.tokens, want.info.ID, want.tokens)
+	}
+}
+
 // A process of an older version does not say whether a session was durable.
 func TestOlderTombstoneIsNotDurable(t *testing.T) {
-	got := new(tombstone)
-	if err := tlv.Read(tlv.Write((&tombstone{info: Snapshot{ID: "s"}}).walk), got.walk); err != nil {
+	got := new(tombstoneState)
+	if err := tlv.Read(tlv.Write((&tombstoneState{outcome: outcome{info: Snapshot{ID: "s"}}}).walk), got.walk); err != nil {
 		t.Fatal(err)
 	}
 	if got.info.Durable != NotDurable {
@@ -293,7 +307,7 @@ func TestTombstonesAreReadWhileSent(t *testing.T) {
 	r := New(transport.NewClock(), Limits{})
 	defer r.Close()
 	r.mu.Lock()
-	r.buryLocked(&tombstone{info: Snapshot{ID: "a"}, expires: time.Now().Add(time.Hour)})
+	r.buryLocked(newTombstone(&outcome{info: Snapshot{ID: "a"}}, history{}, time.Now().Add(time.Hour)))
 	r.mu.Unlock()
 	sent := make(chan int)
 	go func() {
@@ -314,7 +328,7 @@ func TestTombstonesAreSentOnceEach(t *testing.T) {
 	bury := func(id string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.buryLocked(&tombstone{info: Snapshot{ID: id, seq: 5}, expires: time.Now().Add(time.Hour), past: history{list: []Moment{{Type: "x"}}, left: 3}})
+		r.buryLocked(newTombstone(&outcome{info: Snapshot{ID: id, seq: 5}}, history{list: []Moment{{Type: "x"}}, left: 3}, time.Now().Add(time.Hour)))
 	}
 	next := New(transport.NewClock(), Limits{})
 	defer next.Close()
@@ -349,7 +363,7 @@ func FuzzReadState(f *testing.F) {
 	e := NewRecord(transport.NewClock(), Spec{ID: "s", Route: "/*", Peer: netip.MustParseAddr("192.0.2.1"), Terms: &Terms{}, Target: upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example"}}})
 	e.AppendMoment(Moment{Type: "session.created"})
 	f.Add(e.AppendState(nil, e.Target))
-	f.Add(tlv.Write((&tombstone{info: Snapshot{ID: "s"}}).walk))
+	f.Add(tlv.Write((&tombstoneState{outcome: outcome{info: Snapshot{ID: "s"}}}).walk))
 	f.Add([]byte{})
 	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {

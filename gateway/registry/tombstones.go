@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"reseat/gateway/session"
+	"reseat/gateway/tlv"
 	"reseat/tokens/generation"
 )
 
@@ -17,18 +18,54 @@ const (
 	maxHistories = 1_000
 )
 
-// A tombstone is what is kept of an ended session, so that a later resume can learn how it
+// An outcome is what is known of an ended session, so that a later resume can learn how it
 // ended.
-type tombstone struct {
+type outcome struct {
 	info    Snapshot
-	past    history
 	ending  session.Ending
 	tokens  generation.Line
-	expires time.Time // with its monotonic part
 	subject string
+}
+
+// A tombstone keeps an outcome. There may be a hundred thousand of them, and few are ever read:
+// so the outcome is encoded, which takes a third of the memory, and nearly nothing of the
+// garbage collector's time.
+type tombstone struct {
+	packed  string // the session's id and its outcome
+	idSize  int    // of the id, in bytes
+	past    history
+	expires time.Time // with its monotonic part
 
 	number uint64 // in the order in which they were added, from 1
 	place  int    // index in the heap; negative once removed
+}
+
+func newTombstone(o *outcome, past history, expires time.Time) *tombstone {
+	var b [512]byte
+	packed := string(tlv.Append(append(b[:0], o.info.ID...), o.walk))
+	return &tombstone{packed: packed, idSize: len(o.info.ID), past: past, expires: expires}
+}
+
+func (t *tombstone) id() string { return t.packed[:t.idSize] }
+
+func (t *tombstone) outcome() *outcome {
+	o := &outcome{info: Snapshot{ID: t.id()}}
+	if err := tlv.Read([]byte(t.packed[t.idSize:]), o.walk); err != nil {
+		panic("registry: a tombstone cannot be read: " + err.Error())
+	}
+	return o
+}
+
+// walk visits all but the id.
+func (o *outcome) walk(c *tlv.Codec) {
+	c.Sub(1, o.info.walk)
+	c.String(2, &o.ending.Reason)
+	tlv.Num(c, 3, &o.ending.Code)
+	c.String(4, &o.ending.Text)
+	c.String(5, &o.ending.Detail)
+	tlv.Num(c, 6, &o.ending.At)
+	walkTokens(c, 7, 8, &o.tokens)
+	c.String(9, &o.subject)
 }
 
 // tombstones are bounded in number, and the oldest are evicted: with a grace period of a
@@ -55,7 +92,7 @@ func newTombstones(maxSessions int) *tombstones {
 func (ts *tombstones) add(t *tombstone) {
 	ts.added++
 	t.number = ts.added
-	ts.byID[t.info.ID] = t
+	ts.byID[t.id()] = t
 	heap.Push(&ts.due, t)
 	ts.queue = append(ts.queue, t)
 	for len(ts.byID) > ts.max {
@@ -75,7 +112,7 @@ func (ts *tombstones) dropOldest() {
 	ts.bare = max(ts.bare-1, 0)
 	if oldest.place >= 0 {
 		heap.Remove(&ts.due, oldest.place)
-		delete(ts.byID, oldest.info.ID)
+		delete(ts.byID, oldest.id())
 	}
 }
 
@@ -106,7 +143,7 @@ func (ts *tombstones) compact() {
 func (ts *tombstones) expire(now time.Time) {
 	for len(ts.due) > 0 && now.After(ts.due[0].expires) {
 		t := heap.Pop(&ts.due).(*tombstone)
-		delete(ts.byID, t.info.ID)
+		delete(ts.byID, t.id())
 		t.past = history{}
 	}
 	ts.tidy()

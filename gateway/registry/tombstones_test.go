@@ -7,7 +7,7 @@ import (
 )
 
 func (ts *tombstones) of(id string, expires time.Time) *tombstone {
-	t := &tombstone{info: Snapshot{ID: id}, expires: expires, past: history{list: make([]Moment, 3)}}
+	t := newTombstone(&outcome{info: Snapshot{ID: id}}, history{list: make([]Moment, 3)}, expires)
 	ts.add(t)
 	return t
 }
@@ -130,5 +130,19 @@ func TestExpiredTombstonesLeaveNothingBehind(t *testing.T) {
 	}
 	if len(ts.byID) > 2 || len(ts.queue) > 2*len(ts.byID)+minTombstones || ts.byID["keep"] != keep {
 		t.Errorf("%d by id, %d in the queue", len(ts.byID), len(ts.queue))
+	}
+}
+
+// There may be a hundred thousand, and each object that one holds is visited by every collection of
+// garbage.
+func TestTombstoneIsSmall(t *testing.T) {
+	since, rtt := time.Now().UTC(), 1.5
+	o := &outcome{subject: "player-1", info: Snapshot{ID: "0123456789abcdef", Player: "player-1", Peer: "192.0.2.1", Grace: "45s", EndedSince: &since, RTT: &rtt}}
+	var stone *tombstone
+	if n := testing.AllocsPerRun(100, func() { stone = newTombstone(o, history{}, since) }); n > 4 { // it, what it holds, and two that are garbage at once
+		t.Errorf("%v objects", n)
+	}
+	if size := len(stone.packed); size > 120 {
+		t.Errorf("%d bytes", size)
 	}
 }
