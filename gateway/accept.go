@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"reseat/gateway/handshake"
@@ -331,7 +332,7 @@ func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 			g.log.Warn("upstream.bad_overflow", "session", e.ID, "value", clip(d.Overflow), "want", "an --overflow policy")
 		}
 	}
-	t.Group = clip(d.Group)
+	t.Group = clip(strings.Clone(d.Group))
 	e.SetTerms(&t)
 }
 

@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"gateway":                   {"gateway/cluster", "gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/policy":            {"gateway/session", "tokens/login", "upstream"},
 	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/tlv", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
-	"gateway/listen":            {"gateway/transport/rawconn"},
+	"gateway/listen":            {"gateway/transport/rawconn", "upstream/head"},
 	"gateway/handshake":         {"gateway/deflate", "gateway/transport/rawconn", "gateway/frame"},
 	"gateway/deflate":           {"gateway/frame"},
 	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session", "gateway/wire"},
@@ -53,7 +53,8 @@ var mayImport = map[string][]string{
 	"tokens/keyfile":            {},
 	"tokens/login":              {"tokens/keyfile", "tokens/strict"},
 	"tokens/strict":             {},
-	"upstream":                  {},
+	"upstream":                  {"upstream/head"},
+	"upstream/head":             {},
 	"upstream/demo":             {},
 	"web":                       {},
 }

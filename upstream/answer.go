@@ -11,7 +11,10 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+
+	"reseat/upstream/head"
 )
 
 const (
@@ -62,7 +65,7 @@ func readAnswer(src io.Reader, key string, offered []string) (*Conn, *Refusal, e
 		return nil, nil, err
 	}
 	early, _ := r.buf.Peek(r.buf.Buffered())
-	return &Conn{Protocol: protocol, Header: resp.Header, Early: slices.Clone(early)}, nil, nil
+	return &Conn{Protocol: strings.Clone(protocol), Header: resp.Header, Early: slices.Clone(early)}, nil, nil
 }
 
 // checkSwitch checks a 101 answer after RFC 6455 section 4.1 and returns the
@@ -140,6 +143,9 @@ func (r *headReader) Read(p []byte) (int, error) {
 // final reads heads until one is not an interim answer: RFC 9110 section 15.2.
 func (r *headReader) final() (*http.Response, error) {
 	for range maxInterim + 1 {
+		if resp := r.plain(); resp != nil {
+			return resp, nil
+		}
 		resp, err := http.ReadResponse(r.buf, nil)
 		switch {
 		case err != nil:
@@ -153,6 +159,19 @@ func (r *headReader) final() (*http.Response, error) {
 		}
 	}
 	return nil, errInterim
+}
+
+// plain returns a 101 that arrived in one piece, without a body and without surprises. If it returns nil it
+// has consumed nothing.
+func (r *headReader) plain() *http.Response {
+	r.buf.Peek(1)
+	b, _ := r.buf.Peek(r.buf.Buffered())
+	h, ok := head.Parse(b)
+	if !ok || h.Host != nil || !strings.HasPrefix(h.Line, "HTTP/1.1 101 ") {
+		return nil
+	}
+	r.buf.Discard(h.Size)
+	return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h.Header}
 }
 
 // namesAreTokens reports whether every name in h is a token. RFC 9112 section 5.1 forbids

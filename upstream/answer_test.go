@@ -1,12 +1,14 @@
 package upstream
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -216,6 +218,56 @@ func TestEarlyBytesAreCopied(t *testing.T) {
 	}
 	if string(first.Early) != "first" {
 		t.Errorf("early bytes were overwritten: %q", first.Early)
+	}
+}
+
+// What is parsed without net/http is parsed as by it: the same header, and the same bytes behind it.
+func FuzzPlainAnswerIsParsedAsByNetHTTP(f *testing.F) {
+	for _, s := range []string{
+		good + "\r\n", good + "Sec-WebSocket-Protocol: chat\r\nSet-Cookie: a=b\r\nset-cookie:  c=d \r\nReseat-Grace: 2m\r\n\r\n\x81\x05hello",
+		good + "Pragma: no-cache\r\n\r\n", good + "Pragma: no-cache\r\nCache-Control: private\r\n\r\n", good + "Content-Length: 0\r\n\r\n",
+		good + "X:\r\n\r\n", good + "X: a\r\n folded\r\n\r\n", good + "X : a\r\n\r\n", good + "Host: a\r\n\r\n", "HTTP/1.1 101 \r\n\r\n", "HTTP/1.1 101  x\r\n:a\r\n\r\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r := headReaders.Get().(*headReader)
+		defer r.release()
+		r.reset(bytes.NewReader(raw))
+		ours := r.plain()
+		left := r.buf.Buffered()
+		if ours == nil {
+			if left < min(len(raw), 4096) {
+				t.Fatalf("%d bytes of %q are left to net/http", left, raw)
+			}
+			return
+		}
+		br := bufio.NewReaderSize(bytes.NewReader(raw), 4096)
+		theirs, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatalf("net/http refuses %q: %v", raw, err)
+		}
+		if ours.StatusCode != theirs.StatusCode || ours.ProtoMajor != theirs.ProtoMajor || ours.ProtoMinor != theirs.ProtoMinor || !reflect.DeepEqual(ours.Header, theirs.Header) {
+			t.Errorf("%q: %+v, and %+v by net/http", raw, ours, theirs)
+		}
+		if left != br.Buffered() {
+			t.Errorf("%d bytes behind %q, and %d by net/http", left, raw, br.Buffered())
+		}
+		if !namesAreTokens(ours.Header) {
+			t.Errorf("names of %q", raw)
+		}
+	})
+}
+
+// It must not become the exception.
+func TestUsualAnswersArePlain(t *testing.T) {
+	for _, raw := range []string{good + "\r\n", good + "Date: Thu, 26 Nov 2026 12:00:00 GMT\r\nServer: x/1.0 (y)\r\n\r\n\x81\x01a"} {
+		r := headReaders.Get().(*headReader)
+		r.reset(strings.NewReader(raw))
+		if r.plain() == nil {
+			t.Errorf("%q is left to net/http", raw)
+		}
+		r.release()
 	}
 }
 

@@ -23,7 +23,12 @@ type Peer struct {
 // NewPeer returns the peer that sent r. trusted are the --trusted-proxy
 // networks.
 func NewPeer(r *http.Request, trusted []netip.Prefix) Peer {
-	addr, _ := parseAddr(r.RemoteAddr)
+	var addr netip.Addr
+	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil { // nearly always
+		addr = plainAddr(ap.Addr())
+	} else {
+		addr, _ = parseAddr(r.RemoteAddr)
+	}
 	return Peer{Addr: addr, Trusted: contains(trusted, addr), TLS: r.TLS != nil, Host: r.Host}
 }
 
@@ -56,8 +61,11 @@ func parseAddr(s string) (netip.Addr, bool) {
 		ap, err = netip.ParseAddrPort(s)
 		addr = ap.Addr()
 	}
-	return addr.Unmap().WithZone(""), err == nil
+	return plainAddr(addr), err == nil
 }
+
+// plainAddr returns the one form of an address.
+func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 func contains(networks []netip.Prefix, addr netip.Addr) bool {
 	for _, n := range networks {

@@ -2,17 +2,20 @@ package listen
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"log"
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"reseat/upstream/head"
 )
 
 // Most connections are WebSocket handshakes, which take the connection over: what net/http
@@ -248,89 +251,37 @@ func (lostWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }
 // parsePlain parses a WebSocket handshake as net/http does. It returns nil for everything else,
 // and for what it leaves to net/http: requests with bytes behind them, requests that an
 // http.Server may refuse or treat in a particular way, and requests in unusual spelling.
-func parsePlain(head []byte) *http.Request {
-	if !plain(head) {
+func parsePlain(b []byte) *http.Request {
+	h, ok := head.Parse(b)
+	if !ok || h.Size != len(b) || len(h.Host) != 1 || h.Host[0] == "" || !hostChars(h.Host[0]) {
 		return nil
 	}
-	br := readers.Get().(*bufio.Reader)
-	defer readers.Put(br)
-	src := bytes.NewReader(head)
-	br.Reset(src)
-	r, err := http.ReadRequest(br)
-	switch {
-	case err != nil, br.Buffered() > 0 || src.Len() > 0:
-		return nil
-	case r.Method != http.MethodGet, !r.ProtoAtLeast(1, 1), r.ProtoMajor != 1, r.Close, r.ContentLength != 0, len(r.TransferEncoding) > 0:
-		return nil
-	case r.URL.Host != "", r.Host == "", r.Header.Get("Upgrade") == "":
+	target, get := strings.CutPrefix(h.Line, "GET ")
+	target, current := strings.CutSuffix(target, " HTTP/1.1")
+	if !get || !current || !strings.HasPrefix(target, "/") || strings.Contains(target, " ") {
 		return nil
 	}
-	r.Body = http.NoBody
-	return r
-}
-
-// readers are for parsePlain.
-var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4096) }}
-
-// plain reports whether head has the form of a request head without surprises: one Host, names
-// and values in visible ASCII, no line folded, nothing behind it, no body.
-func plain(head []byte) bool {
-	line, rest, ok := bytes.Cut(head, crlf)
-	if !ok || !bytes.HasPrefix(line, []byte("GET /")) || !bytes.HasSuffix(line, []byte(" HTTP/1.1")) || !visible(line) {
-		return false
+	if h.Header.Get("Upgrade") == "" || slices.ContainsFunc(h.Header["Connection"], closes) {
+		return nil
 	}
-	hosts := 0
-	for {
-		if line, rest, ok = bytes.Cut(rest, crlf); !ok {
-			return false
-		}
-		if len(line) == 0 {
-			return len(rest) == 0 && hosts == 1
-		}
-		name, value, ok := bytes.Cut(line, []byte(":"))
-		if !ok || !token(name) || !visible(value) {
-			return false
-		}
-		switch {
-		case named(name, "Host"):
-			hosts++
-			if !hostChars(value) {
-				return false
-			}
-		case named(name, "Content-Length"), named(name, "Transfer-Encoding"), named(name, "Trailer"), named(name, "Expect"):
-			return false
-		}
+	u, err := url.ParseRequestURI(target)
+	if err != nil || u.Host != "" {
+		return nil
+	}
+	return &http.Request{
+		Method: http.MethodGet, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: h.Header, Body: http.NoBody, Host: h.Host[0], RequestURI: target,
 	}
 }
 
-var crlf = []byte("\r\n")
+// closes reports whether a Connection field may ask for the connection's end after the answer.
+func closes(field string) bool { return strings.Contains(strings.ToLower(field), "close") }
 
-// named compares the name of a header, in any case.
-func named(name []byte, want string) bool { return strings.EqualFold(string(name), want) }
-
-func visible(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' || c >= 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// token reports whether b consists of letters, digits and hyphens, as all names do that matter.
-func token(b []byte) bool {
-	for _, c := range b {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return len(b) > 0
-}
-
-// hostChars reports whether b, apart from blanks around it, could be a host and port.
-func hostChars(b []byte) bool {
-	for _, c := range bytes.TrimSpace(b) {
-		if !token([]byte{c}) && bytes.IndexByte([]byte(".:[]_"), c) < 0 {
+// hostChars reports whether s could be a host and port.
+func hostChars(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("-.:[]_", c) < 0 {
 			return false
 		}
 	}
