@@ -36,8 +36,8 @@ bin/rerun: $(wildcard gateway/internal/test/rerun/*.go)
 test-go: bin/rerun ## Go tests under the race detector, the simulation's short form included
 	$(RERUN) $(GO) test $(RACE) -timeout=20m ./...
 	$(RERUN) $(GO) test -run=Alloc $$(git grep -l '^func Test.*Alloc' gateway | xargs -n1 dirname | sort -u | sed 's,^,./,')
-	cd $(HARNESS) && $(RERUN) $(GO) test $(RACE) -timeout=20m ./chaos # its timeouts are short: nothing else runs beside it
-	cd $(HARNESS) && $(RERUN) $(GO) test $(RACE) -timeout=20m $$($(GO) list ./... | grep -v '/chaos$$')
+	cd $(HARNESS) && $(RERUN) $(GO) test $(RACE) -timeout=20m -parallel 4 ./chaos # which mostly waits; its timeouts are short: no other package beside it
+	cd $(HARNESS) && $(RERUN) $(GO) test $(RACE) -timeout=20m -parallel 4 $$($(GO) list ./... | grep -v '/chaos$$')
 
 test-web: bin/rerun ## the tests of the browser client, the demo and the dashboard
 	cd web && npm ci --no-audit --no-fund && $(RERUN) node --test test/*.test.js

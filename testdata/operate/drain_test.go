@@ -250,6 +250,7 @@ func TestDrainNotifiesAllClientsAtOnce(t *testing.T) {
 func TestDrainByTheAPIKeepsTheProcessRunning(t *testing.T) {
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
 			c := gather(t, *drained, "--driver="+driver, "--drain=5s")
 			c.gateway.send("POST", "/api/v1/drain", "")
 			for _, p := range c.players[c.away : c.away+c.away] {

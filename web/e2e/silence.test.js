@@ -3,36 +3,14 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ordinaryBrowser, suiteBrowser } from './support/browser.js';
-import { flows, play, settle, startScene } from './support/scene.js';
+import { settle } from './support/scene.js';
+import { ticking, wantOnce } from './support/ticking.js';
 import { until } from './support/until.js';
 
 const limit = { timeout: 180_000 };
 
 /** From a cut, where there is another path, or from the network's return, to the resume. */
 const BACK_MS = 5_000;
-
-/** A tick game: the game server sends, the page may. */
-async function ticking(t, page, { flags = [], up = true } = {}) {
-  const scene = await startScene(t, ...flags);
-  const { player, seat } = await play(page, scene);
-  seat.start(50);
-  if (up) await player.do('player.start(70)');
-  await player.until('some ticks have come', ({ received }) => received > 20);
-  /** Where the page's clock stands. */
-  const now = () => player.do('performance.now()');
-  return { scene, player, seat, now };
-}
-
-/** Plays on for a while, and checks that all came once, over so many connections. */
-async function wantOnce({ scene, player, seat }, connections) {
-  seat.start(50);
-  await player.do('player.start(70)');
-  await flows(player, seat);
-  const { page } = await settle(player, seat);
-  assert.equal(scene.game.seats.length, 1, 'connections that the game server ever had');
-  assert.equal(scene.relay.connections, connections, 'connections of the page');
-  return page;
-}
 
 /** When the newest event of a kind came, by the page's clock. */
 const at = ({ events }, kind) => events.findLast(({ type }) => type === kind).at;
@@ -151,44 +129,6 @@ describe('a line that dies in silence', () => {
     );
   });
 
-  test('a page that is busy for 3 or 4 s, less than answer_ms, raises no alarm', limit, async (t) => {
-    const { scene, player, seat } = await ticking(t, await browser.page(t), { flags: ['--heartbeat', '15s'] });
-    for (const ms of [3_000, 4_000]) {
-      await player.do(`{ const end = performance.now() + ${ms}; while (performance.now() < end); }`);
-      await pause(3_000);
-    }
-    const page = await wantOnce({ scene, player, seat }, 1);
-    assert.equal(page.count.detach, undefined);
-  });
-
-  test('a large message on a slow line comes through once', { timeout: 300_000 }, async (t) => {
-    const { scene, player, seat } = await ticking(t, await browser.page(t), { up: false });
-    seat.stop();
-    await player.until('all ticks have come', ({ received }) => received === seat.sent);
-    scene.relay.rate.down = 120_000;
-    seat.send(900_000); // 7.5 s: longer than a lively line may be silent
-    seat.start(100);
-    await player.until('it has come', ({ received }) => received > seat.sent - 20, 60_000);
-    scene.relay.rate.down = Infinity;
-    const { connections } = scene.relay;
-    assert.ok(connections <= 3, `${connections} connections`);
-    await wantOnce({ scene, player, seat }, connections);
-  });
-
-  test('a large message on its way up a slow line raises no alarm', limit, async (t) => {
-    const { scene, player, seat } = await ticking(t, await browser.page(t), {
-      flags: ['--max-message', '8MiB'],
-      up: false,
-    });
-    seat.stop(); // nothing comes but what the gateway says by itself
-    scene.relay.rate.up = 400_000;
-    await player.do('player.send(5_000_000)');
-    await until('it has come', () => seat.report().received === 1, { ms: 40_000 });
-    scene.relay.rate.up = Infinity;
-    const page = await wantOnce({ scene, player, seat }, 1);
-    assert.equal(page.count.detach, undefined);
-  });
-
   test('is given up when a message is not answered, within the answer timeout', limit, async (t) => {
     const { scene, player, seat, now } = await ticking(t, await browser.page(t), { up: false });
     seat.stop();
@@ -215,15 +155,6 @@ describe('a line that dies in silence', () => {
     const ms = at(report, 'resume') - cut;
     assert.ok(ms < 11_500, `back ${ms} ms after the cut`); // two heartbeats would be 12 s
     await wantOnce({ scene, player, seat }, 2);
-  });
-
-  test('a lively line and a quiet one are left alone', limit, async (t) => {
-    const { scene, player, seat } = await ticking(t, await browser.page(t), { up: false });
-    await pause(5_000);
-    seat.stop();
-    await pause(8_000);
-    const page = await wantOnce({ scene, player, seat }, 1);
-    assert.equal(page.count.detach, undefined);
   });
 });
 

@@ -49,6 +49,7 @@ func chaos(t *testing.T, cfg Config) (*Report, string) {
 
 // The short form of make chaos, with both drivers.
 func TestChaosLosesNoMessage(t *testing.T) {
+	t.Parallel()
 	bin := build(t)
 	for i, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
@@ -77,6 +78,7 @@ func TestChaosLosesNoMessage(t *testing.T) {
 // An upgrade replaces the process every two seconds, under all faults: nothing is lost, and no
 // game server sees a second connection of a session.
 func TestUpgradesLoseNoMessage(t *testing.T) {
+	t.Parallel()
 	cfg := short()
 	cfg.Sessions, cfg.Rivalries = cfg.Sessions/2, cfg.Rivalries/2
 	cfg.Seed, cfg.Driver, cfg.Bin, cfg.Upgrade = 3, "poll", build(t), 2*time.Second
@@ -117,6 +119,7 @@ func TestClusterLosesNoMessage(t *testing.T) {
 
 // A gateway with a bug is detected, and the report names the message.
 func TestChaosDetectsABrokenGateway(t *testing.T) {
+	t.Parallel()
 	list, err := mutant.Load("../../../../../testdata/mutants")
 	if err != nil {
 		t.Fatal(err)

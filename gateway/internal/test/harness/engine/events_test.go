@@ -148,6 +148,7 @@ func TestEventsHaveOneOrderForAllNodes(t *testing.T) {
 // A stream in memory that lost all of its servers begins with its first number again. Advance goes past
 // what was used.
 func TestEmptiedStreamUsesItsNumbersAgainUntilAdvanced(t *testing.T) {
+	t.Parallel()
 	r := newRoom(t, 3, nil)
 	a := r.engine()
 	first, _ := a.logged()

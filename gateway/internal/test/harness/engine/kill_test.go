@@ -236,6 +236,7 @@ func (c *counters) judge(t *testing.T, what string, s store) {
 // Twelve clients count up eight keys by conditional writes: through our engine, in the bucket of players,
 // which is in memory, and in those of seats, which are in files; and another twelve in a bucket in files.
 func TestNoConditionalWriteIsAcceptedTwiceOrLost(t *testing.T) {
+	t.Parallel()
 	y := newYard(t)
 	t.Logf("seed %d", *seed)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
@@ -297,6 +298,7 @@ func (y *yard) files() (list []jetstream.KeyValue) {
 // The server that leads a bucket is killed. For the seconds until another one does, nobody can read or write a
 // seat of that bucket, and nobody is told anything untrue. Then all is as it was.
 func TestSeatsAreAwayWhileTheirBucketHasNoLeader(t *testing.T) {
+	t.Parallel()
 	y := newYard(t)
 	node := func(id string) *seater { return newSeater(t, id, engine.Options{URLs: y.urls()}) }
 	a, b := node(nodeA), node(nodeB)
@@ -421,6 +423,7 @@ func (l *lounge) count() map[string]int {
 // Players begin sessions at random nodes, often two at once, while servers are killed. When that is
 // over, each has one session: --duplicate takeover and reject.
 func TestPlayersHaveOneSessionAfterKills(t *testing.T) {
+	t.Parallel()
 	y := newYard(t)
 	t.Logf("seed %d", *seed)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))

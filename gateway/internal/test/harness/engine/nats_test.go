@@ -400,6 +400,7 @@ func TestBucketsAreMadeAgainAfterARestart(t *testing.T) {
 
 // What is in a bucket may be lost while the connection stays.
 func TestLostAndEmptiedBucketsAreFilledAgain(t *testing.T) {
+	t.Parallel()
 	sizes(t, func(t *testing.T, r *room) {
 		a, b := r.engine(), r.engine()
 		a.put("aaaaaaaa", "1")
@@ -429,6 +430,7 @@ func TestLostAndEmptiedBucketsAreFilledAgain(t *testing.T) {
 
 // With one server of three lost, the others go on.
 func TestOneServerOfThreeMayBeLost(t *testing.T) {
+	t.Parallel()
 	r := newRoom(t, 3, nil)
 	a, b := r.engine(), r.engine()
 	a.put("aaaaaaaa", "1")
@@ -440,6 +442,7 @@ func TestOneServerOfThreeMayBeLost(t *testing.T) {
 
 // Servers that have not found each other yet must not leave a cluster with fewer replicas for good.
 func TestBucketsWaitForServersThatAreJoining(t *testing.T) {
+	t.Parallel()
 	r := plannedRoom(t, 3, toOthers)
 	r.startFirst(2)
 	e := newEngine(t, engine.Options{URLs: r.urls(), Seats: true})
@@ -467,6 +470,7 @@ func TestBucketsWaitForServersThatAreJoining(t *testing.T) {
 
 // A server that stays away must not keep a cluster from being used.
 func TestBucketsDoWithoutAServerThatStaysAway(t *testing.T) {
+	t.Parallel()
 	r := plannedRoom(t, 3, toOthers)
 	r.startFirst(2)
 	e := r.engine()

@@ -91,6 +91,7 @@ func (r *room) streams() (list []string) {
 }
 
 func TestProbeChangesNothing(t *testing.T) {
+	t.Parallel()
 	sizes(t, func(t *testing.T, r *room) {
 		found := probe(t, engine.Options{URLs: r.urls()})
 		if list := r.streams(); list != nil || found.Nodes.Exists || found.SkewKnown || found.JetStream != nil || found.Clustered != (len(r.servers) > 1) {

@@ -242,6 +242,7 @@ func (l *line) reads(f func(n int)) {
 
 // NATS has done what it was asked for, and no answer comes until the node asks what became of it.
 func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
+	t.Parallel()
 	r := newRoom(t, 1, nil)
 	b := r.seater(nodeB)
 	l := newLine(t, strings.TrimPrefix(r.urls()[0], "nats://"))
@@ -314,6 +315,7 @@ func TestReadsByLeadersAreLimited(t *testing.T) {
 // While a bucket is lost its seats cannot be read or written, and nobody is told that there are none. Then
 // owners hear that they may write theirs.
 func TestLostBucketOfSeatsIsFilledAgain(t *testing.T) {
+	t.Parallel()
 	sizes(t, func(t *testing.T, r *room) {
 		a, b := r.seater(nodeA), r.seater(nodeB)
 		s := inBucket(5)
@@ -347,6 +349,7 @@ func TestLostBucketOfSeatsIsFilledAgain(t *testing.T) {
 
 // A cluster whose servers were all stopped has its seats, and their revisions.
 func TestSeatsOutliveTheServers(t *testing.T) {
+	t.Parallel()
 	sizes(t, func(t *testing.T, r *room) {
 		a := r.seater(nodeA)
 		var seats []cluster.Seat
@@ -471,6 +474,7 @@ func TestClaimIsSaidToTheFormerOwner(t *testing.T) {
 
 // Contact is what most of the servers have confirmed: with one of three left there is none.
 func TestContactNeedsMostServers(t *testing.T) {
+	t.Parallel()
 	r := newRoom(t, 3, nil)
 	a := r.seater(nodeA)
 	began := time.Now()
