@@ -24,7 +24,7 @@ cluster: build bin/nats-server ## three gateways and a NATS server on this machi
 	$(BUILD_CLUSTER)
 	@bin/cluster -bin $(BIN) -nats bin/nats-server $(if $(PORT),-port $(PORT))
 
-# Each part has its share of about 20 minutes on two cores. What failed once and passed alone is
+# Some 29 minutes on two cores. What failed once and passed alone is
 # said again at the end.
 test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e test-release ## install what is missing and run everything
 	@if [ -s bin/flaky ]; then cat bin/flaky; rm bin/flaky; fi
