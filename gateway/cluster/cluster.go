@@ -202,7 +202,7 @@ func (c *Cluster) Join(wait time.Duration) error {
 		c.mu.Lock()
 		c.lost = true
 		c.mu.Unlock()
-		c.cfg.Log.Warn("engine.lost", "err", err, "text", "NATS is of no use yet: this node serves alone, and joins later")
+		c.cfg.Log.Warn("engine.lost", "err", err, "text", "this node serves alone, and joins once it can use NATS")
 	default:
 		if err := c.checkPeers(ctx); err != nil {
 			return err

@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/tlv"
 	"reseat/gateway/transport"
-	"reseat/tokens/generation"
 	"reseat/upstream"
 )
 
@@ -271,26 +269,10 @@ func (t *tombstoneState) walk(c *tlv.Codec) {
 	}
 	tlv.Num(c, 2, &t.info.seq)
 	c.Sub(3, t.past.walk)
-	c.String(4, &t.ending.Reason)
-	tlv.Num(c, 5, &t.ending.Code)
-	c.String(6, &t.ending.Text)
-	c.String(7, &t.ending.Detail)
-	tlv.Num(c, 8, &t.ending.At)
-	walkTokens(c, 9, 10, &t.tokens)
-	c.String(11, &t.subject)
+	t.walkEnd(c, 4)
 	left := time.Until(t.expires)
 	if tlv.Num(c, 12, &left); !c.Writing() {
 		t.expires = time.Now().Add(left)
-	}
-}
-
-// walkTokens visits the generations of a session's tokens.
-func walkTokens(c *tlv.Codec, issuedID, confirmedID uint64, l *generation.Line) {
-	issued, confirmed := l.Issued(), l.Confirmed()
-	tlv.Num(c, issuedID, &issued)
-	tlv.Num(c, confirmedID, &confirmed)
-	if !c.Writing() && !l.Restore(issued, confirmed) {
-		c.Fail(errors.New("generations"))
 	}
 }
 

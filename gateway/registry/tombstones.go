@@ -2,6 +2,7 @@ package registry
 
 import (
 	"container/heap"
+	"errors"
 	"time"
 
 	"reseat/gateway/session"
@@ -59,13 +60,23 @@ func (t *tombstone) outcome() *outcome {
 // walk visits all but the id.
 func (o *outcome) walk(c *tlv.Codec) {
 	c.Sub(1, o.info.walk)
-	c.String(2, &o.ending.Reason)
-	tlv.Num(c, 3, &o.ending.Code)
-	c.String(4, &o.ending.Text)
-	c.String(5, &o.ending.Detail)
-	tlv.Num(c, 6, &o.ending.At)
-	walkTokens(c, 7, 8, &o.tokens)
-	c.String(9, &o.subject)
+	o.walkEnd(c, 2)
+}
+
+// walkEnd visits all but the snapshot, by the numbers from first on.
+func (o *outcome) walkEnd(c *tlv.Codec, first uint64) {
+	c.String(first, &o.ending.Reason)
+	tlv.Num(c, first+1, &o.ending.Code)
+	c.String(first+2, &o.ending.Text)
+	c.String(first+3, &o.ending.Detail)
+	tlv.Num(c, first+4, &o.ending.At)
+	issued, confirmed := o.tokens.Issued(), o.tokens.Confirmed()
+	tlv.Num(c, first+5, &issued)
+	tlv.Num(c, first+6, &confirmed)
+	if !c.Writing() && !o.tokens.Restore(issued, confirmed) {
+		c.Fail(errors.New("generations"))
+	}
+	c.String(first+7, &o.subject)
 }
 
 // tombstones are bounded in number, and the oldest are evicted: with a grace period of a

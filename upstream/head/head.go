@@ -24,7 +24,7 @@ const maxFields = 64
 // Parse parses the head that b begins with as net/http does. It reports false for anything that is
 // not plain: an incomplete head, a line that is folded or does not end with CRLF, a name with
 // other than letters, digits and hyphens, a value with other than visible ASCII and spaces, and
-// fields that concern a body. All strings are parts of one: clone one that is to be kept for long.
+// fields that concern a body. All strings share their memory: clone a string before keeping it.
 func Parse(b []byte) (h Head, ok bool) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
