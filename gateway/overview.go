@@ -99,7 +99,9 @@ func (g *Gateway) Overview(v registry.View) Overview {
 	o.Draining, o.DrainUntil = drain.Draining, drain.Until
 	o.Time = o.Totals.Time
 	if v.State == session.Ended.String() {
-		o.Sessions, o.Offset, o.Matching = v.Remembered(g.reg.ListTombstones(v.Filter))
+		ended := v.Filter
+		ended.Limit = 0 // the window is chosen once they are sorted
+		o.Sessions, o.Offset, o.Matching = v.Remembered(g.reg.ListTombstones(ended))
 	} else {
 		o.Sessions, o.Offset, o.Matching = v.Living(&all)
 	}

@@ -38,6 +38,22 @@ func TestOverviewShowsOnlyItsWindow(t *testing.T) {
 	}
 }
 
+// A list of the API stops once its page is full; the overview counts, and sorts, all of them.
+func TestOverviewCountsAllEndedSessions(t *testing.T) {
+	g := newCrowd(t, 10)
+	for _, e := range g.reg.All() {
+		g.reg.AddTombstone(e, session.Info{State: session.Ended})
+		g.reg.LegsClosed()
+	}
+	o := g.Overview(registry.View{Filter: registry.Filter{State: "ended", Limit: 2}, Descending: true})
+	if o.Matching != 10 || len(o.Sessions) != 2 || o.Sessions[0].Seq() != 10 {
+		t.Errorf("%d fit, %d shown: %+v", o.Matching, len(o.Sessions), o.Sessions)
+	}
+	if list, next := g.Sessions(registry.Filter{State: "ended", Limit: 2}); len(list) != 2 || next != 2 {
+		t.Errorf("%d listed, next %d", len(list), next)
+	}
+}
+
 func BenchmarkOverview(b *testing.B) {
 	g := newCrowd(b, many)
 	for name, v := range map[string]registry.View{

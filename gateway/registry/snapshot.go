@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +65,7 @@ type Snapshot struct {
 type Filter struct {
 	Group, Player, State string
 	After                uint64 // the cursor of the page before, zero for the first
-	Limit                int    // max number of results
+	Limit                int    // max number of results; zero where a list is not limited
 }
 
 // Page returns the first page of a list, and the cursor of the next, zero if there is none.
@@ -95,17 +94,27 @@ func (r *Registry) Select(f Filter) (list []*Record) {
 	return list
 }
 
-// ListTombstones lists the remembered sessions that match f.
+// ListTombstones lists the remembered sessions that match f, in the order of their creation. With a
+// limit it lists one more than that at most, so that Page knows whether there are more.
 func (r *Registry) ListTombstones(f Filter) (list []Snapshot) {
+	var stones []*tombstone
 	r.mu.RLock()
-	stones := slices.Collect(maps.Values(r.ended.byID))
-	r.mu.RUnlock()
-	for _, t := range stones { // what is packed never changes
-		if o := t.outcome(); f.fits(o.info.seq, o.info.Player, o.info.Group) {
-			list = append(list, o.info)
+	for _, t := range r.ended.byID {
+		if t.seq > f.After {
+			stones = append(stones, t)
 		}
 	}
-	slices.SortFunc(list, func(a, b Snapshot) int { return cmp.Compare(a.seq, b.seq) })
+	r.mu.RUnlock()
+	slices.SortFunc(stones, func(a, b *tombstone) int { return cmp.Compare(a.seq, b.seq) })
+	for _, t := range stones { // what is packed never changes
+		o := t.outcome()
+		if !f.fits(o.info.seq, o.info.Player, o.info.Group) {
+			continue
+		}
+		if list = append(list, o.info); f.Limit > 0 && len(list) > f.Limit {
+			break
+		}
+	}
 	return list
 }
 

@@ -34,6 +34,7 @@ type outcome struct {
 type tombstone struct {
 	packed  string // the session's id and its outcome
 	idSize  int    // of the id, in bytes
+	seq     uint64 // the session's place in the order of creation
 	past    history
 	expires time.Time // with its monotonic part
 
@@ -44,7 +45,7 @@ type tombstone struct {
 func newTombstone(o *outcome, past history, expires time.Time) *tombstone {
 	var b [512]byte
 	packed := string(tlv.Append(append(b[:0], o.info.ID...), o.walk))
-	return &tombstone{packed: packed, idSize: len(o.info.ID), past: past, expires: expires}
+	return &tombstone{packed: packed, idSize: len(o.info.ID), seq: o.info.seq, past: past, expires: expires}
 }
 
 func (t *tombstone) id() string { return t.packed[:t.idSize] }

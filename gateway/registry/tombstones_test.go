@@ -2,8 +2,11 @@ package registry
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"reseat/gateway/transport"
 )
 
 func (ts *tombstones) of(id string, expires time.Time) *tombstone {
@@ -144,5 +147,37 @@ func TestTombstoneIsSmall(t *testing.T) {
 	}
 	if size := len(stone.packed); size > 120 {
 		t.Errorf("%d bytes", size)
+	}
+}
+
+// A page of a hundred thousand must not decode them all: it stops at the one that shows that there are more.
+func TestTombstonesAreListedByPages(t *testing.T) {
+	r := New(transport.NewClock(), Limits{})
+	defer r.Close()
+	r.mu.Lock()
+	for i := range 1000 {
+		r.buryLocked(newTombstone(&outcome{info: Snapshot{ID: fmt.Sprint(i), Player: fmt.Sprint("p", i%2), seq: uint64(1000 - i)}}, history{}, time.Now().Add(time.Hour)))
+	}
+	r.mu.Unlock()
+	f := Filter{Player: "p1", Limit: 60}
+	var seen []uint64
+	for {
+		list := r.ListTombstones(f)
+		if len(list) > f.Limit+1 {
+			t.Fatalf("%d sessions for a page of %d", len(list), f.Limit)
+		}
+		page, next := f.Page(list)
+		for _, s := range page {
+			seen = append(seen, s.seq)
+		}
+		if f.After = next; next == 0 {
+			break
+		}
+	}
+	if len(seen) != 500 || seen[0] != 1 || !slices.IsSorted(seen) || len(slices.Compact(seen)) != 500 {
+		t.Errorf("%d sessions, %v", len(seen), seen)
+	}
+	if n := len(r.ListTombstones(Filter{Player: "p1"})); n != 500 {
+		t.Errorf("%d without a limit", n)
 	}
 }
