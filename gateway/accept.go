@@ -66,7 +66,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", clip(r.Header.Get("Origin")))
 		return
 	}
-	ctx, v, ok := g.gate.enter(r.Context())
+	ctx, v, ok := g.gate.enterInTurn(r.Context())
 	if !ok {
 		g.forward(w, r)
 		return

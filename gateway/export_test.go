@@ -28,6 +28,16 @@ func HoldSigning(g *Gateway) (release func()) {
 	}
 }
 
+// Turns is how many handshakes g works on at a time.
+func Turns(g *Gateway) int { return cap(g.gate.turns) }
+
+// Inside is how many handshakes and calls it works on.
+func Inside(g *Gateway) int {
+	g.gate.mu.Lock()
+	defer g.gate.mu.Unlock()
+	return g.gate.inside
+}
+
 // KeptOfFirst returns what is kept of a living session's first handshake.
 func KeptOfFirst(g *Gateway, id string) upstream.Request {
 	return g.reg.Find(id).First()

@@ -9,6 +9,8 @@ import (
 // A gate keeps handshakes and calls of the control API from acting on sessions while those
 // are frozen for an upgrade, and after a successor has taken them over.
 type gate struct {
+	turns chan struct{} // holds one for each handshake inside: see enterInTurn
+
 	mu      sync.Mutex
 	inside  int  // visits that may act on sessions
 	away    int  // visits that wait for something else: see away
@@ -20,6 +22,7 @@ type gate struct {
 // A visit is one handshake or call that may act on sessions, until leave.
 type visit struct {
 	gate   *gate
+	turn   bool // it needs a turn to be inside
 	inside bool // guarded by gate.mu
 	over   bool // the same
 }
@@ -29,13 +32,25 @@ type visitKey struct{}
 // enter begins a visit, and waits while the sessions are frozen. It reports false once a
 // successor has them. The visit goes with ctx: see away.
 func (t *gate) enter(ctx context.Context) (context.Context, *visit, bool) {
+	return t.begin(ctx, &visit{gate: t})
+}
+
+// enterInTurn is enter for a handshake. No more handshakes are inside than there are turns: when
+// thousands of clients return at once, each goroutine that is ready to run delays the event
+// loops, and so everybody's messages.
+func (t *gate) enterInTurn(ctx context.Context) (context.Context, *visit, bool) {
+	return t.begin(ctx, &visit{gate: t, turn: true})
+}
+
+func (t *gate) begin(ctx context.Context, v *visit) (context.Context, *visit, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.awaitThawLocked()
+	v.awaitLocked()
 	if t.moved {
+		v.endTurn()
 		return ctx, nil, false
 	}
-	v := &visit{gate: t, inside: true}
+	v.inside = true
 	t.inside++
 	return context.WithValue(ctx, visitKey{}, v), v, true
 }
@@ -51,12 +66,35 @@ func (t *gate) tryEnter(ctx context.Context) (context.Context, *visit, bool) {
 	return t.enter(ctx)
 }
 
+// awaitLocked waits until the sessions are not frozen, and for a turn. While they are frozen it
+// holds none: others need theirs to leave.
+func (v *visit) awaitLocked() {
+	t := v.gate
+	t.awaitThawLocked()
+	for v.turn {
+		t.mu.Unlock()
+		t.turns <- struct{}{}
+		t.mu.Lock()
+		if !t.frozen {
+			return
+		}
+		v.endTurn()
+		t.awaitThawLocked()
+	}
+}
+
 func (t *gate) awaitThawLocked() {
 	for t.frozen {
 		c := t.changesLocked()
 		t.mu.Unlock()
 		<-c
 		t.mu.Lock()
+	}
+}
+
+func (v *visit) endTurn() {
+	if v.turn {
+		<-v.gate.turns
 	}
 }
 
@@ -73,6 +111,7 @@ func (v *visit) leave() {
 		return
 	case v.inside:
 		t.inside--
+		v.endTurn()
 	default:
 		t.away--
 	}
@@ -84,33 +123,60 @@ func (v *visit) leave() {
 // a successor may have the sessions when it returns. Without a visit it only calls f.
 func away(ctx context.Context, f func()) {
 	v, _ := ctx.Value(visitKey{}).(*visit)
-	if v == nil || !v.step(false) {
+	if v == nil || !v.goOut() {
 		f()
 		return
 	}
-	defer v.step(true)
+	defer v.comeBack()
 	f()
 }
 
-// step takes the visit out of the gate or in again, and reports whether it had to.
-func (v *visit) step(in bool) bool {
+// goOut takes the visit out of the gate. It reports false if it was not inside.
+func (v *visit) goOut() bool {
 	t := v.gate
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if in {
-		t.awaitThawLocked()
-	}
-	if v.over || v.inside == in {
+	if !v.inside {
 		return false
 	}
-	v.inside = in
-	if in {
-		t.inside, t.away = t.inside+1, t.away-1
-	} else {
-		t.inside, t.away = t.inside-1, t.away+1
-	}
+	v.inside = false
+	t.inside, t.away = t.inside-1, t.away+1
+	v.endTurn()
 	t.noteLocked()
 	return true
+}
+
+// comeBack undoes goOut, unless the visit has ended meanwhile.
+func (v *visit) comeBack() {
+	t := v.gate
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v.awaitLocked()
+	if v.over {
+		v.endTurn()
+		return
+	}
+	v.inside = true
+	t.inside, t.away = t.inside+1, t.away-1
+	t.noteLocked()
+}
+
+// outOfTurn calls f, which waits for something, inside the gate but without a turn.
+func outOfTurn(ctx context.Context, f func()) {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	if v == nil || !v.turn || !v.isInside() {
+		f()
+		return
+	}
+	v.endTurn()
+	defer func() { v.gate.turns <- struct{}{} }()
+	f()
+}
+
+func (v *visit) isInside() bool {
+	v.gate.mu.Lock()
+	defer v.gate.mu.Unlock()
+	return v.inside
 }
 
 // leaveGate ends the visit of ctx, if there is one.

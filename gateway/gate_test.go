@@ -150,11 +150,106 @@ func TestFreezeThatTakesTooLongLetsEverybodyIn(t *testing.T) {
 	})
 }
 
+// handshakes begins n handshakes, and returns the contexts of those that are inside.
+func handshakes(t *gate, n int) <-chan context.Context {
+	c := make(chan context.Context, n)
+	for range n {
+		go func() {
+			if ctx, _, ok := t.enterInTurn(context.Background()); ok {
+				c <- ctx
+			}
+		}()
+	}
+	synctest.Wait()
+	return c
+}
+
+func TestNoMoreHandshakesAreInsideThanThereAreTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate{turns: make(chan struct{}, 2)}
+		c := handshakes(&g, 4)
+		first, second := <-c, <-c
+		wantOpen(t, c, "a third is inside")
+		_, call, _ := g.enter(t.Context()) // of the control API
+		call.leave()
+		wantOpen(t, c, "a call without a turn made room for a handshake")
+
+		back, returned := make(chan struct{}), make(chan struct{})
+		go func() {
+			away(first, func() { <-back })
+			close(returned)
+		}()
+		synctest.Wait()
+		third := <-c
+		wantOpen(t, c, "one that went away made room for two")
+		close(back)
+		wantOpen(t, returned, "one came back though two are inside")
+		leaveGate(second)
+		leaveGate(second) // as by its handler
+		fourth := <-c     // it had waited for longer
+		wantOpen(t, c, "one that left twice made room for two")
+		leaveGate(third)
+		<-returned
+
+		c = handshakes(&g, 2)
+		wantOpen(t, c, "a third is inside")
+		outOfTurn(fourth, func() {
+			leaveGate(<-c)
+			leaveGate(<-c)
+		})
+		outOfTurn(second, func() {}) // it has no turn to give
+		leaveGate(first)
+		leaveGate(fourth)
+		if n := len(g.turns); n != 0 || g.visits() != 0 {
+			t.Errorf("%d turns are taken, and %d visits begun, by nobody", n, g.visits())
+		}
+	})
+}
+
+// While the sessions are frozen nobody outside has a turn that somebody inside needs to leave.
+func TestFreezeDoesNotWaitForTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate{turns: make(chan struct{}, 1)}
+		comes := <-handshakes(&g, 1)
+		back, returned := make(chan struct{}), make(chan struct{})
+		go func() {
+			away(comes, func() { <-back })
+			close(returned)
+		}()
+		synctest.Wait()
+		inside := <-handshakes(&g, 1)
+		late := handshakes(&g, 1)
+		frozen := frozenBy(t.Context(), &g)
+		waits, left := make(chan struct{}), make(chan struct{})
+		go func() {
+			outOfTurn(inside, func() { <-waits })
+			leaveGate(inside)
+			close(left)
+		}()
+		wantOpen(t, late, "a handshake began while frozen")
+		close(back)
+		wantOpen(t, returned, "a handshake came back while frozen")
+		close(waits)
+		<-left
+		if err := <-frozen; err != nil {
+			t.Fatal(err)
+		}
+		g.thaw(true)
+		<-returned
+		leaveGate(comes)
+		wantOpen(t, late, "a handshake began though a successor has the sessions")
+		if n := len(g.turns); n != 0 || g.visits() != 0 {
+			t.Errorf("%d turns are taken, and %d visits begun, by nobody", n, g.visits())
+		}
+	})
+}
+
 func TestAwayWithoutVisitCalls(t *testing.T) {
 	called := 0
 	away(t.Context(), func() { called++ })
+	outOfTurn(t.Context(), func() { called++ })
 	leaveGate(t.Context())
-	if called != 1 {
+	if called != 2 {
 		t.Errorf("called %d times", called)
 	}
 }

@@ -147,15 +147,17 @@ func (k *seatKeeper) wait(ctx context.Context, written ...<-chan struct{}) {
 	}
 	limit := time.NewTimer(seatTime)
 	defer limit.Stop()
-	for _, done := range written {
-		select {
-		case <-done:
-		case <-limit.C:
-			return
-		case <-ctx.Done():
-			return
+	outOfTurn(ctx, func() {
+		for _, done := range written {
+			select {
+			case <-done:
+			case <-limit.C:
+				return
+			case <-ctx.Done():
+				return
+			}
 		}
-	}
+	})
 }
 
 // write writes e's seat once.

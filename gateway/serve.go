@@ -21,6 +21,10 @@ import (
 	"reseat/upstream"
 )
 
+// turnsPerProcessor is how many handshakes are inside the gate at a time for each processor:
+// enough to keep it busy while some of them wait for their loop.
+const turnsPerProcessor = 16
+
 // New makes a Gateway and starts its background work, which Close stops. The error names
 // a route without upstream, an invalid or repeated pattern, or a missing field of cfg.
 func New(cfg Config) (*Gateway, error) {
@@ -45,6 +49,7 @@ func New(cfg Config) (*Gateway, error) {
 		ctx:       ctx, stop: stop, began: time.Now(),
 	}
 	g.driver = transport.NewDriver(cfg.Driver, g.clock)
+	g.gate.turns = make(chan struct{}, turnsPerProcessor*runtime.GOMAXPROCS(0))
 	g.store = replay.NewStore(cfg.BufferTotal, g.noteExhausted)
 	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
 	g.metrics = newMetrics()
