@@ -122,8 +122,8 @@ func (v *visit) leave() {
 // away calls f, which may take long, outside the gate: a freeze does not wait for it, and
 // a successor may have the sessions when it returns. Without a visit it only calls f.
 func away(ctx context.Context, f func()) {
-	v, _ := ctx.Value(visitKey{}).(*visit)
-	if v == nil || !v.goOut() {
+	v := visitOf(ctx)
+	if !v.goOut() {
 		f()
 		return
 	}
@@ -133,6 +133,9 @@ func away(ctx context.Context, f func()) {
 
 // goOut takes the visit out of the gate. It reports false if it was not inside.
 func (v *visit) goOut() bool {
+	if v == nil {
+		return false
+	}
 	t := v.gate
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,8 +166,8 @@ func (v *visit) comeBack() {
 
 // outOfTurn calls f, which waits for something, inside the gate but without a turn.
 func outOfTurn(ctx context.Context, f func()) {
-	v, _ := ctx.Value(visitKey{}).(*visit)
-	if v == nil || !v.turn || !v.isInside() {
+	v := visitOf(ctx)
+	if !v.hasTurn() {
 		f()
 		return
 	}
@@ -173,16 +176,22 @@ func outOfTurn(ctx context.Context, f func()) {
 	f()
 }
 
-func (v *visit) isInside() bool {
+func (v *visit) hasTurn() bool {
+	if v == nil {
+		return false
+	}
 	v.gate.mu.Lock()
 	defer v.gate.mu.Unlock()
-	return v.inside
+	return v.turn && v.inside
 }
 
 // leaveGate ends the visit of ctx, if there is one.
-func leaveGate(ctx context.Context) {
+func leaveGate(ctx context.Context) { visitOf(ctx).leave() }
+
+// visitOf returns the visit of ctx, nil if there is none.
+func visitOf(ctx context.Context) *visit {
 	v, _ := ctx.Value(visitKey{}).(*visit)
-	v.leave()
+	return v
 }
 
 // freeze keeps visits out, and waits until none is inside. If ctx is done before, it lets

@@ -118,7 +118,7 @@ func (k *seatKeeper) settle(ctx context.Context, e *registry.Record) bool {
 	if !e.Durable {
 		return false
 	}
-	k.wait(ctx, k.touch(e))
+	outOfTurn(ctx, func() { k.wait(ctx, k.touch(e)) })
 	return e.Seat().Covered
 }
 
@@ -147,17 +147,15 @@ func (k *seatKeeper) wait(ctx context.Context, written ...<-chan struct{}) {
 	}
 	limit := time.NewTimer(seatTime)
 	defer limit.Stop()
-	outOfTurn(ctx, func() {
-		for _, done := range written {
-			select {
-			case <-done:
-			case <-limit.C:
-				return
-			case <-ctx.Done():
-				return
-			}
+	for _, done := range written {
+		select {
+		case <-done:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
 		}
-	})
+	}
 }
 
 // write writes e's seat once.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 )
 
 func TestHandshakesAtOnceAreLimited(t *testing.T) {
@@ -46,12 +47,7 @@ func TestHandshakesDoNotWaitForThoseThatWaitForTheGame(t *testing.T) {
 			go w.Player("/")
 		}
 		synctest.Wait()
-		began := time.Now()
-		p.Drop()
-		p.Resume(0)
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("a resume took %v", waited)
-		}
+		wantResumedAtOnce(t, p)
 		time.Sleep(10 * time.Second) // all have begun
 		for range 2 * gateway.Turns(w.gw) {
 			w.game.Next()
@@ -71,12 +67,17 @@ func TestHandshakesDoNotWaitForThoseThatWaitForTheCluster(t *testing.T) {
 			go w.PlayerWith("/match/7", "Reseat-Settled: 0 0\r\n")
 		}
 		time.Sleep(time.Millisecond)
-		began := time.Now()
-		p.Drop()
-		p.Resume(0)
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("a resume took %v", waited)
-		}
+		wantResumedAtOnce(t, p)
 		time.Sleep(10 * time.Second) // all have begun
 	})
+}
+
+func wantResumedAtOnce(t *testing.T, p *wstest.Player) {
+	t.Helper()
+	began := time.Now()
+	p.Drop()
+	p.Resume(0)
+	if waited := time.Since(began); waited != 0 {
+		t.Errorf("a resume took %v", waited)
+	}
 }
