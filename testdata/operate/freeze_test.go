@@ -48,8 +48,12 @@ func TestUpgradesMoveAllSessions(t *testing.T) {
 			for n := range *upgrades {
 				syscall.Kill(pid, syscall.SIGUSR2)
 				pid = int(g.says("upgrade.begun")["pid"].(float64))
-				for len(took) == n {
-					line := g.says("upgrade.committed")
+				for done := false; !done || len(took) == n; { // two processes write, in either order
+					line := g.says("upgrade.committed", "upgrade.done")
+					if line["msg"] == "upgrade.done" {
+						done = true
+						continue
+					}
 					if line["sessions"] != float64(*frozen) {
 						t.Fatalf("%v sessions moved, want %d", line["sessions"], *frozen)
 					}
@@ -61,7 +65,6 @@ func TestUpgradesMoveAllSessions(t *testing.T) {
 						took = append(took, one)
 					}
 				}
-				g.says("upgrade.done") // by the older process
 				for i := n; i < len(players); i += max(len(players)/50, 1) {
 					text := fmt.Sprint("upgrade ", n)
 					players[i].say(text)

@@ -69,14 +69,15 @@ func startWith(t *testing.T, descriptors int, args ...string) *gateway {
 	return g
 }
 
-// says waits for a log line.
-func (g *gateway) says(msg string) map[string]any {
+// says waits for a log line with one of these messages.
+func (g *gateway) says(msg ...string) map[string]any {
 	g.t.Helper()
 	for line := range g.log.lines {
-		if line["msg"] == msg {
+		s, _ := line["msg"].(string)
+		if slices.Contains(msg, s) {
 			return line
 		}
-		if s, _ := line["msg"].(string); strings.HasPrefix(s, "reseat: ") || strings.Contains(s, "DATA RACE") {
+		if strings.HasPrefix(s, "reseat: ") || strings.Contains(s, "DATA RACE") {
 			g.t.Fatal(s)
 		}
 	}

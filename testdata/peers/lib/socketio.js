@@ -63,11 +63,17 @@ export function watchClient(socket) {
   return { clientEvents };
 }
 
-/** The client begins by polling by default. */
+/** The client begins by polling by default, and anew with another engine if that one is lost. */
 export async function onWebSocket(socket) {
-  const { engine } = socket.io;
-  if (!socket.connected) await new Promise((done) => socket.once('connect', done));
-  if (engine.transport.name !== 'websocket') await new Promise((done) => engine.once('upgrade', done));
+  for (;;) {
+    if (!socket.connected) await new Promise((done) => socket.once('connect', done));
+    const { engine } = socket.io;
+    if (engine.transport.name === 'websocket') return;
+    await new Promise((done) => {
+      engine.once('upgrade', done);
+      engine.once('close', done);
+    });
+  }
 }
 
 export function wantUnnoticed({ clientEvents, serverEvents, server }) {
