@@ -20,6 +20,7 @@ type Conn struct {
 	raw     syscall.RawConn
 	tracker *ConnTracker // nil: it serves no handshakes itself
 	upgrade *upgrade     // whose answer this connection is for
+	watch   *endWatch    // see onEnd
 
 	mu       sync.Mutex
 	first    []byte // to be read before anything of the connection

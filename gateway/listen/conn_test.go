@@ -68,7 +68,9 @@ func newProcess(t *testing.T, ln *Listener) *process {
 		p.states.Store(s, true)
 		p.tracker.ConnState(c, s)
 	}}
-	p.tracker.Upgrades(p.Server, p.queue.Put)
+	if !alone {
+		p.tracker.Upgrades(p.Server, p.queue.Put)
+	}
 	var both sync.WaitGroup
 	both.Go(func() { p.Serve(p.tracker.Listen(p.ln, true)) })
 	both.Go(func() { p.Serve(p.tracker.Listen(p.queue, true)) })

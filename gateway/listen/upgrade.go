@@ -20,26 +20,29 @@ import (
 
 // Most connections are WebSocket handshakes, which take the connection over: what net/http
 // prepares for further requests and for an answer is never used, and its buffers are lost. So a
-// connection that an event loop watches is not passed to the http.Server at first. If its
-// first bytes are one whole plain handshake, the handler is called; if not, the server gets
-// the connection together with these bytes. If the handler answers by HTTP after all, the
-// server gets it too, and the ResponseWriter is that of the server's answer.
+// Conn is not passed to the http.Server at first. If its first bytes are one whole plain
+// handshake, the handler is called; if not, the server gets the connection together with these
+// bytes. If the handler answers by HTTP after all, the server gets it too, and the
+// ResponseWriter is that of the server's answer.
 
-// Upgrades serves handshakes of connections that t accepts by s.Handler without the help of s,
-// where an event loop watches them. again passes any other connection to s. It must be called
-// before the first connection is accepted.
+// Upgrades serves handshakes of movable connections that t accepts by s.Handler without the help
+// of s. again passes any other connection to s. It must be called before the first connection is
+// accepted.
 func (t *ConnTracker) Upgrades(s *http.Server, again func(net.Conn)) { t.server, t.again = s, again }
 
-// serves begins to serve c if an event loop watches it, and reports whether it does.
+// serves begins to serve c if it is a Conn, and reports whether it does.
+//
+// Then it lets other goroutines run. Otherwise, when thousands of clients come at once, the
+// goroutines of the connections that can be accepted are all ready to run before the first of
+// them is served, and every message waits behind them.
 func (t *ConnTracker) serves(c net.Conn) bool {
 	w, ok := c.(*Conn)
 	if !ok || t.server == nil {
 		return false
 	}
-	if _, ok = w.TCP.(ender); ok {
-		go t.first(w)
-	}
-	return ok
+	go t.first(w)
+	runtime.Gosched()
+	return true
 }
 
 // first serves c's first request if it is a plain handshake, and otherwise passes c to the
@@ -68,13 +71,6 @@ const headSize = 4096
 
 // heads are for first.
 var heads = sync.Pool{New: func() any { return new([headSize]byte) }}
-
-// An ender is a connection that notices when its peer closes it, though nobody reads.
-type ender interface {
-	// OnEnd registers f, which is called once when the peer has closed the connection and everything
-	// that it sent has been read. A nil f cancels that.
-	OnEnd(f func())
-}
 
 // An upgrade is a handshake that a Conn serves. It is its ResponseWriter.
 type upgrade struct {
@@ -111,7 +107,7 @@ func (t *ConnTracker) upgrade(c *Conn, head []byte) bool {
 	r = r.WithContext(ctx)
 	r.RemoteAddr = c.RemoteAddr().String()
 	u := &upgrade{conn: c, head: c.heard(), header: make(http.Header), cancel: cancel}
-	c.TCP.(ender).OnEnd(cancel)
+	c.onEnd(cancel)
 	u.serve(t, r)
 	return true
 }
@@ -169,7 +165,7 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // give takes the connection out of c, which t has accepted, to be read from first on.
 func (c *Conn) give(first []byte) *Conn {
-	c.TCP.(ender).OnEnd(nil)
+	c.onEnd(nil)
 	c.tracker.Forget(c.TCP)
 	n := NewConn(c.TCP, first)
 	c.mu.Lock()

@@ -18,8 +18,12 @@ import (
 	"reseat/gateway/transport/epoll"
 )
 
-// theLoop is the event loop that connections are accepted for; nil: they are those of package net.
-var theLoop *epoll.Loop
+var (
+	// theLoop is the event loop that connections are accepted for; nil: they are those of package net.
+	theLoop *epoll.Loop
+	// alone says that the server parses all requests itself.
+	alone bool
+)
 
 func accepted(fd int, local, peer net.Addr) (net.Conn, error) {
 	c, err := theLoop.Accepted(fd, local, peer)
@@ -123,6 +127,15 @@ func handshakeOf(path string) string {
 	return "GET " + path + " HTTP/1.1\r\nHost: game.example:8080\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n"
 }
 
+// onBoth runs test for connections of package net and for those of an event loop.
+func onBoth(t *testing.T, test func(t *testing.T)) {
+	t.Run("net", test)
+	t.Run("loop", func(t *testing.T) {
+		withLoop(t)
+		test(t)
+	})
+}
+
 // exchange sends a handshake, then more, and returns everything that comes back until the
 // connection is closed.
 func exchange(t *testing.T, p *process, path, more string) string {
@@ -162,21 +175,24 @@ func (p *process) wantConns(n int) {
 // Whatever a handler answers, the client gets the same as from net/http alone.
 func TestHandshakeIsAnsweredAsByTheServerAlone(t *testing.T) {
 	for path := range answers {
+		more := ""
+		if path == "/echo" {
+			more = "what it says"
+		}
+		alone = true
+		want := exchange(t, newProcess(t, nil), path, more)
+		alone = false
 		t.Run(path, func(t *testing.T) {
-			more := ""
-			if path == "/echo" {
-				more = "what it says"
-			}
-			want := exchange(t, newProcess(t, nil), path, more)
-			withLoop(t)
-			p := newProcess(t, nil)
-			if got := exchange(t, p, path, more); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
-			if _, hijacked := p.states.Load(http.StateHijacked); hijacked {
-				t.Error("the server has parsed the handshake: nothing is tested here")
-			}
-			p.wantConns(0)
+			onBoth(t, func(t *testing.T) {
+				p := newProcess(t, nil)
+				if got := exchange(t, p, path, more); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+				if _, hijacked := p.states.Load(http.StateHijacked); hijacked {
+					t.Error("the server has parsed the handshake: nothing is tested here")
+				}
+				p.wantConns(0)
+			})
 		})
 	}
 }
@@ -190,25 +206,26 @@ func TestHandshakeIsCancelledWhenItsClientCloses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withLoop(t)
-			began, over := make(chan struct{}), make(chan struct{})
-			acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				answer(w)
-				close(began)
-				<-r.Context().Done()
-				close(over)
-			}))
-			defer acts.Delete("/waits")
-			c := call(t, newProcess(t, nil))
-			c.send(handshakeOf("/waits"))
-			<-began
-			select {
-			case <-over:
-				t.Fatal("cancelled while its client waits")
-			case <-time.After(20 * time.Millisecond):
-			}
-			c.Close()
-			<-over
+			onBoth(t, func(t *testing.T) {
+				began, over := make(chan struct{}), make(chan struct{})
+				acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					answer(w)
+					close(began)
+					<-r.Context().Done()
+					close(over)
+				}))
+				defer acts.Delete("/waits")
+				c := call(t, newProcess(t, nil))
+				c.send(handshakeOf("/waits"))
+				<-began
+				select {
+				case <-over:
+					t.Fatal("cancelled while its client waits")
+				case <-time.After(watchAfter + 20*time.Millisecond):
+				}
+				c.Close()
+				<-over
+			})
 		})
 	}
 }
@@ -217,65 +234,103 @@ func TestHandshakeIsCancelledWhenItsClientCloses(t *testing.T) {
 func TestClientThatStopsSendingIsClosed(t *testing.T) {
 	headTime = 50 * time.Millisecond
 	defer func() { headTime = 0 }()
-	withLoop(t)
-	p := newProcess(t, nil)
-	for _, sent := range []string{"", "GET /half HTTP/1.1\r\nHo"} {
-		c := call(t, p)
-		c.send(sent)
-		if _, err := io.ReadAll(c); err != nil {
-			t.Errorf("after %q: %v", sent, err)
+	onBoth(t, func(t *testing.T) {
+		p := newProcess(t, nil)
+		for _, sent := range []string{"", "GET /half HTTP/1.1\r\nHo"} {
+			c := call(t, p)
+			c.send(sent)
+			if _, err := io.ReadAll(c); err != nil {
+				t.Errorf("after %q: %v", sent, err)
+			}
 		}
-	}
-	p.wantConns(0)
+		p.wantConns(0)
+	})
 }
 
 // net/http gives up a handshake only if nothing is left to read.
 func TestHandshakeWithEarlyBytesIsNotCancelled(t *testing.T) {
-	withLoop(t)
-	began, proceed, cancelled := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
-	acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		close(began)
-		<-proceed
-		cancelled <- r.Context().Err() != nil
-		echo(w, r)
-	}))
-	defer acts.Delete("/waits")
-	c := call(t, newProcess(t, nil))
-	c.send(handshakeOf("/waits"))
-	<-began
-	c.send("early")
-	c.CloseWrite()
-	time.Sleep(20 * time.Millisecond) // the loop has noticed by now, or soon
-	close(proceed)
-	if <-cancelled {
-		t.Error("cancelled")
-	}
-	if all, err := io.ReadAll(c); string(all) != "early" || err != nil {
-		t.Errorf("%q, %v", all, err)
+	onBoth(t, func(t *testing.T) {
+		began, proceed, cancelled := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+		acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(began)
+			<-proceed
+			cancelled <- r.Context().Err() != nil
+			echo(w, r)
+		}))
+		defer acts.Delete("/waits")
+		c := call(t, newProcess(t, nil))
+		c.send(handshakeOf("/waits"))
+		<-began
+		c.send("early")
+		c.CloseWrite()
+		time.Sleep(watchAfter + 20*time.Millisecond) // it has been noticed by now, or soon
+		close(proceed)
+		if <-cancelled {
+			t.Error("cancelled")
+		}
+		if all, err := io.ReadAll(c); string(all) != "early" || err != nil {
+			t.Errorf("%q, %v", all, err)
+		}
+	})
+}
+
+// What watches for the client's end must be done with the connection when the handler has taken
+// it over: it would keep others from reading, and its deadline would end their reads.
+func TestConnectionTakenOverLateCanBeRead(t *testing.T) {
+	onBoth(t, func(t *testing.T) {
+		began, proceed := make(chan struct{}), make(chan struct{})
+		acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(began)
+			<-proceed
+			echo(w, r)
+		}))
+		defer acts.Delete("/waits")
+		c := call(t, newProcess(t, nil))
+		c.send(handshakeOf("/waits"))
+		<-began
+		time.Sleep(watchAfter + 20*time.Millisecond) // it is watched by now; if not, the test has no effect
+		close(proceed)
+		c.send("later")
+		c.CloseWrite()
+		if all, err := io.ReadAll(c); string(all) != "later" || err != nil {
+			t.Errorf("%q, %v", all, err)
+		}
+	})
+}
+
+func TestEndWatchLeavesNoDeadlineBehind(t *testing.T) {
+	conn := NewConn(call(t, newProcess(t, nil)).TCPConn, nil)
+	conn.onEnd(func() { t.Error("it has not ended") })
+	time.Sleep(watchAfter + 20*time.Millisecond) // it is watched by now; if not, the test has no effect
+	conn.onEnd(nil)
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if n, err := conn.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 
 // A closing server must not leave a handler behind that waits for a ResponseWriter.
 func TestHandlerGoesOnWhenTheServerHasClosed(t *testing.T) {
-	withLoop(t)
-	began, proceed, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		close(began)
-		<-proceed
-		_, err := io.WriteString(w, "too late")
-		http.NewResponseController(w).Flush()
-		failed <- err
-	}))
-	defer acts.Delete("/waits")
-	p := newProcess(t, nil)
-	c := call(t, p)
-	c.send(handshakeOf("/waits"))
-	<-began
-	p.queue.Close()
-	close(proceed)
-	if err := <-failed; err == nil {
-		t.Error("an answer that nobody can send")
-	}
+	onBoth(t, func(t *testing.T) {
+		began, proceed, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(began)
+			<-proceed
+			_, err := io.WriteString(w, "too late")
+			http.NewResponseController(w).Flush()
+			failed <- err
+		}))
+		defer acts.Delete("/waits")
+		p := newProcess(t, nil)
+		c := call(t, p)
+		c.send(handshakeOf("/waits"))
+		<-began
+		p.queue.Close()
+		close(proceed)
+		if err := <-failed; err == nil {
+			t.Error("an answer that nobody can send")
+		}
+	})
 }
 
 // asServer returns the request that an http.Server makes of head, nil if it refuses it.

@@ -221,9 +221,9 @@ func (c *Conn) noteEnd() {
 	if f == nil || !c.hold() {
 		return
 	}
-	n, _, err := unix.Recvfrom(c.fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	ended := rawconn.Ended(c.fd)
 	c.drop()
-	if n <= 0 && err != unix.EAGAIN && c.onEnd.CompareAndSwap(f, nil) {
+	if ended && c.onEnd.CompareAndSwap(f, nil) {
 		(*f)()
 	}
 }

@@ -1,0 +1,71 @@
+package listen
+
+import (
+	"sync"
+	"syscall"
+	"time"
+
+	"reseat/gateway/transport/rawconn"
+)
+
+// An ender is a connection that notices when its peer closes it, though nobody reads.
+type ender interface {
+	// OnEnd registers f, which is called once when the peer has closed the connection and everything
+	// that it sent has been read. A nil f cancels that.
+	OnEnd(f func())
+}
+
+// onEnd is OnEnd for a connection of either kind.
+func (c *Conn) onEnd(f func()) {
+	if e, ok := c.TCP.(ender); ok {
+		e.OnEnd(f)
+		return
+	}
+	if f == nil {
+		c.watch.stop()
+		return
+	}
+	c.watch = watchEnd(c.TCP, c.raw, f)
+}
+
+// watchAfter is how long a handshake takes before its gateway watches for the client's end. Most
+// are over before, so that they don't pay for it.
+const watchAfter = 50 * time.Millisecond
+
+// An endWatch watches for the end of a connection that the runtime's poller serves.
+type endWatch struct {
+	conn    rawconn.TCP
+	raw     syscall.RawConn
+	f       func()
+	begin   *time.Timer
+	running sync.WaitGroup
+}
+
+func watchEnd(conn rawconn.TCP, raw syscall.RawConn, f func()) *endWatch {
+	w := &endWatch{conn: conn, raw: raw, f: f}
+	w.running.Add(1)
+	w.begin = time.AfterFunc(watchAfter, w.run)
+	return w
+}
+
+func (w *endWatch) run() {
+	defer w.running.Done()
+	ended := false
+	w.raw.Read(func(fd uintptr) bool { // fails once stop has set the deadline
+		ended = rawconn.Ended(int(fd))
+		return ended
+	})
+	if ended {
+		w.f()
+	}
+}
+
+// stop stops w and waits until it is done with the connection.
+func (w *endWatch) stop() {
+	if w.begin.Stop() {
+		return
+	}
+	w.conn.SetReadDeadline(time.Unix(1, 0))
+	w.running.Wait()
+	w.conn.SetReadDeadline(time.Time{})
+}
