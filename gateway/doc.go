@@ -26,7 +26,7 @@
 //
 // # The path of a handshake
 //
-//	listen/upgrade.go       a whole plain handshake from a connection on an event loop; net/http
+//	listen/upgrade.go       a plain handshake that arrives whole; net/http
 //	                        parses everything else, and answers what is refused
 //	ServeHTTP (serve.go)    Host, methods, the gateway's own pages, the route (route.go)
 //	serve (accept.go)       RFC 6455, Origin, then one of

@@ -17,8 +17,8 @@ import (
 // and after a message: net driver 18.5 and 21.5 before, 13.6 and 15.7 with it; poll
 // driver 7.0 and 8.3 before, 3.8 and 3.9 with it.
 //
-// GOMAXPROCS is raised in one place, epoll.LeaveRoom, since its value depends on the
-// number of event loops.
+// GOMAXPROCS is raised for event loops by epoll.LeaveRoom, since its value depends on their
+// number, and lowered for goroutines by fitProcessors.
 const (
 	heapGrowth  = 25       // percent, between two collections
 	ballastSize = 24 << 20 // bytes that count as heap and are never touched

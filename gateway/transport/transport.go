@@ -68,6 +68,9 @@ type Driver struct {
 
 // NewDriver returns a Driver. It starts goroutines only once they are needed.
 func NewDriver(kind Kind, clock *Clock) *Driver {
+	if !rawconn.Supported {
+		kind = Net
+	}
 	return &Driver{kind: kind, clock: clock, net: netio.NewDriver(clock.Now)}
 }
 

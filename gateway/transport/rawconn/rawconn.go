@@ -19,7 +19,7 @@ var ErrUnsupported = errors.New("not a plain TCP connection on Linux")
 
 // Raw returns conn's own descriptor as a RawConn.
 func Raw(conn net.Conn) (syscall.RawConn, error) {
-	if !Plain(conn) || !supported {
+	if !Plain(conn) || !Supported {
 		return nil, ErrUnsupported
 	}
 	return conn.(syscall.Conn).SyscallConn()

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	supported = true
+	// Supported says that this package works here.
+	Supported = true
 
 	maxPieces = 64 // per write
 	sendFlags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL

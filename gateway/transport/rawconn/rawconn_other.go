@@ -7,7 +7,8 @@ import "net"
 // Outside Linux no descriptors are available: Raw returns ErrUnsupported, and nothing
 // below is ever called.
 
-const supported = false
+// Supported says that this package does not work here.
+const Supported = false
 
 // Take returns ErrUnsupported.
 func Take(net.Conn) (int, error) { return -1, ErrUnsupported }

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Where goroutines relay messages, each message wakes another one, and with it another processor if one
+// is idle: that takes more time than the message. So the scheduler gets as many processors (GOMAXPROCS) as
+// the load needs, and all of them once it keeps those busy. Processor time for a message, by workloads W1
+// and W2 (docs/performance.md), times nginx's: 1.7 and 1.35 on two processors, 1.3 and 1.25 with this.
+// Event loops don't wake each other, and stay on their processors.
+const (
+	loadEvery  = 50 * time.Millisecond
+	loadWindow = time.Second // of lower load, before there are fewer processors
+
+	busy  = 0.95 // of the processors in use, from which on all are used
+	spare = 0.6  // of those that are left, which the load must not exceed
+)
+
+// fitProcessors fits GOMAXPROCS to the load until undo is called, which waits for its goroutine. It does
+// nothing if the operator set GOMAXPROCS, or the system does not report processor time.
+func fitProcessors(environ []string) (undo func()) {
+	set := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") })
+	if _, err := processorTime(); err != nil || set {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		followLoad(ctx)
+	}()
+	return func() {
+		stop()
+		<-done
+		runtime.SetDefaultGOMAXPROCS()
+	}
+}
+
+// followLoad sets GOMAXPROCS until ctx ends.
+func followLoad(ctx context.Context) {
+	tick := time.NewTicker(loadEvery)
+	defer tick.Stop()
+	f := fitter{all: runtime.GOMAXPROCS(0), using: runtime.GOMAXPROCS(0)}
+	last := time.Now()
+	before, _ := processorTime()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		used, _ := processorTime()
+		switch n := f.look(now.Sub(last), used-before); {
+		case n == runtime.GOMAXPROCS(0):
+		case n == f.all:
+			runtime.SetDefaultGOMAXPROCS() // and the runtime follows the container's limit again
+			n = runtime.GOMAXPROCS(0)
+			f = fitter{all: n, using: n}
+		default:
+			runtime.GOMAXPROCS(n)
+		}
+		last, before = now, used
+	}
+}
+
+// A fitter decides how many processors the scheduler gets.
+type fitter struct {
+	all   int // that there are
+	using int
+	need  int           // the most that was needed
+	since time.Duration // within this time
+}
+
+// look returns the number of processors to use, after a span in which the process has used so much
+// processor time.
+func (f *fitter) look(span, used time.Duration) int {
+	load := float64(used) / float64(span)
+	if load >= busy*float64(f.using) {
+		*f = fitter{all: f.all, using: f.all}
+		return f.all
+	}
+	f.need = max(f.need, 1+int(load/spare))
+	if f.since += span; f.since >= loadWindow {
+		*f = fitter{all: f.all, using: min(f.using, f.need)}
+	}
+	return f.using
+}
