@@ -15,10 +15,12 @@ import (
 // Event loops don't wake each other, and stay on their processors.
 const (
 	loadEvery  = 50 * time.Millisecond
-	loadWindow = time.Second // of lower load, before there are fewer processors
+	idleEvery  = 200 * time.Millisecond // instead, since waking up an idle machine for nothing is expensive
+	loadWindow = time.Second            // of lower load, before there are fewer processors
 
 	busy  = 0.95 // of the processors in use, from which on all are used
 	spare = 0.6  // of those that are left, which the load must not exceed
+	idle  = 0.1  // of one processor
 )
 
 // fitProcessors fits GOMAXPROCS to the load until undo is called, which waits for its goroutine. It does
@@ -43,7 +45,7 @@ func fitProcessors(environ []string) (undo func()) {
 
 // followLoad sets GOMAXPROCS until ctx ends.
 func followLoad(ctx context.Context) {
-	tick := time.NewTicker(loadEvery)
+	tick := time.NewTimer(loadEvery)
 	defer tick.Stop()
 	f := fitter{all: runtime.GOMAXPROCS(0), using: runtime.GOMAXPROCS(0)}
 	last := time.Now()
@@ -56,7 +58,13 @@ func followLoad(ctx context.Context) {
 		}
 		now := time.Now()
 		used, _ := processorTime()
-		switch n := f.look(now.Sub(last), used-before); {
+		load := float64(used-before) / float64(now.Sub(last))
+		if load < idle {
+			tick.Reset(idleEvery)
+		} else {
+			tick.Reset(loadEvery)
+		}
+		switch n := f.look(now.Sub(last), load); {
 		case n == runtime.GOMAXPROCS(0):
 		case n == f.all:
 			runtime.SetDefaultGOMAXPROCS() // and the runtime follows the container's limit again
@@ -77,10 +85,8 @@ type fitter struct {
 	since time.Duration // within this time
 }
 
-// look returns the number of processors to use, after a span in which the process has used so much
-// processor time.
-func (f *fitter) look(span, used time.Duration) int {
-	load := float64(used) / float64(span)
+// look returns the number of processors to use, after a span in which load of them were used.
+func (f *fitter) look(span time.Duration, load float64) int {
 	if load >= busy*float64(f.using) {
 		*f = fitter{all: f.all, using: f.all}
 		return f.all

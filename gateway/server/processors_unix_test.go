@@ -27,7 +27,7 @@ func TestProcessorsAreAsManyAsTheLoadNeeds(t *testing.T) {
 	} {
 		f := fitter{all: c.all, using: c.all}
 		for i, load := range c.loads {
-			if got := f.look(loadWindow/2, time.Duration(load*float64(loadWindow/2))); got != c.want[i] {
+			if got := f.look(loadWindow/2, load); got != c.want[i] {
 				t.Errorf("%s: after %v processors of load, look %d: %d processors, want %d", name, load, i, got, c.want[i])
 			}
 		}
@@ -50,7 +50,7 @@ func TestIdleProcessUsesOneProcessor(t *testing.T) {
 		runtime.GOMAXPROCS(4)
 		synctest.Test(t, func(t *testing.T) {
 			undo := fitProcessors(c.environ)
-			time.Sleep(loadWindow + loadEvery)
+			time.Sleep(loadWindow + idleEvery)
 			synctest.Wait()
 			if got := runtime.GOMAXPROCS(0); got != c.during {
 				t.Errorf("%v: %d processors, want %d", c.environ, got, c.during)
