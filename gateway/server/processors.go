@@ -19,7 +19,7 @@ const (
 	loadWindow = time.Second            // of lower load, before there are fewer processors
 
 	busy  = 0.95 // of the processors in use, from which on all are used
-	spare = 0.6  // of those that are left, which the load must not exceed
+	spare = 0.8  // of those that would be left; there the same traffic is a load of some 0.6
 	idle  = 0.1  // of one processor
 )
 

@@ -17,11 +17,11 @@ func TestProcessorsAreAsManyAsTheLoadNeeds(t *testing.T) {
 	}{
 		"idle":                          {2, []float64{0, 0, 0}, []int{2, 1, 1}},
 		"steady":                        {2, []float64{0.5, 0.5, 0.9, 0.9}, []int{2, 1, 1, 1}},
-		"too much for fewer":            {2, []float64{0.7, 0.7, 0.7, 0.7}, []int{2, 2, 2, 2}},
-		"short peaks count":             {2, []float64{0.1, 0.7, 0.1, 0.7}, []int{2, 2, 2, 2}},
-		"a burst gets all at once":      {8, []float64{0, 0, 1, 2, 0, 0}, []int{8, 1, 8, 8, 4, 4}},
+		"too much for fewer":            {2, []float64{0.85, 0.85, 0.85, 0.85}, []int{2, 2, 2, 2}},
+		"short peaks count":             {2, []float64{0.1, 0.85, 0.1, 0.85}, []int{2, 2, 2, 2}},
+		"a burst gets all at once":      {8, []float64{0, 0, 1, 2, 0, 0}, []int{8, 1, 8, 8, 3, 3}},
 		"after a burst":                 {8, []float64{0, 0, 1, 0, 0}, []int{8, 1, 8, 8, 1}},
-		"many":                          {16, []float64{3, 3, 5, 5.8}, []int{16, 6, 6, 16}},
+		"many":                          {16, []float64{3, 3, 3.7, 3.9}, []int{16, 4, 4, 16}},
 		"never more than there are":     {2, []float64{1.8, 1.8, 2, 2}, []int{2, 2, 2, 2}},
 		"no more because less was used": {8, []float64{0.5, 0.5, 0.8, 0.8}, []int{8, 1, 1, 1}},
 	} {
