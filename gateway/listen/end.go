@@ -28,11 +28,12 @@ func (c *Conn) onEnd(f func()) {
 	c.watch = watchEnd(c.TCP, c.raw, f)
 }
 
-// watchAfter is how long a handshake takes before its gateway watches for the client's end. Most
-// are over before, so that they don't pay for it.
+// watchAfter is how long a handshake lasts before its connection is watched. Most end sooner, and
+// never pay for it.
 const watchAfter = 50 * time.Millisecond
 
-// An endWatch watches for the end of a connection that the runtime's poller serves.
+// An endWatch does for a connection of package net what an ender does itself: it waits until the
+// connection is readable, and looks whether that is its end.
 type endWatch struct {
 	conn    rawconn.TCP
 	raw     syscall.RawConn
