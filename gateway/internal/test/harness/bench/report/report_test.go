@@ -90,6 +90,7 @@ func TestNumberHasThreeDigits(t *testing.T) {
 
 func TestResultsRoundTrip(t *testing.T) {
 	dir, r := t.TempDir(), sample()
+	r.Add("W2", "nginx", 1, map[string]float64{"cpu_us": 12.3456, "p50_us": 91.649, "p99_us": 11469, "p999_us": 15663}) // not of four digits
 	if err := Write(r, dir); err != nil {
 		t.Fatal(err)
 	}
@@ -97,15 +98,15 @@ func TestResultsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if document(again) != document(r) {
-		t.Error("the page is another one")
-	}
 	if len(again.Samples) != len(r.Samples) || again.Sessions["W6"] != 9000 {
 		t.Errorf("%+v", again)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "performance.md"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if document(again) != string(page) {
+		t.Error("the page made again is another one")
 	}
 	for name := range charts(r) {
 		if !strings.Contains(string(page), "]("+name+")") {
