@@ -37,7 +37,7 @@ const (
 // used returns the memory of the replay buffers in bytes. It does nothing if the
 // operator set GOGC.
 func tuneCollector(environ []string, used func() int64) (undo func()) {
-	if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) {
+	if isSet(environ, "GOGC") {
 		return func() {}
 	}
 	ballast, was := make([]byte, ballastSize), debug.SetGCPercent(heapGrowth)
@@ -53,6 +53,11 @@ func tuneCollector(environ []string, used func() int64) (undo func()) {
 		debug.SetGCPercent(was)
 		runtime.KeepAlive(ballast)
 	}
+}
+
+// isSet reports whether environ has the variable.
+func isSet(environ []string, name string) bool {
+	return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }
 
 // tidyUp collects the garbage of bursts, until ctx ends.

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"runtime"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -26,8 +24,7 @@ const (
 // fitProcessors fits GOMAXPROCS to the load until undo is called, which waits for its goroutine. It does
 // nothing if the operator set GOMAXPROCS, or the system does not report processor time.
 func fitProcessors(environ []string) (undo func()) {
-	set := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") })
-	if _, err := processorTime(); err != nil || set {
+	if _, err := processorTime(); err != nil || isSet(environ, "GOMAXPROCS") {
 		return func() {}
 	}
 	ctx, stop := context.WithCancel(context.Background())
