@@ -19,7 +19,6 @@ type Conn struct {
 	rawconn.TCP
 	raw     syscall.RawConn
 	tracker *ConnTracker // nil: it serves no handshakes itself
-	upgrade *upgrade     // whose answer this connection is for
 	watch   *endWatch    // see onEnd
 
 	mu       sync.Mutex
@@ -31,6 +30,7 @@ type Conn struct {
 	moved    bool
 	closed   bool
 	given    bool          // an upgrade has taken the connection out
+	upgrade  *upgrade      // whose answer this connection is for, until the server answers
 	resolved chan struct{} // closed by Thaw and Moved, made by Freeze
 
 	// Of a Read under way.

@@ -300,11 +300,11 @@ func (t *ConnTracker) Handler(h http.Handler) http.Handler {
 			if r.ProtoMajor == 1 { // for HTTP/2, ConnState reports the last request
 				defer t.wait(rawconn.Lowest(c))
 			}
-			if own, ok := c.(*Conn); ok && own.upgrade != nil {
-				u := own.upgrade
-				own.upgrade = nil
-				u.finish(w, r)
-				return
+			if own, ok := c.(*Conn); ok {
+				if u := own.takeUpgrade(); u != nil {
+					u.finish(w, r)
+					return
+				}
 			}
 		}
 		h.ServeHTTP(w, r)

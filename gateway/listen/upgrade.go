@@ -32,9 +32,9 @@ func (t *ConnTracker) Upgrades(s *http.Server, again func(net.Conn)) { t.server,
 
 // serves begins to serve c if it is a Conn, and reports whether it does.
 //
-// Then it lets other goroutines run. Otherwise, when thousands of clients come at once, the
-// goroutines of the connections that can be accepted are all ready to run before the first of
-// them is served, and every message waits behind them.
+// It yields to other goroutines before the next connection is accepted. Otherwise, when thousands
+// of clients connect at once, hundreds of handshakes become runnable before the first is served,
+// and every message waits behind them.
 func (t *ConnTracker) serves(c net.Conn) bool {
 	w, ok := c.(*Conn)
 	if !ok || t.server == nil {
@@ -192,6 +192,15 @@ func (u *upgrade) answer() http.ResponseWriter {
 	case <-u.lost:
 	}
 	return u.writer
+}
+
+// takeUpgrade returns the upgrade that c must answer, once; nil if there is none.
+func (c *Conn) takeUpgrade() *upgrade {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.upgrade
+	c.upgrade = nil
+	return u
 }
 
 // finish is called by the http.Server's handler, in place of the one that u has called.
