@@ -32,8 +32,8 @@ func (c *Conn) onEnd(f func()) {
 // never pay for it.
 const watchAfter = 50 * time.Millisecond
 
-// An endWatch does for a connection of package net what an ender does itself: it waits until the
-// connection is readable, and looks whether that is its end.
+// An endWatch calls f once the peer of a connection of package net has closed it. It waits until the
+// connection is readable, and peeks.
 type endWatch struct {
 	conn    rawconn.TCP
 	raw     syscall.RawConn
@@ -61,7 +61,7 @@ func (w *endWatch) run() {
 	}
 }
 
-// stop stops w and waits until it is done with the connection.
+// stop stops w, and waits until it no longer uses the connection. It clears the read deadline.
 func (w *endWatch) stop() {
 	if w.begin.Stop() {
 		return

@@ -274,22 +274,28 @@ func TestHandshakeWithEarlyBytesIsNotCancelled(t *testing.T) {
 	})
 }
 
-// What watches for the client's end must be done with the connection when the handler has taken
-// it over: it would keep others from reading, and its deadline would end their reads.
+// awaitWatch waits until the endWatch of c, if it has one, has begun.
+func awaitWatch(c *Conn) {
+	for c.watch != nil && c.watch.begin.Stop() {
+		c.watch.begin.Reset(0)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// The endWatch must not use a connection that the handler has taken over: it would keep others
+// from reading, and its deadline would end their reads.
 func TestConnectionTakenOverLateCanBeRead(t *testing.T) {
 	onBoth(t, func(t *testing.T) {
-		began, proceed := make(chan struct{}), make(chan struct{})
+		watched := make(chan struct{})
 		acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			close(began)
-			<-proceed
+			awaitWatch(r.Context().Value(connKey{}).(*Conn))
+			close(watched)
 			echo(w, r)
 		}))
 		defer acts.Delete("/waits")
 		c := call(t, newProcess(t, nil))
 		c.send(handshakeOf("/waits"))
-		<-began
-		time.Sleep(watchAfter + 20*time.Millisecond) // it is watched by now; if not, the test has no effect
-		close(proceed)
+		<-watched
 		c.send("later")
 		c.CloseWrite()
 		if all, err := io.ReadAll(c); string(all) != "later" || err != nil {
@@ -301,7 +307,7 @@ func TestConnectionTakenOverLateCanBeRead(t *testing.T) {
 func TestEndWatchLeavesNoDeadlineBehind(t *testing.T) {
 	conn := NewConn(call(t, newProcess(t, nil)).TCPConn, nil)
 	conn.onEnd(func() { t.Error("it has not ended") })
-	time.Sleep(watchAfter + 20*time.Millisecond) // it is watched by now; if not, the test has no effect
+	awaitWatch(conn)
 	conn.onEnd(nil)
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if n, err := conn.Read(make([]byte, 1)); n != 1 || err != nil {
