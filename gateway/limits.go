@@ -33,7 +33,7 @@ func (g *Gateway) trackConns() {
 // Conns tracks the idle connections of the client address.
 func (g *Gateway) Conns() *listen.ConnTracker { return g.conns }
 
-// Loops reports whether event loops serve clients, where they can; otherwise goroutines do.
+// Loops reports whether event loops serve clients where possible. If not, goroutines serve all.
 func (g *Gateway) Loops() bool { return g.driver.Loops() }
 
 // AcceptOnLoops has ln accept connections for event loops, if there are any. It must be called

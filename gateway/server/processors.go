@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Where goroutines relay messages, each message wakes another one, and with it another processor if one
-// is idle: that takes more time than the message. So the scheduler gets as many processors (GOMAXPROCS) as
-// the load needs, and all of them once it keeps those busy. Processor time for a message, by workloads W1
-// and W2 (docs/performance.md), times nginx's: 1.7 and 1.35 on two processors, 1.3 and 1.25 with this.
-// Event loops don't wake each other, and stay on their processors.
+// Where goroutines relay messages, each message makes a goroutine runnable, and the scheduler wakes an idle
+// processor for it. While fewer processors suffice, that is wasted, so GOMAXPROCS follows the load: it is
+// raised to all processors at once when those in use are busy, and lowered after a quiet second. Processor
+// time for a message by workloads W1 and W2 (docs/performance.md), times nginx's: 1.7 and 1.35 on two
+// processors, 1.3 and 1.25 with this. Event loops hold their processors, and don't need it.
 const (
 	loadEvery  = 50 * time.Millisecond
-	idleEvery  = 200 * time.Millisecond // instead, since waking up an idle machine for nothing is expensive
-	loadWindow = time.Second            // of lower load, before there are fewer processors
+	idleEvery  = 200 * time.Millisecond // below idle: waking an idle machine is expensive
+	loadWindow = time.Second            // how long fewer processors must suffice
 
-	busy  = 0.95 // of the processors in use, from which on all are used
-	spare = 0.8  // of those that would be left; there the same traffic is a load of some 0.6
-	idle  = 0.1  // of one processor
+	busy  = 0.95 // load per processor in use that raises GOMAXPROCS
+	spare = 0.8  // max load per remaining processor; it becomes some 0.6, since wake-ups are saved
+	idle  = 0.1  // processors
 )
 
 // fitProcessors fits GOMAXPROCS to the load until undo is called, which waits for its goroutine. It does
@@ -74,15 +74,15 @@ func followLoad(ctx context.Context) {
 	}
 }
 
-// A fitter decides how many processors the scheduler gets.
+// A fitter decides GOMAXPROCS.
 type fitter struct {
-	all   int // that there are
-	using int
-	need  int           // the most that was needed
-	since time.Duration // within this time
+	all   int           // available processors
+	using int           // GOMAXPROCS
+	need  int           // max that was needed since the last decision
+	since time.Duration // time since then
 }
 
-// look returns the number of processors to use, after a span in which load of them were used.
+// look returns the new GOMAXPROCS, after a span in which the process used load processors on average.
 func (f *fitter) look(span time.Duration, load float64) int {
 	if load >= busy*float64(f.using) {
 		*f = fitter{all: f.all, using: f.all}

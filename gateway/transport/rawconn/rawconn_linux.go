@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// Supported says that this package works here.
+	// Supported says whether this package works on this system.
 	Supported = true
 
 	maxPieces = 64 // per write
