@@ -32,16 +32,15 @@ type Record struct {
 	Route     string
 	Path      string // of the first request: see Spec
 	Player    string
-	Resumable bool
 	Since     time.Time
+	Resumable bool
+	Durable   bool // another node of the cluster may go on with it
+	won       bool // guarded by the registry: the upstream has accepted it
 
-	Durable bool // another node of the cluster may go on with it
-
-	Target upstream.Target  // its game server
-	first  upstream.Request // the first handshake; once that is over, the part that is sent again
-	player playerKey        // for the registry
-	block  netip.Prefix     // the client's address block, for the registry; zero if pre-created
-	won    bool             // guarded by the registry: the upstream has accepted it
+	Target upstream.Target   // its game server
+	first  *upstream.Request // the first handshake; once that is over, the part that is sent again, or nil
+	player playerKey         // for the registry
+	block  netip.Prefix      // the client's address block, for the registry; zero if pre-created
 
 	current atomic.Pointer[Terms]
 	live    atomic.Pointer[transport.Session]
@@ -52,7 +51,7 @@ type Record struct {
 	mu       sync.Mutex         // never held over a call of the driver
 	breakOff context.CancelFunc // cancels the first dial; nil once that is over
 	pending  []CoreFunc         // queued while connecting
-	welcomed chan struct{}      // closed when the first client is attached, or never will be
+	welcomed chan struct{}      // while the first client is answered; closed then
 	protocol string             // chosen by the upstream
 	data     []byte             // set by the game server; nil if unset
 	tag      uint64             // of data; zero if unset
@@ -97,10 +96,17 @@ func (e *Record) RunQueued() {
 // once that client is attached, or never will be.
 func (e *Record) BeginFirstAnswer() (done func()) {
 	c := make(chan struct{})
+	e.setWelcomed(c)
+	return func() {
+		e.setWelcomed(nil)
+		close(c)
+	}
+}
+
+func (e *Record) setWelcomed(c chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.welcomed = c
-	return func() { close(c) }
 }
 
 // AwaitFirstAnswer waits while the first client is being answered: the client knows its session,
@@ -224,14 +230,17 @@ func (e *Record) Redials() bool { return e.Resumable || e.Kept() && e.Terms().Ha
 func (e *Record) First() upstream.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.first
+	if e.first == nil {
+		return upstream.Request{}
+	}
+	return *e.first
 }
 
 // SetFirst records the first handshake, and the function that cancels it.
 func (e *Record) SetFirst(ask upstream.Request, breakOff context.CancelFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.first, e.breakOff = ask, breakOff
+	e.first, e.breakOff = &ask, breakOff
 }
 
 // SetAgain replaces what is sent again if the upstream is lost, --upstream-lost redial: the
@@ -239,10 +248,9 @@ func (e *Record) SetFirst(ask upstream.Request, breakOff context.CancelFunc) {
 func (e *Record) SetAgain(ask upstream.Request, store *replay.Store) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	store.Charge(-sizeOf(&e.first))
-	e.first = ask
-	e.first = e.keptOfFirst()
-	store.Charge(sizeOf(&e.first))
+	store.Charge(-sizeOf(e.first))
+	e.first = e.partToKeep(&ask)
+	store.Charge(sizeOf(e.first))
 }
 
 // Data returns the data that the game server keeps with the session, nil if there is none,
@@ -344,34 +352,37 @@ func (e *Record) Begin(d *transport.Driver, store *replay.Store, watch session.O
 	core := session.New(e.config(up.Protocol, store), e.clock.Now(), up.Early)
 	e.protocol = up.Protocol
 	e.breakOff = nil // it would keep the whole request in memory
-	e.first = e.keptOfFirst()
-	store.Charge(sizeOf(&e.first))
+	e.first = e.partToKeep(e.first)
+	store.Charge(sizeOf(e.first))
 	s := d.New(core, up.Conn, client, watch)
 	e.live.Store(s)
 	return s
 }
 
-// keptOfFirst is the part of the first handshake that is sent again. Only --upstream-lost
+// partToKeep is the part of a handshake that is sent again, nil if none is. Only --upstream-lost
 // redial needs headers: a hard resume, and one at another node, send those of the newest
 // handshake. Called with mu held.
-func (e *Record) keptOfFirst() upstream.Request {
+func (e *Record) partToKeep(of *upstream.Request) *upstream.Request {
 	t := e.Terms()
 	redial := t.Redial && e.Resumable
-	if !t.Hard && !redial && !e.Durable {
-		return upstream.Request{}
+	if of == nil || !t.Hard && !redial && !e.Durable {
+		return nil
 	}
-	kept := upstream.Request{Path: strings.Clone(e.first.Path), RawQuery: strings.Clone(e.first.RawQuery)}
+	kept := &upstream.Request{Path: strings.Clone(of.Path), RawQuery: strings.Clone(of.RawQuery)}
 	if redial {
-		kept.Host, kept.Header = strings.Clone(e.first.Host), e.first.Header.Clone()
+		kept.Host, kept.Header = strings.Clone(of.Host), of.Header.Clone()
 	}
-	for _, p := range e.first.Protocols {
+	for _, p := range of.Protocols {
 		kept.Protocols = append(kept.Protocols, strings.Clone(p))
 	}
 	return kept
 }
 
-// sizeOf is the memory of a kept first handshake, in bytes.
+// sizeOf is the memory of a kept handshake, in bytes; zero for nil.
 func sizeOf(first *upstream.Request) int {
+	if first == nil {
+		return 0
+	}
 	n := len(first.Path) + len(first.RawQuery) + len(first.Host)
 	for name, values := range first.Header {
 		n += len(name) + 40 // its string header, and that of the slice
@@ -390,7 +401,7 @@ func sizeOf(first *upstream.Request) int {
 func (e *Record) ReleaseMemory(store *replay.Store) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	store.Charge(-sizeOf(&e.first))
+	store.Charge(-sizeOf(e.first))
 }
 
 // BlockOf returns the range that counts as one address: for IPv6 the /64 of one customer.

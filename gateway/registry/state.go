@@ -25,8 +25,8 @@ type State struct {
 	ID, Route, Path, Player string
 	Resumable               bool
 	Since                   time.Time
-	Target                  string // the upstream's URL if it is not the route's, else ""
-	First                   upstream.Request
+	Target                  string           // the upstream's URL if it is not the route's, else ""
+	First                   upstream.Request // no path: nothing is sent again
 	Protocol                string
 	Peer                    string
 	Terms                   StateTerms
@@ -87,7 +87,10 @@ func (e *Record) state(ofRoute upstream.Target) State {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.First, s.Protocol, s.data, s.tag, s.ender, s.past, s.epoch = e.first, e.protocol, e.data, e.tag, e.ender, e.past, e.epoch
+	if e.first != nil {
+		s.First = *e.first
+	}
+	s.Protocol, s.data, s.tag, s.ender, s.past, s.epoch = e.protocol, e.data, e.tag, e.ender, e.past, e.epoch
 	s.Seat = e.seat
 	s.past.list = slices.Clone(s.past.list) // it goes on
 	return s
@@ -116,13 +119,17 @@ func (r *Registry) Expect(n int) {
 func (r *Registry) Restore(s *State, target upstream.Target, terms *Terms, realm any, store *replay.Store) *Record {
 	e := &Record{
 		clock: r.clock, ID: s.ID, Route: s.Route, Path: s.Path, Player: s.Player, Resumable: s.Resumable, Since: s.Since,
-		Target: target, first: s.First, player: playerKey{realm: realm, name: s.Player}, block: s.block, won: true,
+		Target: target, player: playerKey{realm: realm, name: s.Player}, block: s.block, won: true,
 		protocol: s.Protocol, data: s.data, tag: s.tag, ender: s.ender, past: s.past, epoch: s.epoch,
 		Durable: s.Durable, seat: s.Seat,
 	}
 	e.SetTerms(terms)
 	e.SetPeer(s.Peer)
-	store.Charge(sizeOf(&e.first))
+	if s.First.Path != "" {
+		first := s.First // not all of s is kept
+		e.first = &first
+	}
+	store.Charge(sizeOf(e.first))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.seq = s.seq

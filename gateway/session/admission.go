@@ -45,8 +45,8 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		ref := Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", r.Gen)
 		ref.Superseded = true
 		return ref
-	case s.state == Ended && s.ending.Code != wire.CodeNodeUnreachable:
-		return &Refusal{Code: s.ending.Code, Text: s.ending.Text}
+	case s.state == Ended && s.outcome.Code != wire.CodeNodeUnreachable:
+		return &Refusal{Code: s.outcome.Code, Text: s.outcome.Text}
 	case s.state == Ended, s.isLeaving():
 		return RefuseMoved()
 	case s.att != nil && s.att.closing != nil: // about to end: nobody can return to it, protocol section 11

@@ -112,11 +112,14 @@ type Info struct {
 // Info returns a snapshot of the session.
 func (s *Session) Info() Info {
 	i := Info{
-		State: s.state, Started: s.started, Terms: s.cfg.Terms, Grace: s.keep(), Epoch: s.epoch, Ending: s.ending, Created: s.created, Detached: s.detached,
+		State: s.state, Started: s.started, Terms: s.cfg.Terms, Grace: s.keep(), Epoch: s.epoch, Created: s.created, Detached: s.detached,
 		Received: s.received.n, Written: s.written.n,
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
 		RTT: s.trip.smoothed, Heard: s.heard,
+	}
+	if s.outcome != nil {
+		i.Ending = s.outcome.Ending
 	}
 	if s.state == Detached {
 		i.GraceEnd = s.graceEnd

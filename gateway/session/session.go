@@ -140,19 +140,24 @@ type Session struct {
 	durable      *durable // nil: only this node can serve it
 
 	// The life cycle. Only transitions.go writes these, state and att.
-	epoch       uint64 // counts attaches
-	ending      Ending // once ended
-	closeFrames []byte // for a first client that attaches after the session has ended
-	created     Time
-	heard       Time          // last sign of life on connections before att
-	detached    Time          // since when no client is attached; zero: one is
-	awaiting    Time          // since when a client waits for a new upstream (hard); zero: none does
-	paused      time.Duration // total pause of the grace timer since detached
-	graceEnd    Time          // while detached
-	gen         generation.Line
-	expires     Time   // exp of the newest token
-	takeovers   []Time // the last ones, oldest first: see admission.go
-	futile      futility
+	epoch     uint64   // counts attaches
+	outcome   *outcome // nil: it has not ended
+	created   Time
+	heard     Time          // last sign of life on connections before att
+	detached  Time          // since when no client is attached; zero: one is
+	awaiting  Time          // since when a client waits for a new upstream (hard); zero: none does
+	paused    time.Duration // total pause of the grace timer since detached
+	graceEnd  Time          // while detached
+	gen       generation.Line
+	expires   Time   // exp of the newest token
+	takeovers []Time // the last ones, oldest first: see admission.go
+	futile    futility
+}
+
+// An outcome is what is kept of the end of a session.
+type outcome struct {
+	Ending
+	closeFrames []byte // for a first client that attaches afterwards
 }
 
 // survivesDisconnect reports whether the session survives a disconnect of its client.

@@ -138,8 +138,7 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	tlv.List(c, 22, &s.keepaliveDue, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
 
 	tlv.Num(c, 23, &s.epoch)
-	c.Sub(24, s.ending.walk)
-	c.Bytes(25, &s.closeFrames)
+	// 24 and 25 were what an ended session keeps, which is never restored.
 	tlv.Num(c, 26, &s.created)
 	tlv.Num(c, 27, &s.heard)
 	tlv.Num(c, 28, &s.detached)
@@ -313,14 +312,6 @@ func (p *pacer) walk(c *tlv.Codec) {
 	c.Float(3, &p.bytes.level)
 	tlv.Num(c, 4, &p.bytes.at)
 	tlv.Num(c, 5, &p.until)
-}
-
-func (e *Ending) walk(c *tlv.Codec) {
-	c.String(1, &e.Reason)
-	tlv.Num(c, 2, &e.Code)
-	c.String(3, &e.Text)
-	c.String(4, &e.Detail)
-	tlv.Num(c, 5, &e.At)
 }
 
 func (p *probe) walk(c *tlv.Codec) {

@@ -31,8 +31,8 @@ var notInState = map[string]string{
 	"q.charge":         "the length of the pieces",
 	"q.units[0].to":    "a pointer: present or not",
 	"q.units[1].to":    "a pointer: present or not",
-	"ending.At":        "", // checked below: every name here must exist
-	"takeovers[0]":     "",
+	"outcome":          "an ended session is not restored",
+	"takeovers[0]":     "", // checked below: every name here must exist
 	"keepaliveDue[0]":  "",
 	"futile.since":     "",
 	"att.closing.code": "",

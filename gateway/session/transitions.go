@@ -43,7 +43,7 @@ func (s State) String() string {
 func (s *Session) AttachFirst(now Time, p Pass) *Attachment {
 	a := s.newAttachment(now, p)
 	if s.state == Ended {
-		a.mode, a.ctl = Linger, s.closeFrames
+		a.mode, a.ctl = Linger, s.outcome.closeFrames
 		return a
 	}
 	switch {
@@ -278,19 +278,20 @@ func (s *Session) end(now Time, e ending) {
 	if s.waitsForClient() {
 		ev.Elapsed = now.Sub(s.detached)
 	}
+	s.outcome = &outcome{Ending: e.Ending}
+	s.outcome.At, s.outcome.Detail = now, e.text
 	if a := s.att; a != nil {
 		ev.Silent = now.Sub(a.heard)
 		s.release(a, e.clientMode, e.client, e.flush)
 		s.att = nil
 	} else {
-		s.closeFrames = e.client
+		s.outcome.closeFrames = e.client
 	}
 	s.closeUpstream(e.code, e.text)
 	if s.up.released && s.writer == nil { // with a write in flight, takeBack must first learn how much was taken
 		s.dropQueue()
 	}
-	e.At, e.Detail = now, e.text
-	s.state, s.ending, s.awaiting = Ended, e.Ending, 0
+	s.state, s.awaiting = Ended, 0
 	// Nothing is replayed any more. Output that release has moved into rest stays valid.
 	s.ring.Release()
 	s.emit(ev)

@@ -41,44 +41,46 @@ const (
 	gateFrozen         // the reader must not read: see Session.Freeze
 )
 
-// A leg is one socket of a session.
+// A leg is one socket of a session. There are two for each session: the order of the fields saves memory.
 type leg struct {
 	s       *Session
 	leg     session.Leg // what the core calls it
 	conn    net.Conn
 	raw     syscall.RawConn // nil where conn is not a plain TCP connection
 	watched bool            // HungUp will be called
-	fd      int             // the descriptor of raw, if watched
-	hungUp  atomic.Bool     // the peer has sent all it will send
+
+	// Owned by the reader.
+	lastReadBig bool // the last read returned smallRead or more
+	filled      bool // the last read filled its buffer, so that more may be there
+
+	hungUp atomic.Bool // the peer has sent all it will send
 	// interrupted: Quiesce has set a deadline in the past. If the reader does not meet it, a
 	// later deadline is met twice, which is harmless.
 	interrupted atomic.Bool
 	gate        atomic.Int32 // its reader takes it for each read; Freeze shuts it
+	fd          int          // the descriptor of raw, if watched
 
-	// Owned by the goroutine that set writing.
-	bufs     [][]byte
-	attempt  func(fd uintptr) bool // writes bufs once, for RawConn.Write
-	written  int                   // tryWrite's results
-	full     bool
-	writeErr error
+	// Owned by the reader.
+	held []byte     // the read buffer of a connection that can't use the pools
+	lent *[]byte    // the buffer in use
+	pool *sync.Pool // the pool that lent belongs to
+	err  error      // set when there is nothing more to read
 
 	// Guarded by the session's lock.
-	writing   bool // a goroutine is writing, or waiting to write
-	closing   bool // its CloseMode is no longer Open, deadlines are set
-	lingering bool // all output is written, the reader waits for the end
-	hurried   bool // its deadline is shortFlushTime from now, in both phases
+	wake      chan struct{} // one slot: sending never blocks; nil until the reader first waits
+	writing   bool          // a goroutine is writing, or waiting to write
+	closing   bool          // its CloseMode is no longer Open, deadlines are set
+	lingering bool          // all output is written, the reader waits for the end
+	hurried   bool          // its deadline is shortFlushTime from now, in both phases
 	closed    bool
 	parked    bool // the reader waits for wake
 
-	wake chan struct{} // one slot: sending never blocks
-
-	// Owned by the reader.
-	held        []byte     // the read buffer of a connection that can't use the pools
-	lent        *[]byte    // the buffer in use
-	pool        *sync.Pool // the pool that lent belongs to
-	lastReadBig bool       // the last read returned smallRead or more
-	filled      bool       // the last read filled its buffer, so that more may be there
-	err         error      // set when there is nothing more to read
+	// Owned by the goroutine that set writing.
+	full     bool // tryWrite's results
+	written  int
+	writeErr error
+	bufs     [][]byte
+	attempt  func(fd uintptr) bool // writes bufs once, for RawConn.Write
 }
 
 func newLeg(s *Session, conn net.Conn, known session.Leg) *leg {
@@ -86,8 +88,7 @@ func newLeg(s *Session, conn net.Conn, known session.Leg) *leg {
 	if err != nil {
 		raw = nil // read and write block instead
 	}
-	l := &leg{s: s, leg: known, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
-	return l
+	return &leg{s: s, leg: known, conn: conn, raw: raw}
 }
 
 // watch registers l for HungUp, if possible.

@@ -173,6 +173,9 @@ func (s *Session) waitToRead(l *leg) bool {
 		open := l.leg.CloseMode() == session.Open && !l.closed
 		reads := s.reads(l)
 		l.parked = open && !reads
+		if l.parked && l.wake == nil {
+			l.wake = make(chan struct{}, 1)
+		}
 		s.mu.Unlock()
 		if !open || reads {
 			return open

@@ -34,9 +34,9 @@ type Session struct {
 	timer     *time.Timer
 	armed     session.Time // when the timer fires; zero: never
 	events    []session.Event
-	notifying bool // a goroutine is calling the Observer
 	panics    []panicked
 	chores    []chore     // to be done after the lock is released
+	notifying bool        // a goroutine is calling the Observer
 	over      bool        // the Observer's Closed has been called, or is being called
 	moved     bool        // another has taken the session over: see Drop
 	quiet     atomic.Bool // see Quiesce; changed with mu held
@@ -83,9 +83,11 @@ func (s *Session) connect(conn net.Conn, u *session.Upstream) {
 func (s *Session) read(l *leg, early []byte) {
 	l.watch()
 	s.open++
-	if len(early) > 0 {
-		l.gate.Store(gateReading)
+	if len(early) == 0 {
+		s.running.Go(func() { l.s.readAll(l, nil) }) // a small closure, since it lives as long as the reader
+		return
 	}
+	l.gate.Store(gateReading)
 	s.running.Go(func() { s.readAll(l, early) })
 }
 
