@@ -48,7 +48,7 @@ func (t *ConnTracker) serves(c net.Conn) bool {
 // first serves c's first request if it is a plain handshake, and otherwise passes c to the
 // http.Server.
 func (t *ConnTracker) first(c *Conn) {
-	growStack()
+	growStack(false)
 	buf := heads.Get().(*[headSize]byte)
 	defer heads.Put(buf)
 	if limit := t.server.ReadHeaderTimeout; limit > 0 {
@@ -123,9 +123,11 @@ func (c *Conn) heard() []byte {
 // times by half of it, each time with more frames to move.
 //
 //go:noinline
-func growStack() {
-	var room [8 << 10]byte
-	runtime.KeepAlive(&room)
+func growStack(use bool) {
+	if use { // never: so the frame is only reserved, not cleared
+		var room [8 << 10]byte
+		runtime.KeepAlive(&room)
+	}
 }
 
 // serve calls the handler, and has an http.Server answer unless it takes the connection over.

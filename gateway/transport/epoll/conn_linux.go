@@ -173,6 +173,7 @@ func (l *Loop) noteConn(fd int, events uint32) {
 	c := l.conns[fd]
 	l.connsMu.Unlock()
 	if c != nil {
+		l.woke = true
 		c.note(events)
 	}
 }

@@ -45,6 +45,7 @@ type Loop struct {
 	now       session.Time // time of this turn; it never goes back
 	lastTurn  session.Time // time of the previous turn
 	lastYield session.Time // when the loop last yielded its processor
+	woke      bool         // goroutines may have become runnable since, see wait
 
 	legs     []*leg // by descriptor
 	unread   []*leg // legs that may have more to read
@@ -153,6 +154,7 @@ func (l *Loop) run() {
 			rung = l.serve(events) || rung
 		}
 		if rung {
+			l.woke = true
 			l.deliver()
 		}
 		l.fireAlarms()
@@ -177,7 +179,17 @@ func (l *Loop) tick() {
 }
 
 // wait waits for sockets, mail or the next alarm.
+//
+// If the loop has made goroutines runnable, it lets them run before it blocks. Otherwise each would have to be
+// stolen by another processor, which is woken for it.
 func (l *Loop) wait() int {
+	if l.woke {
+		if n := epollWait(unix.RawSyscall6, l.ep, &l.events, 0); n > 0 {
+			return n
+		}
+		l.woke, l.lastYield = false, l.now
+		runtime.Gosched()
+	}
 	limit := time.Duration(-1)
 	switch {
 	case len(l.unread) > 0:
