@@ -3,6 +3,7 @@ package tokens
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -36,6 +37,32 @@ func TestMemoSkipsTheSignatureCheck(t *testing.T) {
 	want.IssuedAt = time.Time{}
 	if got != want {
 		t.Errorf("remembered %+v, verified %+v", got, want)
+	}
+}
+
+// The Memo is looked up by a name that is only searched for, not parsed: where it is not found, or
+// stands in another claim, the token is verified.
+func TestTokensWithoutAFoundMemoAreVerified(t *testing.T) {
+	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	for _, name := range []string{`a "quoted" session`, `","sid":"other`, `<b>`, "é", strings.Repeat("long", 400)} {
+		c := claims()
+		c.Session, c.Subject = name, `","sid":"other`
+		token, kid, err := k.Issue(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := k.VerifyKnown(token, func(session string) *Memo {
+			switch session {
+			case name:
+				return Remember(token, kid, c)
+			case "other":
+				t.Errorf("%q is taken for a session of another claim", name)
+			}
+			return nil
+		})
+		if err != nil || got.Session != name {
+			t.Errorf("%q: %q, %v", name, got.Session, err)
+		}
 	}
 }
 
