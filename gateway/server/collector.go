@@ -20,7 +20,7 @@ import (
 // GOMAXPROCS is raised for event loops by epoll.LeaveRoom, since its value depends on their
 // number, and lowered for goroutines by fitProcessors.
 const (
-	heapGrowth  = 25       // percent, between two collections
+	heapGrowth  = 50       // percent, between two collections
 	ballastSize = 24 << 20 // bytes that count as heap and are never touched
 )
 
