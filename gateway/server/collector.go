@@ -11,11 +11,10 @@ import (
 )
 
 // Tuning of the runtime. Relaying a message does not allocate, so the collector runs for
-// handshakes only. A low GOGC keeps memory close to what sessions hold; the ballast
-// keeps collections rare while there are few sessions, so that a burst of handshakes
-// does not pay for it. Measured by workload W6 (docs/performance.md), KiB a session idle
-// and after a message: net driver 18.5 and 21.5 before, 13.6 and 15.7 with it; poll
-// driver 7.0 and 8.3 before, 3.8 and 3.9 with it.
+// handshakes only. A low GOGC keeps memory close to what sessions hold, and a lower one makes
+// a mass reconnect expensive, since all sessions are marked again and again: by workload W7
+// (docs/performance.md), 25 % cost 106 µs of processor time for each client, and 50 % cost 89.
+// The ballast keeps collections rare while there are few sessions.
 //
 // GOMAXPROCS is raised for event loops by epoll.LeaveRoom, since its value depends on their
 // number, and lowered for goroutines by fitProcessors.
