@@ -2,9 +2,6 @@ package gateway
 
 import (
 	"context"
-	"maps"
-	"net/http"
-	"strconv"
 	"sync"
 
 	"reseat/gateway/listen"
@@ -61,17 +58,9 @@ func (ds *dials) dialFirst(ctx context.Context, e *registry.Record) (*upstream.C
 // connection of a session from a newer one. Only sessions that may be dialled again have it.
 func numbered(e *registry.Record, ask upstream.Request) upstream.Request {
 	if e.Redials() {
-		ask.Header = with(ask.Header, "Reseat-Epoch", strconv.FormatUint(e.NextEpoch(), 10))
+		ask.Epoch = e.NextEpoch()
 	}
 	return ask
-}
-
-// with returns a copy of h in which name has that value.
-func with(h http.Header, name, value string) http.Header {
-	n := make(http.Header, len(h)+1)
-	maps.Copy(n, h)
-	n[name] = []string{value}
-	return n
 }
 
 // dial waits for a free slot, dials e's upstream and sends the request that ask returns

@@ -21,6 +21,9 @@ var instanceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // hops are the gateways that a request has passed, the first one first. It is empty if
 // the header contains anything but ids.
 func hops(h http.Header) (ids []string) {
+	if h[ViaHeader] == nil {
+		return nil
+	}
 	for id := range strings.SplitSeq(strings.Join(h[ViaHeader], ","), ",") {
 		id = strings.TrimSpace(id)
 		if !instanceID.MatchString(id) {

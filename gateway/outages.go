@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -183,7 +184,8 @@ func outageOf(e *registry.Record) (until session.Time, ok bool) {
 // request is the request of a redial: the first handshake's, with the headers of the newest.
 func (o *outages) request(e *registry.Record) upstream.Request {
 	ask := e.First()
-	ask.Header = with(ask.Header, "Reseat-Resumed", "upstream")
+	ask.Header = maps.Clone(ask.Header)
+	ask.Header["Reseat-Resumed"] = []string{"upstream"}
 	return ask
 }
 

@@ -214,8 +214,9 @@ func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstr
 		how = core.MovedHere()
 		up, down = core.Counts(want)
 	})
+	ask.Header = maps.Clone(ask.Header) // that of the session's first request
 	if how != "" {
-		ask.Header["Reseat-Resumed"] = []string{how} // a copy: see numbered
+		ask.Header["Reseat-Resumed"] = []string{how}
 	}
 	ask.Header["Reseat-Up-From"] = []string{strconv.FormatUint(up, 10)}
 	ask.Header["Reseat-Down-From"] = []string{strconv.FormatUint(down, 10)}

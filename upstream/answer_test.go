@@ -339,7 +339,7 @@ func checkFuzzedRefusal(t *testing.T, refusal *Refusal) {
 // checkPassed: headers that reach a client are valid, and meant for it.
 func checkPassed(t *testing.T, h http.Header) {
 	for name, values := range h {
-		if isReseat(fold(name)) || hopByHop[fold(name)] || !isToken(name) {
+		if n := newFieldName(name); n.reseat || n.hopByHop || !n.token {
 			t.Errorf("the header %q passes", name)
 		}
 		if v := fmt.Sprint(values); strings.ContainsAny(v, "\r\n\x00") {

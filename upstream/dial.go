@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,6 +24,9 @@ type Request struct {
 	// Header is sent unchanged, as RequestHeader returned it. Hop-by-hop headers,
 	// Host and those of the handshake itself are omitted.
 	Header http.Header
+	// Epoch is the value of Reseat-Epoch, which tells an older connection of a session from a
+	// newer one. 0 omits it.
+	Epoch uint64
 	// Protocols are the subprotocols offered, in order. Entries that are not a
 	// token (RFC 9110 section 5.6.2) are omitted.
 	Protocols []string
@@ -88,11 +92,14 @@ func (t *Target) requestHead(r Request, key string) []byte {
 	if len(r.Protocols) > 0 {
 		b = appendField(b, "Sec-WebSocket-Protocol", strings.Join(r.Protocols, ", "))
 	}
-	names := slices.AppendSeq(make([]string, 0, len(r.Header)), maps.Keys(r.Header))
+	if r.Epoch > 0 {
+		b = appendField(b, "Reseat-Epoch", strconv.FormatUint(r.Epoch, 10))
+	}
+	var room [16]string
+	names := slices.AppendSeq(room[:0], maps.Keys(r.Header))
 	slices.Sort(names)
 	for _, name := range names {
-		folded := fold(name)
-		if !isToken(name) || hopByHop[folded] || ofRequest[folded] {
+		if n := nameOf(name); !n.token || n.hopByHop || n.ofRequest {
 			continue
 		}
 		for _, value := range r.Header[name] {

@@ -48,23 +48,30 @@ var ofRequest = map[string]bool{
 func RequestHeader(client http.Header, p Peer, keep []string, own http.Header) http.Header {
 	listed := connectionListed(client)
 	out := make(http.Header, len(client)+len(own)+3)
+	all := make([]string, 0, len(client)) // one array for the values of nearly all fields
 	for name, values := range client {
-		folded, key := fold(name), http.CanonicalHeaderKey(name)
+		n := nameOf(name)
 		switch {
-		case isIdentity(folded):
+		case n.identity:
 			// Not even a trusted proxy's Connection header removes these: it
 			// may be one that the proxy passed on from its client.
-			if !p.Trusted || folded != strings.ToLower(name) || !completed[folded] && !slices.ContainsFunc(keep, func(k string) bool { return strings.EqualFold(k, name) }) {
+			if !p.Trusted || n.folded != strings.ToLower(name) || !completed[n.folded] && !slices.ContainsFunc(keep, func(k string) bool { return strings.EqualFold(k, name) }) {
 				continue
 			}
-		case reserved(folded), listed[key]:
+		case n.hopByHop, n.ofRequest, n.reseat, listed[n.canonical]:
 			continue
 		}
-		out[key] = append(out[key], values...)
+		if older := out[n.canonical]; older != nil {
+			out[n.canonical] = append(older, values...)
+			continue
+		}
+		from := len(all)
+		all = append(all, values...)
+		out[n.canonical] = all[from:len(all):len(all)]
 	}
 	setForwarded(out, p)
 	for name, values := range own {
-		out[http.CanonicalHeaderKey(name)] = values
+		out[nameOf(name).canonical] = values
 	}
 	return out
 }
@@ -100,8 +107,8 @@ type Directives struct {
 // to the client and those for the gateway. Hop-by-hop headers,
 // Sec-WebSocket-*, Content-Length and Reseat-* do not pass.
 func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
-	pass = passed(h, func(folded string) bool {
-		return strings.HasPrefix(folded, "sec-websocket-") || folded == "content-length"
+	pass = passed(h, func(n *fieldName) bool {
+		return strings.HasPrefix(n.folded, "sec-websocket-") || n.folded == "content-length"
 	})
 	d = Directives{
 		Grace:    h.Get("Reseat-Grace"),
@@ -113,12 +120,11 @@ func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
 
 // passed returns the headers of a response that may reach a client: all but hop-by-hop
 // headers, Reseat-*, and those that hide accepts.
-func passed(h http.Header, hide func(folded string) bool) http.Header {
+func passed(h http.Header, hide func(*fieldName) bool) http.Header {
 	listed := connectionListed(h)
 	pass := make(http.Header, len(h))
 	for name, values := range h {
-		folded := fold(name)
-		if hopByHop[folded] || isReseat(folded) || hide(folded) || listed[http.CanonicalHeaderKey(name)] {
+		if n := nameOf(name); n.hopByHop || n.reseat || hide(n) || listed[n.canonical] {
 			continue
 		}
 		pass[name] = append([]string(nil), values...)
@@ -164,12 +170,48 @@ func DropCookies(h http.Header, drop func(name string) bool) {
 	h["Cookie"] = kept
 }
 
-// reserved reports whether a header of that name is never copied from a client.
-func reserved(folded string) bool {
-	return hopByHop[folded] || ofRequest[folded] || isReseat(folded)
+// A fieldName is what the rules of this package depend on in the name of a header.
+type fieldName struct {
+	canonical string // as net/http spells it
+	folded    string // by fold
+	token     bool   // RFC 9110 section 5.6.2
+	hopByHop  bool
+	ofRequest bool
+	reseat    bool // one of the gateway's own
+	identity  bool // it identifies the client or its original request
 }
 
-func isReseat(folded string) bool { return strings.HasPrefix(folded, "reseat-") }
+func newFieldName(name string) *fieldName {
+	folded := fold(name)
+	return &fieldName{
+		canonical: http.CanonicalHeaderKey(name), folded: folded, token: isToken(name),
+		hopByHop: hopByHop[folded], ofRequest: ofRequest[folded], reseat: strings.HasPrefix(folded, "reseat-"), identity: isIdentity(folded),
+	}
+}
+
+// nameOf returns the fieldName of name, which is made anew only if it is none of usualNames.
+func nameOf(name string) *fieldName {
+	if n := usualNames[name]; n != nil {
+		return n
+	}
+	return newFieldName(name)
+}
+
+// usualNames are those that browsers, game servers and this package use, as net/http spells
+// them. No name that a client can make up is ever added.
+var usualNames = func() map[string]*fieldName {
+	m := make(map[string]*fieldName)
+	for _, name := range []string{
+		"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Cookie", "Origin", "Pragma", "Referer",
+		"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Websocket-Accept", "Sec-Websocket-Extensions", "Sec-Websocket-Key",
+		"Sec-Websocket-Protocol", "Sec-Websocket-Version", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+		"Content-Length", "Content-Type", "Date", "Server", "Set-Cookie", "Vary", "Via",
+		"Reseat-Session", "Reseat-Player", "Reseat-Resumed", "X-Reseat-Via",
+	} {
+		m[name] = newFieldName(name)
+	}
+	return m
+}()
 
 // completed are the forwarding headers that the gateway itself writes.
 var completed = map[string]bool{"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true}

@@ -146,7 +146,7 @@ func (p *Proxy) modify(resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return errSwitched
 	}
-	resp.Header = passed(resp.Header, func(string) bool { return false })
+	resp.Header = passed(resp.Header, func(*fieldName) bool { return false })
 	resp.Body = &loggedBody{ReadCloser: resp.Body, failed: func(err error) { p.logFailure(resp.Request, err) }}
 	return nil
 }

@@ -49,7 +49,7 @@ func WriteRefusal(w http.ResponseWriter, r *Refusal) {
 	}
 }
 
-func isContentLength(folded string) bool { return folded == "content-length" }
+func isContentLength(n *fieldName) bool { return n.folded == "content-length" }
 
 // bodyAllowed reports whether an answer of that status may have a body: RFC 9110
 // section 6.4.1.

@@ -124,7 +124,7 @@ type timeoutWriter struct {
 func (w *timeoutWriter) WriteHeader(status int) {
 	h := w.Header()
 	if status >= 100 && status < 200 {
-		pass := passed(h, func(string) bool { return false })
+		pass := passed(h, func(*fieldName) bool { return false })
 		clear(h)
 		maps.Copy(h, pass)
 	} else {

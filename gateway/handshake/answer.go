@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"net"
@@ -29,13 +30,9 @@ type Answer struct {
 // Switch answers 101 and takes the connection over. early is what the client has already
 // sent after its handshake; conn will not return it. The request must have passed Check.
 func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, early []byte, err error) {
-	conn, rw, err := http.NewResponseController(w).Hijack()
+	conn, early, err = takeOver(w)
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
-	}
-	var rest []byte // behind what rw has buffered
-	if c, ok := conn.(interface{ Unwrap() (net.Conn, []byte) }); ok {
-		conn, rest = c.Unwrap()
 	}
 	var params deflate.Params
 	deflated := false
@@ -58,15 +55,28 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 		conn.Close()
 		return nil, nil, fmt.Errorf("answer the handshake: %w", err)
 	}
-	if n := rw.Reader.Buffered(); n > 0 {
-		p, _ := rw.Reader.Peek(n)
-		early = append(early, p...)
-	}
-	early = append(early, rest...)
 	if deflated {
 		return deflate.NewConn(rawconn.Quiet(conn), early, params, *a.Deflate), nil, nil
 	}
 	return conn, early, nil
+}
+
+// takeOver takes the connection out of w. early is what has been read of it behind the request.
+func takeOver(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
+	if t, ok := w.(interface{ TakeOver() (net.Conn, error) }); ok {
+		conn, err = t.TakeOver()
+	} else {
+		var rw *bufio.ReadWriter
+		if conn, rw, err = http.NewResponseController(w).Hijack(); err == nil && rw.Reader.Buffered() > 0 {
+			p, _ := rw.Reader.Peek(rw.Reader.Buffered())
+			early = append(early, p...)
+		}
+	}
+	if c, ok := conn.(interface{ Unwrap() (net.Conn, []byte) }); ok && err == nil {
+		below, rest := c.Unwrap()
+		conn, early = below, append(early, rest...)
+	}
+	return conn, early, err
 }
 
 // write writes the 101. Most sockets accept it at once; then no deadline is needed.

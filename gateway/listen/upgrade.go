@@ -98,13 +98,12 @@ type serving struct {
 
 // upgrade serves head if it is a plain handshake. It reports false if the http.Server must.
 func (t *ConnTracker) upgrade(c *Conn, head []byte) bool {
-	r := parsePlain(head)
+	ctx, cancel := context.WithCancel(ConnContext(context.Background(), c))
+	defer cancel()
+	r := parsePlain(ctx, head)
 	if r == nil {
 		return false
 	}
-	ctx, cancel := context.WithCancel(ConnContext(context.Background(), c))
-	defer cancel()
-	r = r.WithContext(ctx)
 	r.RemoteAddr = c.RemoteAddr().String()
 	u := &upgrade{conn: c, head: c.heard(), header: make(http.Header), cancel: cancel}
 	c.onEnd(cancel)
@@ -156,13 +155,22 @@ func (t *ConnTracker) logf(format string, args ...any) {
 
 // Hijack implements http.Hijacker.
 func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, err := u.TakeOver()
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, bufio.NewReadWriter(bufio.NewReaderSize(conn, 16), bufio.NewWriterSize(conn, 16)), nil
+}
+
+// TakeOver is Hijack without buffers: nothing has been read behind the request.
+func (u *upgrade) TakeOver() (net.Conn, error) {
 	if u.hijacked || u.server != nil {
-		return nil, nil, http.ErrHijacked
+		return nil, http.ErrHijacked
 	}
 	u.hijacked = true
 	conn := u.conn.give(nil)
 	conn.SetDeadline(time.Time{}) // as net/http does
-	return conn, bufio.NewReadWriter(bufio.NewReaderSize(conn, 16), bufio.NewWriterSize(conn, 16)), nil
+	return conn, nil
 }
 
 // give takes the connection out of c, which t has accepted, to be read from first on.
@@ -258,7 +266,7 @@ func (lostWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }
 // parsePlain parses a WebSocket handshake as net/http does. It returns nil for everything else,
 // and for what it leaves to net/http: requests with bytes behind them, requests that an
 // http.Server may refuse or treat in a particular way, and requests in unusual spelling.
-func parsePlain(b []byte) *http.Request {
+func parsePlain(ctx context.Context, b []byte) *http.Request {
 	h, ok := head.Parse(b)
 	if !ok || h.Size != len(b) || len(h.Host) != 1 || h.Host[0] == "" || !hostChars(h.Host[0]) {
 		return nil
@@ -275,10 +283,11 @@ func parsePlain(b []byte) *http.Request {
 	if err != nil || u.Host != "" {
 		return nil
 	}
-	return &http.Request{
+	r := http.Request{
 		Method: http.MethodGet, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: h.Header, Body: http.NoBody, Host: h.Host[0], RequestURI: target,
 	}
+	return r.WithContext(ctx)
 }
 
 // closes reports whether a Connection field may ask for the connection's end after the answer.

@@ -399,7 +399,7 @@ func FuzzPlainHandshakeIsParsedAsByTheServer(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, head []byte) {
-		ours := parsePlain(head)
+		ours := parsePlain(t.Context(), head)
 		if ours == nil {
 			return
 		}
@@ -426,7 +426,7 @@ func FuzzPlainHandshakeIsParsedAsByTheServer(f *testing.F) {
 
 func TestBrowsersHandshakeIsPlain(t *testing.T) {
 	for _, head := range []string{handshakeOf("/"), handshakeOf("/a?b=c&d"), strings.Replace(handshakeOf("/"), "game.example:8080", "[::1]:80", 1)} {
-		if parsePlain([]byte(head)) == nil {
+		if parsePlain(t.Context(), []byte(head)) == nil {
 			t.Errorf("%q is left to net/http", head)
 		}
 	}
@@ -434,7 +434,7 @@ func TestBrowsersHandshakeIsPlain(t *testing.T) {
 		handshakeOf("/") + "x", strings.Replace(handshakeOf("/"), "GET", "POST", 1), strings.Replace(handshakeOf("/"), "Upgrade: websocket\r\n", "", 1),
 		strings.Replace(handshakeOf("/"), "Upgrade:", "Content-Length: 1\r\nUpgrade:", 1),
 	} {
-		if parsePlain([]byte(head)) != nil {
+		if parsePlain(t.Context(), []byte(head)) != nil {
 			t.Errorf("%q is taken for a plain handshake", head)
 		}
 	}
