@@ -58,7 +58,10 @@ func (t *Target) Dial(ctx context.Context, r Request) (*Conn, error) {
 	}
 	// When ctx ends, a deadline in the past interrupts the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	r.Protocols = slices.DeleteFunc(slices.Clone(r.Protocols), func(p string) bool { return !isToken(p) })
+	bad := func(p string) bool { return !isToken(p) }
+	if slices.ContainsFunc(r.Protocols, bad) {
+		r.Protocols = slices.DeleteFunc(slices.Clone(r.Protocols), bad)
+	}
 	key := newKey()
 	var c *Conn
 	var refusal *Refusal

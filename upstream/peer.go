@@ -37,6 +37,9 @@ func NewPeer(r *http.Request, trusted []netip.Prefix) Peer {
 // address ends the search, and the proxy that reported it counts as the client.
 func ClientAddr(p Peer, client http.Header, trusted []netip.Prefix) netip.Addr {
 	address := p.Addr
+	if !contains(trusted, address) {
+		return address
+	}
 	entries := strings.Split(strings.Join(client.Values("X-Forwarded-For"), ","), ",")
 	for i := len(entries) - 1; i >= 0 && contains(trusted, address); i-- {
 		entry := strings.TrimSpace(entries[i])

@@ -15,7 +15,7 @@ type Params struct {
 // Negotiate returns the first offer of permessage-deflate that can be accepted, RFC 7692
 // section 7.1. A header that is invalid after RFC 6455 section 9.1 offers nothing.
 func Negotiate(h http.Header) (p Params, ok bool) {
-	for _, value := range h.Values("Sec-WebSocket-Extensions") {
+	for _, value := range h.Values("Sec-Websocket-Extensions") {
 		offers, good := parseExtensions(value)
 		if !good {
 			return Params{}, false

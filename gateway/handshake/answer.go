@@ -41,7 +41,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	}
 	b := bytes.NewBuffer(make([]byte, 0, 256))
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
-	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key")))
+	b.WriteString(frame.AcceptKey(r.Header.Get("Sec-Websocket-Key")))
 	if a.Protocol != "" {
 		b.WriteString("\r\nSec-WebSocket-Protocol: " + a.Protocol)
 	}

@@ -28,6 +28,8 @@ func Check(r *http.Request) *Fault {
 	bad := func(status int, text string) *Fault {
 		return &Fault{status, text}
 	}
+	// By the names as package http stores them: it would make others anew for each call.
+	versions, keys := r.Header["Sec-Websocket-Version"], r.Header["Sec-Websocket-Key"]
 	switch {
 	case r.Method != http.MethodGet:
 		return bad(http.StatusMethodNotAllowed, "a WebSocket handshake must be a GET")
@@ -37,21 +39,24 @@ func Check(r *http.Request) *Fault {
 		return bad(http.StatusBadRequest, "a WebSocket handshake must have no body")
 	case !hasToken(r.Header, "Connection", "upgrade"):
 		return bad(http.StatusBadRequest, "Connection must contain Upgrade")
-	case len(r.Header.Values("Sec-WebSocket-Version")) != 1 || r.Header.Get("Sec-WebSocket-Version") != "13":
+	case len(versions) != 1 || versions[0] != "13":
 		return bad(http.StatusUpgradeRequired, "Sec-WebSocket-Version must be 13")
-	case !validKey(r.Header.Values("Sec-WebSocket-Key")):
+	case !validKey(keys):
 		return bad(http.StatusBadRequest, "Sec-WebSocket-Key must be 16 bytes in base64, once")
 	}
 	return nil
 }
 
 func validKey(keys []string) bool {
-	if len(keys) != 1 {
+	var b [18]byte // as many as 24 characters may stand for
+	if len(keys) != 1 || len(keys[0]) != base64.StdEncoding.EncodedLen(16) {
 		return false
 	}
-	b, err := base64.StdEncoding.Strict().DecodeString(keys[0])
-	return err == nil && len(b) == 16
+	n, err := strict.Decode(b[:], []byte(keys[0]))
+	return err == nil && n == 16
 }
+
+var strict = base64.StdEncoding.Strict()
 
 // hasToken reports whether a comma-separated header contains a token, ignoring case.
 func hasToken(h http.Header, name, token string) bool {

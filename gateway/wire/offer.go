@@ -100,7 +100,7 @@ func parseSettled(s string) (v Settled, ok bool) {
 // Protocols returns the entries of all Sec-WebSocket-Protocol lines.
 func Protocols(h http.Header) []string {
 	var list []string
-	for _, line := range h.Values("Sec-WebSocket-Protocol") {
+	for _, line := range h.Values("Sec-Websocket-Protocol") {
 		for p := range strings.SplitSeq(line, ",") {
 			if p = strings.Trim(p, " \t"); p != "" {
 				list = append(list, p)
