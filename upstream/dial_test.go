@@ -26,7 +26,7 @@ func TestDialSendsTheHandshakeAndNothingElse(t *testing.T) {
 	for range 2 {
 		conn, err := g.Dial(t.Context(), Request{
 			Path: "/match/7", RawQuery: "x=1", Host: "game.example", Protocols: []string{"chat.v2", "chat.v1"},
-			Header: http.Header{"Cookie": {"a=1"}, "X-Two": {"1", "2"}, "X-Empty": {""}},
+			Header: http.Header{"Cookie": {"a=1"}, "X-Two": {"1", "2"}, "X-Empty": {""}}, Epoch: 12,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestDialSendsTheHandshakeAndNothingElse(t *testing.T) {
 		keys[m[1]] = true
 		want := "GET /base/match/7?x=1 HTTP/1.1\r\nHost: game.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + m[1] + "\r\nSec-WebSocket-Protocol: chat.v2, chat.v1\r\n" +
-			"Cookie: a=1\r\nX-Empty: \r\nX-Two: 1\r\nX-Two: 2\r\n\r\n"
+			"Reseat-Epoch: 12\r\nCookie: a=1\r\nX-Empty: \r\nX-Two: 1\r\nX-Two: 2\r\n\r\n"
 		if g.head() != want {
 			t.Errorf("sent %q, want %q", g.head(), want)
 		}

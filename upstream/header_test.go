@@ -102,6 +102,36 @@ func TestForgedHeadersAreRemovedOnTheWire(t *testing.T) {
 	}
 }
 
+// Names that are looked up are treated like all other spellings, which are not.
+func TestUsualNamesAreTreatedAsAnyOther(t *testing.T) {
+	for name := range usualNames {
+		for _, other := range []string{strings.ToLower(name), strings.ToUpper(name)} {
+			n, o := *nameOf(name), *nameOf(other)
+			if usualNames[other] != nil || n != o {
+				t.Errorf("%+v as %s, %+v as %s", n, name, o, other)
+			}
+		}
+	}
+}
+
+// Slices of one array: a field must not grow into the next.
+func TestHeadersOfARequestDoNotOverlap(t *testing.T) {
+	client := http.Header{"Accept-Language": {"en"}, "accept-language": {"fr", "de"}, "Cookie": {"a=1", "b=2"}, "X-Game": {"7"}, "x-game": {"8"}}
+	got := RequestHeader(client, localPeer, nil, nil)
+	for _, values := range got {
+		slices.Sort(values)
+		_ = append(values, "over")
+	}
+	for name, want := range map[string][]string{"Accept-Language": {"de", "en", "fr"}, "Cookie": {"a=1", "b=2"}, "X-Game": {"7", "8"}} {
+		if !slices.Equal(got[name], want) {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+	if want := []string{"a=1", "b=2"}; !slices.Equal(client["Cookie"], want) {
+		t.Errorf("the client's header became %q", client["Cookie"])
+	}
+}
+
 func TestHopByHopHeadersDoNotPassUpward(t *testing.T) {
 	client := http.Header{
 		"Connection": {"Upgrade, X-Hop", "close, x-OTHER-hop"}, "X-Hop": {"1"}, "X-Other-Hop": {"2"},
