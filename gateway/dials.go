@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"maps"
+	"net/http"
 	"sync"
 
 	"reseat/gateway/listen"
@@ -61,6 +63,14 @@ func numbered(e *registry.Record, ask upstream.Request) upstream.Request {
 		ask.Epoch = e.NextEpoch()
 	}
 	return ask
+}
+
+// with returns a copy of h, which may be nil, with the fields of more.
+func with(h, more http.Header) http.Header {
+	n := make(http.Header, len(h)+len(more))
+	maps.Copy(n, h)
+	maps.Copy(n, more)
+	return n
 }
 
 // dial waits for a free slot, dials e's upstream and sends the request that ask returns

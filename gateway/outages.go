@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -184,8 +183,7 @@ func outageOf(e *registry.Record) (until session.Time, ok bool) {
 // request is the request of a redial: the first handshake's, with the headers of the newest.
 func (o *outages) request(e *registry.Record) upstream.Request {
 	ask := e.First()
-	ask.Header = maps.Clone(ask.Header)
-	ask.Header["Reseat-Resumed"] = []string{"upstream"}
+	ask.Header = with(ask.Header, http.Header{"Reseat-Resumed": {"upstream"}})
 	return ask
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -214,12 +215,11 @@ func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstr
 		how = core.MovedHere()
 		up, down = core.Counts(want)
 	})
-	ask.Header = maps.Clone(ask.Header) // that of the session's first request
+	more := http.Header{"Reseat-Up-From": {strconv.FormatUint(up, 10)}, "Reseat-Down-From": {strconv.FormatUint(down, 10)}}
 	if how != "" {
-		ask.Header["Reseat-Resumed"] = []string{how}
+		more["Reseat-Resumed"] = []string{how}
 	}
-	ask.Header["Reseat-Up-From"] = []string{strconv.FormatUint(up, 10)}
-	ask.Header["Reseat-Down-From"] = []string{strconv.FormatUint(down, 10)}
+	ask.Header = with(ask.Header, more)
 	return ask
 }
 
