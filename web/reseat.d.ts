@@ -23,14 +23,15 @@ export class ReseatSocket extends EventTarget {
   /**
    * Begins a session, or resumes one (`options.token`, `options.storage`).
    *
-   * @param url absolute or relative; `http:` and `https:` stand for `ws:` and `wss:`
-   * @param protocols the application's subprotocols
+   * @param url absolute or relative; `http:` and `https:` stand for `ws:` and `wss:`; or a function
+   *   that returns it, which is called at each attempt to connect
+   * @param protocols the application's subprotocols, or a function that returns them, likewise
    * @throws SyntaxError (a DOMException) where the URL, a subprotocol or the token is invalid
    * @throws TypeError where there is no WebSocket to use, or an option is invalid
    */
-  constructor(url: string | URL, protocols?: string | Iterable<string>, options?: ReseatOptions);
+  constructor(url: URLSource, protocols?: ProtocolsSource, options?: ReseatOptions);
 
-  /** The absolute URL. */
+  /** The absolute URL; where a function names it, the newest one, `''` before the first. */
   readonly url: string;
   /** `CONNECTING` until the first hello of the gateway, then `OPEN`, detached or not. */
   readonly readyState: 0 | 1 | 2 | 3;
@@ -154,6 +155,13 @@ export const CloseCode: {
   readonly NODE_UNREACHABLE: 4504;
 };
 
+/** A URL, or a function that names it anew at each attempt: one with a ticket, for example. */
+export type URLSource = string | URL | (() => string | URL | Promise<string | URL>);
+
+/** Subprotocols, or a function that names them anew at each attempt. */
+export type ProtocolsSource =
+  string | Iterable<string> | (() => string | Iterable<string> | Promise<string | Iterable<string>>);
+
 /** Options of `ReseatSocket`; unknown members are ignored, since libraries pass their own. */
 export type ReseatOptions = {
   /** The transport's constructor; by default `globalThis.WebSocket` as it was at import. */
@@ -164,6 +172,16 @@ export type ReseatOptions = {
   refusals?: boolean;
   /** A heartbeat of the game server's own that the client supplies while detached. */
   keepalive?: 'engine.io' | 'y-websocket' | Keepalive;
+  /**
+   * Called at each attempt to connect with the URL and the subprotocols that were asked for.
+   * Returns the URL to use instead, or both. An attempt fails where it throws.
+   */
+  address?: (url: string, protocols: string[]) => AddressGiven | undefined | Promise<AddressGiven | undefined>;
+  /**
+   * Milliseconds after which an outage in which no gateway answers ends the session; 600,000 by
+   * default, and never less than the gateway says that it keeps the session.
+   */
+  giveUpAfter?: number;
   /** The token of a pre-created session (`POST /sessions`): the first connection resumes it. */
   token?: string;
   /**
@@ -174,6 +192,9 @@ export type ReseatOptions = {
   /** The environment, for tests. */
   runtime?: Partial<ReseatRuntime>;
 };
+
+/** What `ReseatOptions.address` returns. */
+export type AddressGiven = string | URL | { url?: string | URL; protocols?: string | Iterable<string> };
 
 /**
  * A heartbeat of the game server's own, for a client library that takes its connection for
@@ -335,8 +356,10 @@ export type ReseatRuntime = {
   window: any;
   /** Fires `visibilitychange`, `freeze` and `resume`. */
   document: any;
-  /** Has `onLine`. */
+  /** Has `onLine` and `userAgent`. */
   navigator: any;
+  /** As the platform's. */
+  fetch: (url: string, init: object) => Promise<{ status: number }>;
   /** What a relative URL is relative to. */
   base: string | undefined;
   /** The URL of this module. */

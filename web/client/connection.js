@@ -1,4 +1,5 @@
 import * as ReadyState from './readystate.js';
+import * as MS from './times.js';
 import { ACK_BYTES, ACK_MESSAGES, DLE } from './wire.js';
 
 /** @typedef {import('./types.js').Verdict} Verdict */
@@ -30,6 +31,21 @@ export function close(transport, ...how) {
   }
 }
 
+/**
+ * Ends the session of a connection that the application gave up before its hello (protocol
+ * section 10): once the hello is there, `bye` can be said. Nothing else is listened to.
+ * @param {any} transport
+ * @param {import('./types.js').ReseatRuntime} runtime
+ */
+export function leave(transport, runtime) {
+  const timer = runtime.setTimeout(() => close(transport), MS.resumeHello);
+  listen(transport, 'close', () => runtime.clearTimeout(timer));
+  listen(transport, 'message', ({ data }) => {
+    if (`${data}`.startsWith(`${DLE}hello `)) transport.send(`${DLE}bye {"code":1001}`);
+    close(transport);
+  });
+}
+
 /** One connection, or the attempt at one. Its session's alone. */
 export class Connection {
   _opened = false;
@@ -40,6 +56,7 @@ export class Connection {
   _useful = false; // whether it brought anything new
   _awaited = false; // whether at its hello there was anything new to come
   _owing = false; // an attempt that is made even when the time is over
+  _bare = false; // an attempt without the offer of reseat.v1
   /** @type {Verdict | null} */
   _verdict = null;
   #acked = -1; // the newest ack given on it
@@ -47,16 +64,21 @@ export class Connection {
   #bytes = 0;
   #backlog = 0; // bufferedAmount at the last look
   #flowed = false; // whether it was 0 at any time since
+  #spoken = -Infinity; // when the newest ack was repeated
+  /** @type {any} undefined until the address is known */
+  _transport;
+  /** The application's subprotocols on it. @type {string[]} */
+  _protocols = [];
+  /** The large message that is coming. @type {import('./parts.js').Parts | undefined} */
+  _parts;
 
   /**
-   * @param {any} transport
    * @param {number} since when it was opened; later, when its hello came
    * @param {string} token that it resumes with
    * @param {number} stated the N that it resumes with
    * @param {number} settled what was acked of the application's messages when it was opened
    */
-  constructor(transport, since, token, stated, settled) {
-    this._transport = transport;
+  constructor(since, token, stated, settled) {
     this._since = since;
     this._token = token;
     this._stated = stated;
@@ -100,6 +122,13 @@ export class Connection {
     n = Math.min(n, this._last);
     if (n > this.#acked) this._say('ack', (this.#acked = n));
     return all;
+  }
+
+  /** Part of a message came. An ack is for a whole one: the newest, again, says that this side lives. @param {number} t */
+  _tookPart(t) {
+    if (t - this.#spoken < MS.ack) return;
+    this.#spoken = t;
+    this._say('ack', this.#acked);
   }
 
   /**

@@ -56,9 +56,10 @@ function replacement(native, defaults, mark) {
     construct(target, args, newTarget) {
       if (args.length === 0) throw new TypeError('no URL');
       const [url, protocols, own] = args;
-      const href = webSocketURL(url, runtimeOf(defaults.runtime).base);
+      // Only code that knows ReseatSocket gives a function.
+      const href = typeof url === 'function' || webSocketURL(url, runtimeOf(defaults.runtime).base);
       // search() does not depend on the expression's lastIndex.
-      const wanted = !match || (typeof match === 'function' ? match(href) : href.search(match) >= 0);
+      const wanted = !match || href === true || (typeof match === 'function' ? match(href) : href.search(match) >= 0);
       if (!wanted && newTarget === proxy) return new native(url, protocols);
       const options = { ...defaults, ...Object(own), [PLAIN_ONLY]: !wanted };
       const socket = Reflect.construct(target, [url, protocols, options], newTarget === proxy ? target : newTarget);

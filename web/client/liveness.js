@@ -12,6 +12,7 @@ export class Liveness {
   // Learned over all connections of the session.
   _rtt = 0; // smoothed as in RFC 6298; 0: not known
   #handshake = MS.beside; // the fastest, at most this: at least two round trips
+  #opening = 0; // the newest, with no limit
   #silences = 0; // connections in a row that ended in silence, 3 at most
   #gaps = [0, 0]; // the longest and the second longest gap between data messages since #newer
   #older = [0, 0]; // the same, of the time before
@@ -43,6 +44,7 @@ export class Liveness {
   /** A connection took so long to its 101. @param {number} ms */
   _opened(ms) {
     this.#handshake = Math.min(this.#handshake, ms);
+    this.#opening = ms;
   }
 
   /** How long nothing may be heard at all. @param {{ heartbeat_ms: number }} said */
@@ -84,6 +86,17 @@ export class Liveness {
     this.#data = t;
     this.#check = 0;
     this.#lively = this.#newer > -Infinity;
+  }
+
+  /**
+   * Part of a large message came, and the next one is owed. What answers the pings under way waits behind
+   * it, so they do not measure the round trip; nor are the times between parts usual gaps.
+   * @param {number} t
+   */
+  _queued(t) {
+    this._sent(t);
+    for (const n of this.#pings.keys()) this.#pings.set(n, NaN);
+    this.#data = t;
   }
 
   /** @param {number} t @param {number} gap */
@@ -130,7 +143,8 @@ export class Liveness {
   _pong(t, n) {
     const sent = this.#pings.get(n);
     if (sent === undefined) return;
-    if (!this._paused) this._rtt = Math.max(1, this._rtt ? this._rtt + (t - sent - this._rtt) / 8 : t - sent);
+    if (!this._paused && sent <= t)
+      this._rtt = Math.max(1, this._rtt ? this._rtt + (t - sent - this._rtt) / 8 : t - sent);
     for (const older of this.#pings.keys()) if (older <= n) this.#pings.delete(older);
     if (!this.#check || this.#check > n) return;
     // The line was just quiet, and the gap counts. No more checks until data comes, nor soon after.
@@ -162,7 +176,10 @@ export class Liveness {
       const clock = Math.max(this.#from, Math.min(this.#owed, this.#from + this._limit(said) / 2));
       const half = (scale * answer) / 2;
       const limit = this._rtt ? answer : Math.max(answer, MS.answer);
-      or(Math.max(clock + scale * limit, this.#first + Math.max(4 * this._rtt * scale, half)), 'dead'); // also of a ping that went late
+      or(
+        Math.max(clock + scale * limit, this.#first + Math.max((4 * this._rtt || 1.5 * this.#opening) * scale, half)),
+        'dead',
+      ); // also of a ping that went late
       or(Math.max(clock, this.#newest) + half, 'ping');
     }
     if (suspicious && this.#lively) {

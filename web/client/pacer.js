@@ -25,9 +25,10 @@ export class Pacer {
    * before: after one that ran out of time the next follows at once.
    * @param {number} t now
    * @param {boolean} beside whether beside a suspected connection (protocol section 5)
+   * @param {number} overtime how much longer the outage is than the session is said to be kept
    */
-  _pause(t, beside) {
-    const span = Math.min(MS.jitter, 500 * 2 ** this.#tries);
+  _pause(t, beside, overtime) {
+    const span = Math.min(MS.jitter + overtime / 16, 500 * 2 ** this.#tries);
     const least = beside
       ? MS.beside * 2 ** this.#falseAlarms
       : this.#tries++ && Math.max(MS.breath, this.#random() * span);
@@ -54,9 +55,18 @@ export class Pacer {
    * much as the slowest handshake took to one whose first two SYNs were lost. As long as it is
    * below 11 s, the next SYN is at most 4 s away.
    * @param {number} rtt
+   * @param {number} least
    */
-  _limit(rtt) {
-    return Math.min(Math.max(MS.connect, 4 * rtt, this.#slowest + MS.lostSyns), MS.connectMax);
+  _limit(rtt, least) {
+    return Math.min(Math.max(least, 4 * rtt, this.#slowest + least - 500), MS.connectMax);
+  }
+
+  /**
+   * By how much Firefox may hold the next attempt back: see Reach. An attempt that is given up
+   * meanwhile counts as one more failure.
+   */
+  get _heldBack() {
+    return Math.min(400 * 1.5 ** this.#tries, 60_000);
   }
 
   /** A suspicion is over. @param {boolean} spoke whether it was a false alarm */

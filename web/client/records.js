@@ -103,10 +103,11 @@ export class Records {
 }
 
 /**
+ * The store that option `storage` names, or null for none.
  * @param {any} store
- * @param {string} url
+ * @throws TypeError where tabs share it
  */
-export function recordsOf(store, url) {
+export function storeOf(store) {
   if (store === undefined || store === null) return null;
   let shared;
   try {
@@ -117,7 +118,7 @@ export function recordsOf(store, url) {
   if (store === shared || typeof store.getItem !== 'function') {
     throw new TypeError('storage: want sessionStorage; tabs share localStorage');
   }
-  return new Records(store, url);
+  return store;
 }
 
 /**

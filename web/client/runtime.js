@@ -55,6 +55,7 @@ export function runtimeOf(given) {
     base: here.document?.baseURI ?? here.location?.href,
     module: origin,
     gateways,
+    fetch: (/** @type {string} */ url, /** @type {object} */ init) => here.fetch(url, init),
     trace: () => {},
     ...given,
   };

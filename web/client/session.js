@@ -1,10 +1,13 @@
 import { Alarm } from './alarm.js';
-import { Connection, dial, listen } from './connection.js';
+import { Connection, dial, leave, listen } from './connection.js';
 import { StandIns } from './keepalive.js';
 import { Outbox } from './outbox.js';
 import { Pacer } from './pacer.js';
 import { watchPage } from './pagelife.js';
+import { Parts } from './parts.js';
+import { FORBIDDEN, GATEWAY, NOBODY, Reach, isBrowser } from './reach.js';
 import * as ReadyState from './readystate.js';
+import { Records } from './records.js';
 import { Silence } from './silence.js';
 import * as State from './state.js';
 import * as MS from './times.js';
@@ -17,6 +20,7 @@ import { DLE, VERSION, escaped, isToken, readControl, sizeOf } from './wire.js';
 /** @typedef {import('./types.js').Message} Message */
 /** @typedef {import('./types.js').Verdict} Verdict */
 /** @typedef {import('./types.js').Farewell} Farewell */
+/** @typedef {import('./address.js').Address} Address */
 /** @typedef {import('./records.js').SavedSession} SavedSession */
 /** @typedef {import('./wire.js').Terms} Terms */
 
@@ -39,8 +43,9 @@ export class Session {
   #plan;
   #host;
   #runtime;
-  #records;
-  /** @type {string} */
+  /** @type {Records | null} */
+  #records = null;
+  #url = ''; // of the newest attempt
   /** @type {number} */
   #state = State.CONNECTING;
 
@@ -68,6 +73,12 @@ export class Session {
 
   // The way back.
   #pacer;
+  /** HTTP probes, where the engine holds WebSockets back. @type {Reach | null} */
+  #reach = null;
+  #probedAt = 0; // when the newest probe began
+  #hung = false; // what came last was silence: not an end, nor a refusal
+  #mayTryAt = 0; // an attempt that no probe backs waits until then
+  #gap = 0; // between two such attempts
   #spoke = false; // the suspected connection did, too late for the attempt to be dropped
   #dropped = 0; // when the live connection was given up
   #tries = 0;
@@ -85,6 +96,8 @@ export class Session {
 
   /** @type {Farewell | null} */
   #farewell = null;
+  /** A close() while the page is unloaded, to be done if it stays. @type {(() => void) | null} */
+  #unloading = null;
 
   /** @type {Alarm[]} */
   #timers = [];
@@ -93,6 +106,7 @@ export class Session {
   #giveUp; // the way back is closed
   #ackBy; // an ack is due
   #closeBy; // no Close frame came
+  #unloadBy; // the page was not left
   #moveAt; // the moment of a move
 
   _protocol = '';
@@ -106,9 +120,9 @@ export class Session {
   /**
    * @param {Plan} plan
    * @param {Host} host
-   * @param {SavedSession} [saved] of the page before
+   * @param {boolean} restores whether it may go on with the session of the page before
    */
-  constructor(plan, host, saved) {
+  constructor(plan, host, restores) {
     const runtime = plan._runtime;
     /** @param {(this: Session, late: boolean) => void} ring @param {number} [retries] */
     const alarm = (ring, retries = 0) => {
@@ -119,7 +133,6 @@ export class Session {
     this.#plan = plan;
     this.#host = host;
     this.#runtime = runtime;
-    this.#records = plan._records;
     this._said = { session: '', token: plan._token, grace_ms: 0, heartbeat_ms: 0 };
     this.#born = runtime.wall();
     this.#pacer = new Pacer(runtime.random);
@@ -129,11 +142,27 @@ export class Session {
     this.#ackBy = alarm(this.#ack);
     this.#closeBy = alarm(this.#onCloseBy);
     this.#moveAt = alarm(this.#move);
+    this.#unloadBy = alarm(() => this.#unloading?.());
     this.#silence = new Silence(runtime, alarm, this);
     this.#standIns = new StandIns(plan._keepalive, alarm, (late) => this.#needsStandIn(late), host._message);
-    if (this.#restore(saved)) this.#comeBack(0);
-    else this.#attempt = this.#connect();
-    watchPage(runtime, this.#watching.signal, (event) => this.#onPage(event));
+    const { signal } = this.#watching;
+    if (isBrowser(runtime)) this.#reach = new Reach(runtime, signal);
+    watchPage(runtime, signal, (event) => this.#onPage(event));
+    if (plan._store)
+      this.#address(
+        (address) => this.#begin(address, restores),
+        () => this.#finish(),
+      );
+    else this.#connect();
+  }
+
+  /** Begins where there may be a record: they are kept by URL, without what may change in it. @param {Address} address @param {boolean} restores */
+  #begin({ url }, restores) {
+    if (this.#state !== State.CONNECTING) return;
+    const plan = this.#plan;
+    this.#records = new Records(plan._store, plan._ticketed ? url.replace(/\?.*/s, '') : url);
+    if (restores && this.#restore(this.#records._take(this.#runtime.wall()))) this.#comeBack(0);
+    else this.#connect();
   }
 
   // ---- the application's side
@@ -141,7 +170,8 @@ export class Session {
   /** @returns {0 | 1 | 2} CLOSED comes with the event */
   get _readyState() {
     if (this.#state < State.ATTACHED) return ReadyState.CONNECTING;
-    const closing = this.#state === State.ENDED || this.#farewell || this._live?._verdict?.retry === false;
+    const closing =
+      this.#state === State.ENDED || this.#farewell || this.#unloading || this._live?._verdict?.retry === false;
     return closing ? ReadyState.CLOSING : ReadyState.OPEN;
   }
 
@@ -192,17 +222,42 @@ export class Session {
   /** @param {number | undefined} code @param {string} reason */
   _close(code, reason) {
     if (this._readyState === ReadyState.CLOSING) return;
-    if (this._readyState === ReadyState.CONNECTING) return this.#finish();
+    if (this._readyState === ReadyState.CONNECTING) return this.#giveUpFirst();
+    if (this.#records && /unload$|^pagehide$/.test(this.#runtime.window?.event?.type))
+      return this.#closeLater(code, reason);
     this.#farewell = { code: code ?? (reason ? 1000 : 1005), reason };
     if (this.#parked && !this.#takeBack()) return this.#finish();
     if (this.#state === State.DETACHED) {
       const left = this.#dropped + this._said.grace_ms - this.#runtime.now();
-      if (left > 0) this.#giveUp._set(left);
+      this.#giveUp._set(Math.max(left, 0));
     }
     this.#pump();
   }
 
   // ---- connections
+
+  /** close() before the first hello. A session that was made ahead is left to who has its token. */
+  #giveUpFirst() {
+    const { _transport: transport, _bare: bare } = this.#attempt ?? {};
+    if (transport && !bare && !this.#plan._token) {
+      this.#attempt = null;
+      leave(transport, this.#runtime);
+    }
+    this.#finish();
+  }
+
+  /**
+   * A page that keeps its session over a reload closes its socket as it is unloaded: it is
+   * reloaded, perhaps. If it is still there a moment later, it stays, and the socket is closed.
+   * @param {number | undefined} code @param {string} reason
+   */
+  #closeLater(code, reason) {
+    this.#unloading = () => {
+      this.#unloading = null;
+      this._close(code, reason);
+    };
+    this.#unloadBy._set(MS.unload);
+  }
 
   /** @param {number} next @param {string} why */
   #enter(next, why) {
@@ -210,15 +265,42 @@ export class Session {
     this.#runtime.trace(next, why);
   }
 
-  /** protocol section 2: the application's subprotocols first. */
-  #connect() {
-    const { token, route } = this._said;
-    const offer = [...this.#plan._protocols.filter((name) => !name.startsWith('reseat.')), VERSION];
-    if (token) offer.push(`reseat.token.${token}`, `reseat.received.${this.#received}`);
+  /** The address of an attempt, at once or later. @param {(address: Address) => void} use @param {() => void} fail */
+  #address(use, fail) {
+    const address = this.#plan._address();
+    if (address instanceof Promise) address.then(use).catch(fail);
+    else use(address);
+  }
+
+  /**
+   * An attempt. Throws where the URL is fixed and no connection may be opened.
+   * @param {boolean} bare whether it makes no offer
+   */
+  #connect(bare = this.#plan._bare) {
+    const conn = new Connection(this.#runtime.now(), this._said.token, this.#received, this.#out._acked);
+    this.#attempt = conn;
+    this.#address(
+      (address) => conn === this.#attempt && this.#open(conn, address, bare),
+      () => conn === this.#attempt && this.#attemptLost(conn),
+    );
+  }
+
+  /** protocol section 2: the application's subprotocols first. @param {Connection} conn @param {Address} address @param {boolean} bare */
+  #open(conn, { url, protocols }, bare) {
+    const { route } = this._said;
+    const offer = [...protocols.filter((name) => !name.startsWith('reseat.')), VERSION, 'reseat.parts'];
+    if (conn._token) offer.push(`reseat.token.${conn._token}`, `reseat.received.${conn._stated}`);
     else if (this.#plan._refusals) offer.push('reseat.refusals');
     if (isToken(route)) offer.push(`reseat.route.${route}`);
-    const transport = dial(this.#plan._Transport, this.#plan._url, offer);
-    const conn = new Connection(transport, this.#runtime.now(), token, this.#received, this.#out._acked);
+    this.#url = url;
+    this.#host._connects(url);
+    conn._protocols = protocols;
+    conn._bare = bare;
+    const transport = dial(this.#plan._Transport, url, bare ? protocols : offer);
+    conn._transport = transport;
+    conn._since = this.#runtime.now();
+    if (this.#state !== State.CONNECTING)
+      this.#patience._set(this.#limit() + (this.#reach?._isGecko ? this.#pacer._heldBack : 0));
     /** @param {string} type @param {(this: Session, conn: Connection, event: any) => void} heard */
     const on = (type, heard) =>
       listen(
@@ -229,17 +311,18 @@ export class Session {
     on('open', this.#onOpen);
     on('message', this.#onMessage);
     on('close', this.#onClose);
-    return conn;
   }
 
   /** @param {Connection} conn */
   #onOpen(conn) {
     const transport = conn._transport;
-    if (transport.protocol && transport.protocol !== VERSION) {
+    if (conn._bare || (transport.protocol && transport.protocol !== VERSION)) {
       // A server that does not know reseat.v1 took one of the application's subprotocols.
-      if (this.#state !== State.CONNECTING || this._said.token || !this.#plan._fallback) return this.#broken(conn);
+      if (!conn._bare && (this.#state !== State.CONNECTING || this._said.token || !this.#plan._fallback))
+        return this.#broken(conn);
       this.#attempt = null;
-      return this.#giveWay(() => this.#host._plain(transport));
+      this.#stop('plain');
+      return this.#host._plain(transport);
     }
     conn._opened = true;
     const ms = this.#runtime.now() - conn._since;
@@ -254,11 +337,34 @@ export class Session {
     const late = this.#lateness();
     this.#silence._read(late > MS.paused, conn === this._live);
     if (conn._verdict) return;
+    if (conn._parts && typeof data !== 'string') this.#onPart(conn, data);
+    else this.#onWhole(conn, data);
+    if (conn === this._live) this.#silence._rearm();
+    if (late > MS.slept) this.#wake();
+  }
+
+  /** @param {Connection} conn @param {any} data */
+  #onWhole(conn, data) {
     if (data[0] !== DLE) this.#onData(conn, data);
     else if (data[1] === DLE) this.#onData(conn, data.slice(1));
     else this.#onControl(conn, data.slice(1));
-    if (conn === this._live) this.#silence._rearm();
-    if (late > MS.slept) this.#wake();
+  }
+
+  /** Part of a large message (protocol section 5.5). @param {Connection} conn @param {any} data */
+  #onPart(conn, data) {
+    let whole;
+    try {
+      whole = conn._parts?._add(data);
+    } catch {
+      return this.#broken(conn);
+    }
+    this._heard();
+    this.#silence._queued();
+    if (conn._usable) conn._tookPart(this.#runtime.now());
+    if (whole === undefined) return;
+    conn._parts = undefined;
+    this.#onAnswered();
+    this.#onWhole(conn, whole);
   }
 
   /** @param {Connection} conn @param {any} data */
@@ -300,6 +406,15 @@ export class Session {
         return this.#onHello(conn, argument);
       case 'ack':
         return this.#onAck(conn, argument);
+      case 'parts':
+        try {
+          conn._parts = new Parts(argument);
+          this.#silence._received(false);
+          this.#silence._queued();
+        } catch {
+          this.#broken(conn); // more than there is memory for
+        }
+        return;
       case 'pong':
         this.#silence._pong(Number(argument));
         return this.#onAnswered();
@@ -335,6 +450,7 @@ export class Session {
     if (conn._hello || foreign || outdated || !this.#out._admits(hello.received)) return this.#broken(conn);
     const before = this.#state;
     const ms = this.#silence._since;
+    this.#gap = this.#mayTryAt = 0;
     this.#retire(); // protocol section 8: nothing more is taken from the older one
     this._live = conn;
     this.#attempt = null;
@@ -357,6 +473,12 @@ export class Session {
     this._reloaded = before === State.RELOADED;
     this._protocol = `${hello.protocol ?? ''}`;
     this.#foundGateway();
+    // As a browser fails a handshake whose server picks no subprotocol of those offered (WebSockets
+    // Standard, "establish a WebSocket connection"). One that was made ahead has what its maker asked for.
+    if (!conn._token && (conn._protocols.length > 0 ? !conn._protocols.includes(this._protocol) : this._protocol)) {
+      this.#sayBye(conn, { code: 1001, reason: '' });
+      return this.#finish();
+    }
     this.#standIns._beat();
     this.#host._opened();
     if (this._reloaded) this.#resumed(hello, ms, true);
@@ -364,12 +486,13 @@ export class Session {
 
   /** The origin is a gateway's: there is no fallback towards it any more. */
   #foundGateway() {
-    this.#runtime.gateways.add(originOf(this.#plan._url));
+    this.#runtime.gateways.add(originOf(this.#url));
   }
 
   /** Only where nothing says that a gateway is there. */
   #mayFallBack() {
-    const origin = originOf(this.#plan._url);
+    if (!this.#url) return false; // the address is not known
+    const origin = originOf(this.#url);
     return (
       this.#plan._fallback &&
       !this._said.token &&
@@ -381,7 +504,10 @@ export class Session {
   /** @param {Connection} conn @param {any} event */
   #onClose(conn, event) {
     if (this.#parked) return;
-    if (conn === this.#attempt) return this.#attemptLost(conn);
+    if (conn === this.#attempt) {
+      this.#hung = false;
+      return this.#attemptLost(conn);
+    }
     if (event.wasClean) this.#silence._sign(); // a Close frame came
     if (conn._verdict?.retry === false) return this.#finishBy(conn._verdict);
     if (conn._bye && event.code === conn._bye) return this.#finish(); // told as the application's own
@@ -449,9 +575,9 @@ export class Session {
     this.#pump();
   }
 
-  /** An ack or a pong came. */
+  /** An ack or a pong came, or the last part of a message. */
   #onAnswered() {
-    if (!this.#out._owed) this.#silence._acked();
+    if (!this.#out._owed && !this._live?._parts) this.#silence._acked();
   }
 
   /** A Blob could not be read: its place can be filled by nothing, so the session ends. */
@@ -526,6 +652,14 @@ export class Session {
     return this._said.grace_ms + 2 * this._said.heartbeat_ms;
   }
 
+  /**
+   * How long to look for a way back. The gateway decides how long the session is kept, and may do
+   * so while nobody can tell this side: protocol section 10.
+   */
+  get #bound() {
+    return Math.max(this.#keep, this.#plan._giveUpAfter);
+  }
+
   /** How long it is until the time to come back that the gateway has named. */
   get #heldBack() {
     return this.#told && this.#pace._armed ? Math.max(-this.#pace._late, 0) : 0;
@@ -548,7 +682,8 @@ export class Session {
     if (this.#pacer._lost(this.#dropped, conn._useful || held, conn._awaited)) return this.#finish();
     this.#owing = true;
     this.#enter(State.DETACHED, why);
-    this.#giveUp._set(this.#farewell ? this._said.grace_ms : this.#keep);
+    this.#giveUp._set(this.#farewell ? this._said.grace_ms : this.#bound);
+    this.#hung = known || silent || why === 'no answer';
     if (known) return this.#comeBack(Math.max(after, this.#heldBack));
     this.#tries = 0;
     this.#failed(after);
@@ -560,6 +695,7 @@ export class Session {
    */
   _suspect() {
     this.#spoke = false;
+    this.#hung = true;
     this.#tries = 0;
     this.#enter(State.SUSPECTED, 'silence');
     this.#failed(0);
@@ -573,6 +709,7 @@ export class Session {
     this.#spoke = true;
     if (this.#attempt?._opened) return;
     if (this.#attempt) this.#abandon(this.#attempt);
+    this.#stopProbe();
     this.#pacer._suspected(true);
     this.#pace._clear();
     this.#enter(State.ATTACHED, 'false alarm');
@@ -598,7 +735,8 @@ export class Session {
   /** Sees to the next attempt. @param {number} after what the gateway asked for, or 0 */
   #comeBack(after) {
     if (this.#attempt || !this.#seeking) return;
-    const pause = Math.max(after, this.#pacer._pause(this.#runtime.now(), this.#state === State.SUSPECTED));
+    const t = this.#runtime.now();
+    const pause = Math.max(after, this.#pacer._pause(t, this.#state === State.SUSPECTED, this.#overtime));
     this.#told = after > 0;
     if (this.#told && !this._live) {
       this.#owing = true;
@@ -616,22 +754,66 @@ export class Session {
       this.#waited = true;
       return this.#pace._set(MS.offline);
     }
-    this.#resume();
+    if (this.#reach?._isWanted(this.#hung, this.#tries > 1)) this.#probe(this.#reach);
+    else this.#resume();
   }
 
-  /** One attempt at a resume. It runs beside a live connection for a move, or where that one is suspected. */
+  /** How far an outage is beyond the time that the gateway named: attempts become rarer. */
+  get #overtime() {
+    return this._live ? 0 : Math.max(0, this.#runtime.now() - this.#dropped - this.#keep);
+  }
+
+  /** @param {Reach} reach */
+  #probe(reach) {
+    this.#pace._clear();
+    this.#probedAt = this.#runtime.now();
+    this.#patience._set(this.#limit(MS.reach));
+    if (this._said.probe) reach._ask(this.#url, (answer) => this.#onProbed(answer));
+    else this.#onProbed(FORBIDDEN); // a gateway of before does not answer
+  }
+
+  #stopProbe() {
+    this.#reach?._stop();
+    this.#patience._clear();
+  }
+
+  /** @param {number} answer */
+  #onProbed(answer) {
+    this.#stopProbe();
+    const now = this.#runtime.now();
+    const backed = answer === GATEWAY || answer === FORBIDDEN;
+    if (backed || (answer !== NOBODY && now >= this.#mayTryAt)) {
+      // It may fail, and the engine delays the next ones then.
+      if (!backed) this.#mayTryAt = now + (this.#gap = 3 * this.#gap || MS.reachEvery);
+      return this.#resume();
+    }
+    this.#owing = false;
+    if (this.#over) return this.#noWayBack();
+    const pause = MS.reachEvery * (1 + this.#runtime.random() / 2) + this.#overtime / 16;
+    this.#pace._set(Math.max(MS.breath, this.#probedAt + pause - now));
+  }
+
+  /** How long an attempt, or a probe, may take. @param {number} [least] */
+  #limit(least = MS.connect) {
+    return this.#pacer._limit(this.#silence._rtt, least);
+  }
+
+  /**
+   * One attempt at a resume. It runs beside a live connection for a move, or where that one is suspected.
+   */
   #resume() {
     this.#pace._clear();
+    this.#stopProbe();
     this.#waited = this.#told = false;
     this.#pacer._begin(this.#runtime.now());
+    this.#patience._set(MS.connectMax); // to know the address
     try {
-      this.#attempt = this.#connect();
+      this.#connect();
     } catch {
       return this.#attemptFailed(0);
     }
-    this.#attempt._owing = this.#owing;
+    if (this.#attempt) this.#attempt._owing = this.#owing;
     this.#owing = false;
-    this.#patience._set(this.#pacer._limit(this.#silence._rtt));
   }
 
   /**
@@ -642,8 +824,12 @@ export class Session {
   #attemptLost(conn, plain = !conn._opened) {
     this.#abandon(conn);
     if (this.#state !== State.CONNECTING) return this.#attemptFailed(0);
-    if (plain && this.#mayFallBack()) return this.#giveWay(() => this.#host._plain());
-    this.#finish();
+    if (!plain || conn._bare || !this.#mayFallBack()) return this.#finish();
+    try {
+      this.#connect(true);
+    } catch {
+      this.#finish();
+    }
   }
 
   /** @param {number} after what the gateway asked for, or 0 */
@@ -659,7 +845,8 @@ export class Session {
 
   /** An attempt takes too long. @param {boolean} late */
   #onPatience(late) {
-    if (!this.#attempt) return;
+    this.#hung = true;
+    if (!this.#attempt) return this.#onProbed(NOBODY);
     const first = this.#state === State.CONNECTING;
     if (!late || (!first && this._live)) this.#attemptLost(this.#attempt, true);
     else if (first) this.#patience._set(MS.firstHello); // its hello may have come while the page slept
@@ -814,7 +1001,7 @@ export class Session {
     if (this.#lateness() > MS.slept) return this.#wake();
     if (this.#state === State.ATTACHED) return this.#silence._ask();
     if (this._live || this.#attempt || this.#heldBack) return undefined;
-    return type === 'online' ? this.#resume() : this.#tryAgain();
+    return type === 'online' && !this.#reach?._isGecko ? this.#resume() : this.#tryAgain();
   }
 
   /** The page is left: the session is kept for the next page, or no ghost is to stay in the game. */
@@ -877,7 +1064,7 @@ export class Session {
     if (this._live) return this._lose('parked');
     if (this.#attempt) this.#abandon(this.#attempt);
     this.#owing = true;
-    this.#giveUp._set(this.#keep);
+    this.#giveUp._set(this.#bound);
     return this.#tryAgain();
   }
 }

@@ -118,6 +118,11 @@ export class Silence {
     this.#liveness._received(this.#heard, fresh);
   }
 
+  /** Part of a large message came, or its announcement. */
+  _queued() {
+    this.#liveness._queued(this.#heard);
+  }
+
   /** Something was sent that the gateway has to answer. */
   _sent() {
     this.#liveness._sent(this.#runtime.now());

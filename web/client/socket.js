@@ -1,12 +1,14 @@
+import { addresses } from './address.js';
 import { incoming, outgoing } from './data.js';
 import { announce, closeEvent, ownEvent } from './events.js';
 import { keepaliveOf } from './keepalive.js';
 import { Plain } from './plain.js';
 import * as ReadyState from './readystate.js';
-import { recordsOf } from './records.js';
+import { storeOf } from './records.js';
 import { NativeWebSocket, platformWebSocket, runtimeOf, transportOf } from './runtime.js';
 import { Session } from './session.js';
-import { originOf, subprotocols, syntaxError, webSocketURL } from './url.js';
+import * as MS from './times.js';
+import { originOf, syntaxError, webSocketURL } from './url.js';
 import { isToken, utf8Length } from './wire.js';
 
 /** @typedef {import('./types.js').Host} Host */
@@ -20,8 +22,8 @@ export const PLAIN_ONLY = Symbol('reseat.plain');
  * ordinary WebSocket.
  */
 export class ReseatSocket extends EventTarget {
-  #url;
-  #origin;
+  #url = ''; // until a function has named it
+  #origin = '';
   /** @type {Session | Plain} */
   #session;
   /** @type {BinaryType} */
@@ -34,8 +36,8 @@ export class ReseatSocket extends EventTarget {
   #busy = false;
 
   /**
-   * @param {string | URL} url
-   * @param {string | Iterable<string>} [protocols]
+   * @param {import('../reseat.js').URLSource} url
+   * @param {import('../reseat.js').ProtocolsSource} [protocols]
    * @param {import('./types.js').ReseatOptions} [options]
    */
   constructor(url, protocols = undefined, options = undefined) {
@@ -44,25 +46,26 @@ export class ReseatSocket extends EventTarget {
     const given = /** @type {any} */ (Object(options));
     const { token } = given;
     const runtime = runtimeOf(given.runtime);
-    this.#url = webSocketURL(url, runtime.base);
-    this.#origin = originOf(this.#url);
-    const names = subprotocols(protocols);
+    const _ticketed = typeof url === 'function';
+    if (!_ticketed) this.#url = webSocketURL(url, runtime.base);
+    const _address = addresses(url, protocols, given.address, runtime.base);
+    const bare = !!given[PLAIN_ONLY];
     if (token !== undefined && token !== null && !isToken(token)) throw syntaxError('invalid token');
     const plan = {
-      _url: this.#url,
-      _protocols: names,
-      _token: token ?? '',
+      _address,
+      _ticketed,
+      _bare: bare,
+      _giveUpAfter: given.giveUpAfter ?? MS.giveUp,
+      _token: bare ? '' : (token ?? ''),
       _fallback: given.fallback !== false,
       _refusals: given.refusals !== false,
       _keepalive: keepaliveOf(given.keepalive),
-      _records: recordsOf(given.storage, this.#url),
+      _store: bare ? null : storeOf(given.storage),
       _Transport: transportOf(given, NativeWebSocket ?? platformWebSocket()),
       _runtime: runtime,
     };
     const host = this.#host(plan);
-    const begin = () =>
-      given[PLAIN_ONLY] ? new Plain(plan, host) : new Session(plan, host, plan._records?._take(runtime.wall()));
-    this.#session = this.#call(begin);
+    this.#session = this.#call(() => new Session(plan, host, true));
   }
 
   /** Survives minification. */
@@ -155,8 +158,15 @@ export class ReseatSocket extends EventTarget {
         if (error) last(() => new Event('error'));
         last(() => closeEvent(detail));
       },
-      _plain: (transport) => (this.#session = new Plain(plan, host, transport)),
-      _anew: () => (this.#session = new Session(plan, host)),
+      _connects: (url) => {
+        this.#origin = originOf(url);
+        if (plan._ticketed) this.#url = url;
+      },
+      _plain: (transport) => {
+        this.#session = new Plain(transport, host);
+        host._opened(); // not before: a listener of `open` may send
+      },
+      _anew: () => (this.#session = new Session(plan, host, false)),
     };
     return host;
   }

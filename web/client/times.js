@@ -6,10 +6,14 @@ export const firstHello = 5_000;
 export const resumeHello = 16_000;
 /** To have the 101 of a resume, on all but slow links. */
 export const connect = 4_000;
-/** And on any. */
-export const connectMax = 15_000;
-/** Until the third SYN of a connection has gone out. */
-export const lostSyns = 3_500;
+/** And on any: TCP, TLS and HTTP over a round trip of 8 s. */
+export const connectMax = 40_000;
+/** Without an answer of any gateway, an outage is the end of a session after this (option `giveUpAfter`). */
+export const giveUp = 600_000;
+/** For the answer to an HTTP probe, on all but slow links: a lost SYN is repeated after 1 s. */
+export const reach = 2_000;
+/** Between the starts of two HTTP probes that fail at once: this, and up to half as much again. */
+export const reachEvery = 1_000;
 /** Protocol section 5: 1 s after the oldest unacked message, less the way. */
 export const ack = 900;
 /** After this an ack goes with data that is sent anyway: one read less for the gateway. */
@@ -32,6 +36,8 @@ export const jitter = 5_000;
 export const breath = 50;
 /** Pause before an attempt while the browser says that it is offline. */
 export const offline = 10_000;
+/** A page that closes its socket as it is unloaded, and is still there: it stays. */
+export const unload = 1_000;
 /** Between `end` or `close` and the Close frame. */
 export const closing = 2_000;
 /** Protocol section 5: what the gateway gives the upstream after `bye`. */

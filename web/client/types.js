@@ -22,13 +22,15 @@
 /**
  * What a session is to do; never changes.
  * @typedef {object} Plan
- * @property {string} _url
- * @property {string[]} _protocols the application's own
+ * @property {() => import('./address.js').Address | Promise<import('./address.js').Address>} _address asked at each attempt
+ * @property {boolean} _bare whether it makes no offer
+ * @property {number} _giveUpAfter milliseconds without an answer
  * @property {string} _token '' for none
  * @property {boolean} _fallback
  * @property {boolean} _refusals
  * @property {Keepalive | null} _keepalive
- * @property {import('./records.js').Records | null} _records
+ * @property {any} _store where records are kept, or null
+ * @property {boolean} _ticketed whether the URL may be another at each attempt
  * @property {any} _Transport
  * @property {ReseatRuntime} _runtime
  */
@@ -40,7 +42,8 @@
  * @property {(data: any) => void} _message
  * @property {(detail: CloseDetail, error?: boolean) => void} _closed with an error event before it, by default where it was not clean
  * @property {(type: string, detail?: object) => void} _notice
- * @property {(transport?: any) => void} _plain an ordinary WebSocket takes the session's place: this one, or a new one
+ * @property {(url: string) => void} _connects to this URL
+ * @property {(transport: any) => void} _plain this WebSocket, which is open, takes the session's place
  * @property {() => void} _anew a new session takes its place
  */
 

@@ -41,7 +41,7 @@ function readEnding(text) {
 
 /**
  * What of a hello holds until the next one. Without `answer_ms` the gateway is of the second edition.
- * @typedef {{ session: string, token: string, grace_ms: number, heartbeat_ms: number, answer_ms?: number,
+ * @typedef {{ session: string, token: string, grace_ms: number, heartbeat_ms: number, answer_ms?: number, probe?: boolean,
  *   route?: any, limits?: { unacked_messages?: number, unacked_bytes?: number } }} Terms
  */
 
@@ -83,6 +83,12 @@ const VERBS = {
   },
   /** @param {string} text @returns {string} */
   upstream: (text) => JSON.parse(text).state,
+  /** @param {string} text @returns {{ bytes: number, text: boolean }} */
+  parts(text) {
+    const { bytes, text: isText } = JSON.parse(text);
+    want(isCount(bytes) && bytes > 0 && typeof isText === 'boolean');
+    return { bytes, text: isText };
+  },
   end: readEnding,
   close: readEnding,
   bye: () => want(false), // a client's

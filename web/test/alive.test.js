@@ -135,7 +135,7 @@ test('an offline browser spends no tries, comes back at online, and is not belie
 });
 
 test('an offline browser makes its one attempt where the time is over before the pause', async () => {
-  const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 } });
+  const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 }, options: { giveUpAfter: 0 } });
   w.page.navigator.onLine = false;
   w.last().drop();
   await w.clock.advance(2_999);
@@ -151,7 +151,7 @@ test('an offline browser makes its one attempt where the time is over before the
 
 test('an offline browser whose time is over before the pacing pause makes its one attempt nevertheless', async () => {
   const grace = { grace_ms: 100, heartbeat_ms: 1 };
-  const w = attached({ first: grace, random: () => 0.5 });
+  const w = attached({ first: grace, random: () => 0.5, options: { giveUpAfter: 0 } });
   for (let i = 0; i < 4; i++) {
     // connections that come to nothing, the fifth drop is followed by a pause of 500 ms
     w.last().drop();

@@ -4,6 +4,7 @@
 import { DLE, hello } from './helpers.js';
 
 export const GRACE = 120_000;
+const PART = 5; // bytes: most messages of the tests come in parts
 export const HEARTBEAT = 5_000;
 export const WINDOW = { unacked_messages: 8, unacked_bytes: 400 };
 
@@ -227,16 +228,18 @@ export class Gateway {
     const find = (prefix) => protocols.find((name) => name.startsWith(prefix))?.slice(prefix.length);
     const [token, received] = [find('reseat.token.'), find('reseat.received.')];
     wire.down('the 101');
+    const parts = this.edition !== 'older' && protocols.includes('reseat.parts');
     if (!protocols.includes('reseat.v1')) this.violation('a connection without the offer');
     if (token === undefined) {
       if (this.#exists) this.violation('a second session');
       this.#exists = true;
-      return this.#attach(wire, 0, false);
+      this.protocol = protocols.find((name) => !name.startsWith('reseat.')) ?? '';
+      return this.#attach(wire, 0, false, parts);
     }
-    return this.#resume(wire, Number(token.split('.')[1]), Number(received));
+    return this.#resume(wire, Number(token.split('.')[1]), Number(received), parts);
   }
 
-  #resume(wire, generation, n) {
+  #resume(wire, generation, n, parts) {
     const refuse = (code, more = {}) => {
       this.#say(wire, 'close', { code, reason: '', retry: false, ...more });
       wire.closeDown(code, '');
@@ -247,10 +250,10 @@ export class Gateway {
     if (n < this.#downAcked) return refuse(4408);
     if (this.random() < 0.03) return refuse(4429, { retry: true, retry_after_ms: 500 });
     this.#confirmed = Math.max(this.#confirmed, generation);
-    return this.#attach(wire, n, true);
+    return this.#attach(wire, n, true, parts);
   }
 
-  #attach(wire, n, resumed) {
+  #attach(wire, n, resumed, parts) {
     const old = this.#conn;
     if (old) {
       this.#say(old.wire, 'close', { code: 4409, reason: 'superseded', retry: false });
@@ -262,6 +265,7 @@ export class Gateway {
     const lost = Math.max(0, (this.#down[0]?.n ?? this.sent + 1) - 1 - n);
     const conn = {
       wire,
+      parts,
       from: n + lost,
       came: n + lost,
       firstAck: true,
@@ -281,6 +285,7 @@ export class Gateway {
         session: 'model',
         token: `t.${conn.generation}.s`,
         resumed,
+        protocol: this.protocol,
         received: this.#admitted,
         lost,
         replay: this.sent - n - lost,
@@ -342,8 +347,20 @@ export class Gateway {
       if (n !== conn.came + 1) this.violation('the model lost count');
       conn.came = n;
       this.#downWritten = Math.max(this.#downWritten, n);
-      conn.wire.down(typeof data === 'string' && data.startsWith(DLE) ? DLE + data : data);
+      this.#deliver(conn, typeof data === 'string' && data.startsWith(DLE) ? DLE + data : data);
     }
+  }
+
+  /** Whole, or, where the client takes parts, in some, with a control message in between at times. */
+  #deliver(conn, data) {
+    const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : new Uint8Array(data);
+    if (!conn.parts || bytes.length <= PART) return conn.wire.down(data);
+    this.#say(conn.wire, 'parts', { bytes: bytes.length, text: typeof data === 'string' });
+    for (let at = 0; at < bytes.length; at += PART) {
+      if (this.random() < 0.2) this.#say(conn.wire, 'ping', 'between');
+      conn.wire.down(bytes.slice(at, at + PART).buffer);
+    }
+    return undefined;
   }
 
   #ackDown(n) {

@@ -58,7 +58,7 @@ test('a refusal proves that a gateway is there', () => {
 });
 
 test('refusals: false makes no offer of it', () => {
-  assert.deepEqual(world({ options: { refusals: false } }).last().protocols, ['reseat.v1']);
+  assert.deepEqual(world({ options: { refusals: false } }).last().protocols, ['reseat.v1', 'reseat.parts']);
 });
 
 test('a resume makes no offer of it', () => {

@@ -49,7 +49,13 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
 
   const after = next(storage, { since: before, protocols: ['chat.v2'] });
   assert.equal(storage.items.size, 0, 'the record is taken out');
-  assert.deepEqual(after.last().protocols, ['chat.v2', 'reseat.v1', `reseat.token.${TOKEN}`, 'reseat.received.2']);
+  assert.deepEqual(after.last().protocols, [
+    'chat.v2',
+    'reseat.v1',
+    'reseat.parts',
+    `reseat.token.${TOKEN}`,
+    'reseat.received.2',
+  ]);
   assert.equal(after.socket.readyState, 0);
   after.last().attach({ resumed: true, received: 1, replay: 1, protocol: 'chat.v2' });
   assert.deepEqual(after.log, ['open', 'resume 1 0']);
@@ -121,7 +127,7 @@ test("a refused record, another player's for example, is discarded with its mess
   after.last().open();
   after.last().control('close', { code: 4401, reason: 'bad_token: another player', retry: false });
   assert.equal(after.sockets.length, 2);
-  assert.deepEqual(after.last().protocols, ['reseat.v1', 'reseat.refusals']);
+  assert.deepEqual(after.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals']);
   after.last().attach({ session: 's2' });
   await settle();
   assert.deepEqual(after.log, ['open']);
@@ -282,7 +288,7 @@ test('what others wrote there is not taken for a record', () => {
     const storage = new FakeStorage();
     storage.setItem('reseat:ws://game.test/match/7', text);
     const w = world({ options: { storage } });
-    assert.deepEqual(w.last().protocols, ['reseat.v1', 'reseat.refusals'], text);
+    assert.deepEqual(w.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals'], text);
   }
 });
 
@@ -297,4 +303,54 @@ test('records of other URLs are removed once it is too late for them, and nothin
   assert.ok(storage.items.has(key), 'its session is still there');
   next(storage, { since: first, ms: 3_600_000, url: 'wss://game.example/match/7?ticket=3' });
   assert.deepEqual([...storage.items], [['reseat:score', '7']]);
+});
+
+test('a close() while the page is unloaded, where storage is asked for, may be a reload: the record is written', async () => {
+  for (const type of ['beforeunload', 'pagehide', 'unload']) {
+    const store = new FakeStorage();
+    const w = attached({ options: { storage: store } });
+    w.page.window.event = new Event(type);
+    w.socket.close(4000, 'leaving');
+    w.page.window.event = undefined;
+    assert.equal(w.socket.readyState, 2);
+    assert.deepEqual(w.last().sent, [], 'no bye');
+    w.page.fire('pagehide', { persisted: false });
+    assert.deepEqual(w.last().sent, []);
+    const after = world({ options: { storage: store } });
+    after.last().attach({ resumed: true });
+    assert.ok(after.socket.resumed, type);
+  }
+});
+
+test('a page that closed its socket in beforeunload and stays has closed it', async () => {
+  const w = attached({ options: { storage: new FakeStorage() } });
+  w.page.window.event = new Event('beforeunload');
+  w.socket.close(4000, 'leaving');
+  w.page.window.event = undefined;
+  await w.clock.advance(1_000);
+  assert.deepEqual(w.last().take().at(-1), '^bye {"code":4000,"reason":"leaving"}');
+  w.last().end(4000);
+  assert.equal(w.log.at(-1), 'close 4000 leaving');
+});
+
+test('without storage a close() in beforeunload is a close()', () => {
+  const w = attached();
+  w.page.window.event = new Event('beforeunload');
+  w.socket.close();
+  assert.equal(w.last().take().at(-1).slice(0, 4), '^bye');
+});
+
+test('a record is found again where a function names the URL and its ticket', async () => {
+  const store = new FakeStorage();
+  let n = 0;
+  const url = () => `ws://game.test/match/7?ticket=${++n}`;
+  const w = world({ url, options: { storage: store } });
+  await w.clock.advance(0);
+  w.last().attach();
+  w.page.fire('pagehide', { persisted: false });
+  const after = world({ url, options: { storage: store } });
+  await after.clock.advance(0);
+  assert.equal(after.last().stated.token, TOKEN);
+  after.last().attach({ resumed: true });
+  assert.ok(after.socket.resumed);
 });

@@ -23,7 +23,13 @@ test('a drop and a resume show in none of the standard events', () => {
   sockets[0].drop();
   assert.equal(socket.readyState, 1);
   assert.equal(socket.detached, true);
-  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1', 'reseat.token.h.p.s', 'reseat.received.0']);
+  assert.deepEqual(last().protocols, [
+    'chat.v2',
+    'reseat.v1',
+    'reseat.parts',
+    'reseat.token.h.p.s',
+    'reseat.received.0',
+  ]);
   last().attach({ resumed: true, replay: 1, protocol: '' });
   last().receive('replayed one');
   assert.deepEqual(log, ['detach 1', 'resume 1 0', 'replayed one', 'replayed']);
@@ -140,8 +146,8 @@ test('connections that come to nothing, one after the other, are not replaced at
   assert.equal(useful.socket.detached, false);
 });
 
-test('it is tried for grace + 2 x heartbeat since the drop, then error and close 1006', async () => {
-  const w = attached({ first: { grace_ms: 10_000, heartbeat_ms: 2_000 } });
+test('giveUpAfter, or grace + 2 x heartbeat where that is longer, bounds an outage: then error and close 1006', async () => {
+  const w = attached({ first: { grace_ms: 10_000, heartbeat_ms: 2_000 }, options: { giveUpAfter: 13_000 } });
   w.last().drop();
   await unreachable(w, 13_900);
   assert.equal(w.socket.readyState, 1);
@@ -158,13 +164,49 @@ test('it is tried for grace + 2 x heartbeat since the drop, then error and close
 });
 
 test('a changed grace period counts', async () => {
-  const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 } });
+  const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 }, options: { giveUpAfter: 0 } });
   w.last().control('grace', 20_000);
   w.last().drop();
   await unreachable(w, 21_900);
   assert.equal(w.socket.readyState, 1);
   await unreachable(w, 200);
   assert.equal(w.socket.readyState, 3);
+});
+
+test('a grace period that became longer while the client was away is used: it tries on, more and more rarely', async () => {
+  const w = attached({ first: { grace_ms: 2_000, heartbeat_ms: 1_000 } });
+  w.last().drop();
+  const at = [];
+  for (let t = 0, seen = w.sockets.length; t < 590_000; t += 50) {
+    if (w.sockets.length > seen) at.push(t);
+    seen = w.sockets.length;
+    await unreachable(w, 50);
+  }
+  const pauses = at.map((t, i) => t - (at[i - 1] ?? 0));
+  assert.equal(w.socket.readyState, 1, 'ten minutes are not over');
+  assert.ok(Math.max(...pauses.slice(0, 10)) <= 5_100, `${pauses}`);
+  assert.ok(Math.max(...pauses) > 15_000 && Math.max(...pauses) < 45_000, `${pauses}`);
+  await w.clock.advance(45_000);
+  assert.equal(w.socket.readyState, 3, 'nobody has answered for ten minutes');
+
+  const kept = attached({ first: { grace_ms: 2_000, heartbeat_ms: 1_000 } });
+  kept.last().drop();
+  await unreachable(kept, 67_000);
+  await kept.clock.advance(10_000);
+  kept.last().attach({ resumed: true });
+  assert.equal(kept.socket.detached, false, 'the gateway had kept it');
+});
+
+test('a gateway that says the session has ended is believed at once, however long the bound', async () => {
+  const w = attached({ first: { grace_ms: 2_000, heartbeat_ms: 1_000 } });
+  w.last().drop();
+  await unreachable(w, 20_000);
+  await w.clock.advance(5_000);
+  w.last().open();
+  w.last().control('close', { code: 4404, reason: 'grace_over', retry: false });
+  w.last().end(4404);
+  assert.equal(w.socket.readyState, 3);
+  assert.equal(w.log.at(-1), 'close 4404 grace_over');
 });
 
 test('an attempt that does not open is abandoned after 4 s, and what it still brings is ignored', async () => {
@@ -202,7 +244,7 @@ test('a resume waits for hello at least 15 s after its 101, and is never followe
 });
 
 test('an attempt answered before the time was over is waited for', async () => {
-  const w = attached();
+  const w = attached({ options: { giveUpAfter: 0 } });
   w.last().drop();
   await unreachable(w, GIVE_UP - 3_000);
   await w.clock.advance(2_900); // pauses are at most 2.5 s here: one is under way
@@ -213,7 +255,7 @@ test('an attempt answered before the time was over is waited for', async () => {
 });
 
 test('attempts that hang do not keep the socket open', async () => {
-  const w = attached();
+  const w = attached({ options: { giveUpAfter: 0 } });
   w.last().drop();
   await w.clock.advance(GIVE_UP);
   assert.equal(w.socket.readyState, 3);

@@ -114,7 +114,6 @@ test('protocols must be undefined, a string or an iterable of strings, valid and
     { headers: {} },
     [1],
     ['a', null],
-    () => {},
     '',
     'a b',
     'a,b',
@@ -138,7 +137,7 @@ test('protocols must be undefined, a string or an iterable of strings, valid and
     [new Set(['a.b', "!#$%&'*+-^_`|~"]), ['a.b', "!#$%&'*+-^_`|~"]],
   ]) {
     const { last } = world({ protocols });
-    assert.deepEqual(last().protocols, [...offered, 'reseat.v1', 'reseat.refusals']);
+    assert.deepEqual(last().protocols, [...offered, 'reseat.v1', 'reseat.parts', 'reseat.refusals']);
   }
 });
 

@@ -122,7 +122,11 @@ class Story {
     const stated = offer.find((entry) => entry.startsWith('received='))?.slice('received='.length);
     const expected =
       stated === undefined ? offer : [...own, 'reseat.v1', `reseat.token.${this.token}`, `reseat.received.${stated}`];
-    assert.deepEqual(transport.protocols, expected, this.at);
+    assert.deepEqual(
+      transport.protocols.filter((entry) => entry !== 'reseat.parts'), // the gateway of these stories sends none
+      expected,
+      this.at,
+    );
     transport.open();
     this.connections.push({ transport, stated: Number(stated ?? 0), came: 0, cursor: 0, half: false });
   }
