@@ -12,9 +12,9 @@ export class Outbox {
   #kept = new Map();
   #last = 0;
   _acked = 0;
-  #received = 0;
+  _received = 0;
   #cursor = 0;
-  #handed = 0;
+  _handed = 0;
   _ackedEnd = 0;
   #end = 0;
 
@@ -25,12 +25,12 @@ export class Outbox {
 
   /** Bytes that no connection was given yet. */
   get _waiting() {
-    return this.#end - this.#endOf(this.#handed);
+    return this.#end - this.#endOf(this._handed);
   }
 
   /** Whether the present connection was given anything that is not acked. */
   get _owed() {
-    return this.#cursor > this.#received;
+    return this.#cursor > this._received;
   }
 
   /** Whether the present connection was given everything. */
@@ -64,7 +64,7 @@ export class Outbox {
     if (!entry || entry.data === null) return undefined;
     const unacked = this.#cursor - this._acked;
     if (unacked > 0 && (unacked >= unacked_messages || entry.end - this._ackedEnd > unacked_bytes)) return undefined;
-    this.#handed = Math.max(this.#handed, ++this.#cursor);
+    this._handed = Math.max(this._handed, ++this.#cursor);
     return entry.data;
   }
 
@@ -75,13 +75,13 @@ export class Outbox {
       this._ackedEnd = this.#endOf(++this._acked);
       this.#kept.delete(this._acked);
     }
-    this.#received = Math.max(this.#received, this._acked);
+    this._received = Math.max(this._received, this._acked);
     return true;
   }
 
   /** Whether a hello may say that it has received n. @param {number} n */
   _admits(n) {
-    return n >= this.#received && n <= this.#handed;
+    return n >= this._received && n <= this._handed;
   }
 
   /**
@@ -90,7 +90,7 @@ export class Outbox {
    * @param {number} n
    */
   _rewind(n) {
-    while (this.#received < n) this.#forget(/** @type {any} */ (this.#kept.get(++this.#received)));
+    while (this._received < n) this.#forget(/** @type {any} */ (this.#kept.get(++this._received)));
     this.#cursor = n;
   }
 
@@ -112,7 +112,7 @@ export class Outbox {
       size += data === null ? Infinity : sizeOf(data);
       return [-before + (before = end), packed(data ?? '')];
     });
-    return size > RECORD_MAX ? undefined : { kept, acked: this._acked, received: this.#received, handed: this.#handed };
+    return size > RECORD_MAX ? undefined : { kept, acked: this._acked, received: this._received, handed: this._handed };
   }
 
   /**
@@ -123,8 +123,8 @@ export class Outbox {
     const out = new Outbox();
     out.#last = out._acked = saved.acked;
     for (const [bytes, data] of saved.kept) out._add(unpacked(data), bytes);
-    out.#received = out.#cursor = saved.received;
-    out.#handed = saved.handed;
+    out._received = out.#cursor = saved.received;
+    out._handed = saved.handed;
     return out;
   }
 }

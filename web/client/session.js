@@ -277,7 +277,7 @@ export class Session {
    * @param {boolean} bare whether it makes no offer
    */
   #connect(bare = this.#plan._bare) {
-    const conn = new Connection(this.#runtime.now(), this._said.token, this.#received, this.#out._acked);
+    const conn = new Connection(this.#runtime.now(), this._said.token, this.#received, this.#out._received);
     this.#attempt = conn;
     this.#address(
       (address) => conn === this.#attempt && this.#open(conn, address, bare),
@@ -291,6 +291,7 @@ export class Session {
     const offer = [...protocols.filter((name) => !name.startsWith('reseat.')), VERSION, 'reseat.parts'];
     if (conn._token) offer.push(`reseat.token.${conn._token}`, `reseat.received.${conn._stated}`);
     else if (this.#plan._refusals) offer.push('reseat.refusals');
+    offer.push(`reseat.settled.${conn._settled}.${this.#out._handed}`);
     if (isToken(route)) offer.push(`reseat.route.${route}`);
     this.#url = url;
     this.#host._connects(url);
@@ -446,7 +447,8 @@ export class Session {
   #onHello(conn, hello) {
     const foreign = this._said.session && hello.session !== this._said.session;
     // protocol section 8: its numbers would not be those that the older connection has used since.
-    const outdated = hello.moved === 'failover' && (this.#received > conn._stated || this.#out._acked > conn._settled);
+    const outdated =
+      hello.moved === 'failover' && (this.#received > conn._stated || this.#out._received > conn._settled);
     if (conn._hello || foreign || outdated || !this.#out._admits(hello.received)) return this.#broken(conn);
     const before = this.#state;
     const ms = this.#silence._since;

@@ -451,3 +451,16 @@ test('what was acked is not kept', () => {
   last().attach({ resumed: true, received: 1000 });
   assert.deepEqual(last().take(), ['^ack 0']);
 });
+
+test('each handshake says what is settled of the own messages, so that another node can go on with a durable session', async () => {
+  const w = attached();
+  w.socket.send('a');
+  w.socket.send('b');
+  w.last().control('ack', 1);
+  w.last().drop();
+  w.socket.send('c'); // given to no connection yet
+  assert.deepEqual(w.last().settled, [1, 2]);
+  w.last().attach({ resumed: true, received: 2 });
+  w.last().drop();
+  assert.deepEqual(w.last().settled, [2, 3], 'hello.received settles, too');
+});

@@ -6,13 +6,20 @@ import { attached, settle, TOKEN, world } from './helpers.js';
 
 test("the application's subprotocols are offered first, and nothing of a resume", () => {
   const { last } = world({ protocols: ['chat.v2', 'chat.v1'] });
-  assert.deepEqual(last().protocols, ['chat.v2', 'chat.v1', 'reseat.v1', 'reseat.parts', 'reseat.refusals']);
+  assert.deepEqual(last().protocols, [
+    'chat.v2',
+    'chat.v1',
+    'reseat.v1',
+    'reseat.parts',
+    'reseat.refusals',
+    'reseat.settled.0.0',
+  ]);
   assert.equal(last().url, 'ws://game.test/match/7');
 });
 
 test('entries of the application that begin with reseat. cannot break the offer', () => {
   const { last } = world({ protocols: ['reseat.v1', 'chat.v2', 'reseat.token.x'] });
-  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1', 'reseat.parts', 'reseat.refusals']);
+  assert.deepEqual(last().protocols, ['chat.v2', 'reseat.v1', 'reseat.parts', 'reseat.refusals', 'reseat.settled.0.0']);
 });
 
 test('nothing is sent before hello, and open fires once, after it', async () => {
@@ -241,6 +248,7 @@ test('options.token: the first connection resumes with it and N = 0', async () =
       'reseat.parts',
       'reseat.token.a.b.c',
       'reseat.received.0',
+      'reseat.settled.0.0',
     ]);
     last().open();
     await clock.advance(15_000); // a resume waits longer

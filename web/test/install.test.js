@@ -32,7 +32,13 @@ test('after install, new WebSocket makes a ReseatSocket over the native one', ()
   set();
   const socket = new WebSocket('ws://game.test/', 'chat');
   assert.ok(socket instanceof ReseatSocket);
-  assert.deepEqual(native.sockets[0].protocols, ['chat', 'reseat.v1', 'reseat.parts', 'reseat.refusals']);
+  assert.deepEqual(native.sockets[0].protocols, [
+    'chat',
+    'reseat.v1',
+    'reseat.parts',
+    'reseat.refusals',
+    'reseat.settled.0.0',
+  ]);
   assert.equal(WebSocket.OPEN, 1);
   assert.equal(WebSocket.prototype.OPEN, 1);
 });
@@ -139,7 +145,12 @@ test('another copy of the module finds the native WebSocket beneath, and install
   copy.install();
   assert.equal(globalThis.WebSocket, before);
   new copy.ReseatSocket('ws://host/', [], { runtime });
-  assert.deepEqual(native.sockets.at(-1).protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals']);
+  assert.deepEqual(native.sockets.at(-1).protocols, [
+    'reseat.v1',
+    'reseat.parts',
+    'reseat.refusals',
+    'reseat.settled.0.0',
+  ]);
 });
 
 test('hideOffline keeps offline from later listeners only, and online from none', () => {

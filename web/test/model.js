@@ -4,7 +4,7 @@
 import { DLE, hello } from './helpers.js';
 
 export const GRACE = 120_000;
-const PART = 5; // bytes: most messages of the tests come in parts
+const PART = 24; // bytes: half of the messages of the tests come in parts
 export const HEARTBEAT = 5_000;
 export const WINDOW = { unacked_messages: 8, unacked_bytes: 400 };
 

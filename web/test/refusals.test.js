@@ -58,7 +58,11 @@ test('a refusal proves that a gateway is there', () => {
 });
 
 test('refusals: false makes no offer of it', () => {
-  assert.deepEqual(world({ options: { refusals: false } }).last().protocols, ['reseat.v1', 'reseat.parts']);
+  assert.deepEqual(world({ options: { refusals: false } }).last().protocols, [
+    'reseat.v1',
+    'reseat.parts',
+    'reseat.settled.0.0',
+  ]);
 });
 
 test('a resume makes no offer of it', () => {

@@ -55,6 +55,7 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
     'reseat.parts',
     `reseat.token.${TOKEN}`,
     'reseat.received.2',
+    'reseat.settled.0.0',
   ]);
   assert.equal(after.socket.readyState, 0);
   after.last().attach({ resumed: true, received: 1, replay: 1, protocol: 'chat.v2' });
@@ -127,7 +128,7 @@ test("a refused record, another player's for example, is discarded with its mess
   after.last().open();
   after.last().control('close', { code: 4401, reason: 'bad_token: another player', retry: false });
   assert.equal(after.sockets.length, 2);
-  assert.deepEqual(after.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals']);
+  assert.deepEqual(after.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals', 'reseat.settled.0.0']);
   after.last().attach({ session: 's2' });
   await settle();
   assert.deepEqual(after.log, ['open']);
@@ -288,7 +289,7 @@ test('what others wrote there is not taken for a record', () => {
     const storage = new FakeStorage();
     storage.setItem('reseat:ws://game.test/match/7', text);
     const w = world({ options: { storage } });
-    assert.deepEqual(w.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals'], text);
+    assert.deepEqual(w.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals', 'reseat.settled.0.0'], text);
   }
 });
 

@@ -29,6 +29,7 @@ test('a drop and a resume show in none of the standard events', () => {
     'reseat.parts',
     'reseat.token.h.p.s',
     'reseat.received.0',
+    'reseat.settled.0.0',
   ]);
   last().attach({ resumed: true, replay: 1, protocol: '' });
   last().receive('replayed one');

@@ -137,7 +137,13 @@ test('protocols must be undefined, a string or an iterable of strings, valid and
     [new Set(['a.b', "!#$%&'*+-^_`|~"]), ['a.b', "!#$%&'*+-^_`|~"]],
   ]) {
     const { last } = world({ protocols });
-    assert.deepEqual(last().protocols, [...offered, 'reseat.v1', 'reseat.parts', 'reseat.refusals']);
+    assert.deepEqual(last().protocols, [
+      ...offered,
+      'reseat.v1',
+      'reseat.parts',
+      'reseat.refusals',
+      'reseat.settled.0.0',
+    ]);
   }
 });
 

@@ -95,7 +95,7 @@ test('a server that knows no subprotocol gets a plain connection', async (t) => 
   socket.close(3001, 'bye');
   const { code, reason, wasClean } = await told(socket, 'close');
   assert.deepEqual([code, reason, wasClean], [3001, 'bye', true]);
-  assert.deepEqual(seen, ['reseat.v1,reseat.parts,reseat.refusals', undefined]);
+  assert.deepEqual(seen, ['reseat.v1,reseat.parts,reseat.refusals,reseat.settled.0.0', undefined]);
 });
 
 test('a server that takes the offer unseen is found out by its first message', async (t) => {
