@@ -260,7 +260,7 @@ func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
 	})
 }
 
-func TestMessageInManyFragmentsStaysWhole(t *testing.T) {
+func TestMessageInManyFragmentsLeavesInOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		p, game := w.play()
@@ -278,7 +278,9 @@ func TestMessageInManyFragmentsStaysWhole(t *testing.T) {
 		p.Frame(frame.Continuation, false, "b")
 		p.Frame(frame.Ping, true, "mid2")
 		p.Frame(frame.Continuation, true, "c")
-		game.Want("abc")
+		game.WantFrames("abc", 1)
+		p.Text("\x10ab")
+		game.WantFrames("\x10ab", 1)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 //     goes to the upstream only then. A connection that breaks inside a message leaves
 //     nothing of it behind.
 //   - Input is judged by frame headers before memory is spent on it.
-//   - Every frame gets a new masking key before it leaves.
+//   - Every message leaves in one frame, with a new masking key.
 //   - Nothing is copied in the common case, a message that arrives in one read and is
 //     written before the next one.
 
@@ -31,6 +31,14 @@ type inbound struct {
 	first    byte // of the payload, unmasked, once known: it may be a DLE
 	began    Time // when a part of a message was first kept
 	progress Time // when it last grew
+}
+
+// op returns the opcode of the open message.
+func (in *inbound) op() byte {
+	if in.text {
+		return frame.Text
+	}
+	return frame.Binary
 }
 
 // unfinished reports whether a part of a message has arrived.
@@ -224,16 +232,15 @@ func (r *reader) message(now Time, h frame.Header) bool {
 		return a == s.att
 	}
 	s.logUp(msg, in.size)
-	// The frames keep their boundaries: the upstream sees the message as it was fragmented.
-	if in.frames == 1 {
+	switch {
+	case in.frames > 1: // by the client, or because its compressed message came in pieces
+		s.q.own(s.masked(in.op(), flatten(msg, in.size)), in.size)
+	case r.gathered:
 		frame.Remask(msg, h, s.cfg.Key())
-	} else {
-		s.remaskAll(msg)
-	}
-	if r.gathered {
 		s.q.own(msg, in.size)
 		r.pushed = true
-	} else {
+	default:
+		frame.Remask(msg, h, s.cfg.Key())
 		s.q.borrow(msg, in.size)
 	}
 	s.q.hold(now, s.pace.until)

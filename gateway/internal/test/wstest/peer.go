@@ -26,6 +26,7 @@ type Message struct {
 	Verb   string
 	Data   string // payload, or a control message's argument
 	Raw    string // of data and control messages: the payload as it stood on the wire
+	Frames int    // of them, how many they came in
 	Code   int    // of a Close
 	Reason string
 	Err    error
@@ -73,6 +74,7 @@ func (p *Peer) read(r *bufio.Reader) {
 	var op byte
 	var payload []byte
 	var compressed bool
+	var frames int
 	for {
 		h, rsv1, body, err := p.codec.readFrame(r)
 		switch {
@@ -94,25 +96,26 @@ func (p *Peer) read(r *bufio.Reader) {
 			p.inbox <- Message{Op: h.Op, Data: string(body)}
 		default:
 			if h.Op != frame.Continuation {
-				op, payload, compressed = h.Op, nil, rsv1
+				op, payload, compressed, frames = h.Op, nil, rsv1, 0
 			}
+			frames++
 			payload = append(payload, body...)
 			if !h.Fin {
 				continue
 			}
 			if compressed {
-				if payload, err = inflate(payload); err != nil {
+				if payload, err = p.codec.received.inflate(payload); err != nil {
 					p.inbox <- Message{Err: err}
 					return
 				}
 			}
-			p.message(op, string(payload))
+			p.message(op, string(payload), frames)
 		}
 	}
 }
 
 // readFrame reads a frame; rsv1 means that it begins a compressed message.
-func (c codec) readFrame(r *bufio.Reader) (h frame.Header, rsv1 bool, body []byte, err error) {
+func (c *codec) readFrame(r *bufio.Reader) (h frame.Header, rsv1 bool, body []byte, err error) {
 	var head []byte
 	for h.Size == 0 {
 		b, err := r.ReadByte()
@@ -137,28 +140,30 @@ func (c codec) readFrame(r *bufio.Reader) (h frame.Header, rsv1 bool, body []byt
 }
 
 // message queues a complete message, and parses a control message.
-func (p *Peer) message(op byte, s string) {
+func (p *Peer) message(op byte, s string, frames int) {
 	if !p.speaks || op != frame.Text || s == "" || s[0] != wire.DLE {
-		p.inbox <- Message{Op: op, Data: s, Raw: s}
+		p.inbox <- Message{Op: op, Data: s, Raw: s, Frames: frames}
 		return
 	}
 	if strings.HasPrefix(s, "\x10\x10") {
-		p.inbox <- Message{Op: op, Data: s[1:], Raw: s}
+		p.inbox <- Message{Op: op, Data: s[1:], Raw: s, Frames: frames}
 		return
 	}
 	verb, arg, _ := strings.Cut(s[1:], " ")
 	if verb == wire.VerbPing && !p.Mute.Load() {
 		p.Control(strings.TrimSuffix("pong "+arg, " "))
 	}
-	p.inbox <- Message{Op: op, Verb: verb, Data: arg, Raw: s}
+	p.inbox <- Message{Op: op, Verb: verb, Data: arg, Raw: s, Frames: frames}
 }
 
 // Frame sends one frame. A message of one frame is compressed if that was negotiated.
 func (p *Peer) Frame(op byte, fin bool, payload string) {
+	p.write <- struct{}{} // no mutex: a goroutine waiting for one would stop a fake clock
+	defer func() { <-p.write }()
 	var b []byte
 	compressed := p.codec.on && fin && (op == frame.Text || op == frame.Binary)
 	if compressed {
-		payload = deflate(payload)
+		payload = p.codec.sent.deflate(payload)
 	}
 	if p.client {
 		b = frame.AppendMasked(nil, op, [4]byte{1, 2, 3, 4}, []byte(payload))
@@ -171,12 +176,12 @@ func (p *Peer) Frame(op byte, fin bool, payload string) {
 	if compressed {
 		b[0] |= 0x40
 	}
-	p.Raw(b)
+	p.Conn.Write(b)
 }
 
 // Raw sends bytes unchanged.
 func (p *Peer) Raw(b []byte) {
-	p.write <- struct{}{} // no mutex: a goroutine waiting for one would stop a fake clock
+	p.write <- struct{}{} // as in Frame
 	defer func() { <-p.write }()
 	p.Conn.Write(b)
 }
@@ -251,6 +256,14 @@ func (p *Peer) Want(texts ...string) {
 		if m := p.next(); m.Err != nil || m.Verb != "" || m.Op == frame.Close || m.Data != want {
 			p.t.Fatalf("got %v, want data %.80q", m, want)
 		}
+	}
+}
+
+// WantFrames reads a data message that came in so many frames.
+func (p *Peer) WantFrames(want string, frames int) {
+	p.t.Helper()
+	if m := p.next(); m.Data != want || m.Frames != frames {
+		p.t.Fatalf("got %v in %d frames, want data %.80q in %d", m, m.Frames, want, frames)
 	}
 }
 

@@ -208,7 +208,7 @@ func (d *Door) dial(path string, protocols []string, header string, speaks bool)
 		c.Close()
 		return nil, fmt.Errorf("handshake: %s", resp.Status)
 	}
-	p := newPeer(d.t, c, br, true, speaks, codec{on: resp.Header.Get("Sec-WebSocket-Extensions") != ""})
+	p := newPeer(d.t, c, br, true, speaks, newCodec(resp.Header.Get("Sec-WebSocket-Extensions")))
 	p.Answer = resp
 	return p, nil
 }
