@@ -19,6 +19,7 @@ var (
 	descDropped  = prometheus.NewDesc("reseat_dropped_messages_total", "Messages dropped by --overflow drop-oldest.", nil, nil)
 	descBuffer   = prometheus.NewDesc("reseat_buffer_bytes", "Memory held by all replay buffers.", nil, nil)
 	descLimit    = prometheus.NewDesc("reseat_buffer_limit_bytes", "Maximum memory of all replay buffers, --buffer-total.", nil, nil)
+	descWindows  = prometheus.NewDesc("reseat_compression_window_bytes", "Memory of compressing clients' windows, a part of reseat_buffer_bytes.", nil, nil)
 	descDraining = prometheus.NewDesc("reseat_draining", "1 while the gateway drains and refuses new sessions, else 0.", nil, nil)
 	descForwards = prometheus.NewDesc("reseat_forwarded_connections", "Client connections that this node passes on to another (out), or that another passes on to this one (in).", []string{"direction"}, nil)
 	descDurable  = prometheus.NewDesc("reseat_durable_sessions", "Living durable sessions: covered ones another node can go on with; for exposed ones NATS does not have what that takes.", []string{"state"}, nil)
@@ -28,7 +29,7 @@ var (
 func (c *census) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descSessions, descMessages, descBytes, descReplayed, descDropped,
-		descBuffer, descLimit, descDraining, descForwards, descDurable, descMissed,
+		descBuffer, descLimit, descWindows, descDraining, descForwards, descDurable, descMissed,
 	} {
 		ch <- d
 	}
@@ -54,6 +55,7 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	counter(descDropped, total.Dropped)
 	gauge(descBuffer, float64(c.g.store.Used()))
 	gauge(descLimit, float64(c.g.store.Limit()))
+	gauge(descWindows, float64(c.g.windows.Load()))
 	draining := 0.0
 	if c.g.Draining() {
 		draining = 1

@@ -19,12 +19,24 @@ func (g *Gateway) answer(e *registry.Record, protocol string, header http.Header
 	return &handshake.Answer{Protocol: protocol, Header: header, Deflate: g.deflate(&e.Terms().Policy)}
 }
 
-// deflate returns the compression options of connections under p, nil if compression is off.
+// deflate returns the compression options of a connection under p, nil if compression is off.
+// Windows are what memory pressure takes first, long before new sessions are refused: a
+// connection that begins then has none.
 func (g *Gateway) deflate(p *policy.Policy) *deflate.Options {
 	if p == nil || !p.Compression {
 		return nil
 	}
-	return &deflate.Options{Limit: p.MaxMessage, Charge: g.store.Charge}
+	o := &deflate.Options{Limit: p.MaxMessage, Window: p.CompressionWindow, Charge: g.store.Charge, ChargeWindow: g.chargeWindow}
+	if g.store.Used() >= g.store.Limit()/4*3 {
+		o.Window = 0
+	}
+	return o
+}
+
+// chargeWindow counts n bytes of compression windows, which may be negative.
+func (g *Gateway) chargeWindow(n int) {
+	g.windows.Add(int64(n))
+	g.store.Charge(n)
 }
 
 // resumePolicy returns the policy of the session that a resume names. It is used only for the
@@ -34,7 +46,7 @@ func (g *Gateway) resumePolicy(h http.Header, offer wire.Offer) *policy.Policy {
 	if !slices.ContainsFunc(g.cfg.Routes, func(r policy.Route) bool { return r.Policy.Compression }) {
 		return nil
 	}
-	if _, offered := deflate.Negotiate(h); !offered {
+	if _, offered := deflate.Negotiate(h, 0); !offered {
 		return nil
 	}
 	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.Memo)

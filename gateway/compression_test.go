@@ -30,9 +30,14 @@ func compressAll(c *gateway.Config) (offer string) {
 	if !*compression {
 		return ""
 	}
-	c.Default.Compression = true
+	policies := []*policy.Policy{&c.Default}
 	for i := range c.Routes {
-		c.Routes[i].Policy.Compression = true
+		policies = append(policies, &c.Routes[i].Policy)
+	}
+	for _, p := range policies {
+		if !p.Compression {
+			p.Compression, p.CompressionWindow = true, 4<<10
+		}
 	}
 	return browserOffer
 }
@@ -69,7 +74,16 @@ func TestTranscriptsOfCompressingClients(t *testing.T) {
 	TestTranscripts(t)
 }
 
-const answered = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+const (
+	answered = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	takeover = "permessage-deflate; client_max_window_bits=12" // with a window of 4 KiB
+)
+
+func withTakeover() policy.Policy {
+	p := compressing()
+	p.CompressionWindow = 4 << 10
+	return p
+}
 
 func extensions(p *wstest.Peer) string {
 	return strings.Join(p.Answer.Header.Values("Sec-WebSocket-Extensions"), " and ")
@@ -81,6 +95,8 @@ func TestCompressionNeedsRouteAndOffer(t *testing.T) {
 		offer, want string
 	}{
 		"both":                 {compressing(), browserOffer, answered},
+		"takeover":             {withTakeover(), browserOffer, takeover},
+		"takeover one way":     {withTakeover(), "permessage-deflate", "permessage-deflate; client_no_context_takeover"},
 		"smaller window":       {compressing(), "permessage-deflate; server_max_window_bits=10", answered + "; server_max_window_bits=10"},
 		"off":                  {testPolicy(), browserOffer, ""},
 		"not offered":          {compressing(), "", ""},
@@ -104,7 +120,7 @@ func TestCompressionNeedsRouteAndOffer(t *testing.T) {
 					if got := game.Req.Header.Values("Sec-WebSocket-Extensions"); got != nil {
 						t.Errorf("the upstream is offered %q", got)
 					}
-					for _, s := range []string{"", "short", prose(1000), noise(1000), prose(100000)} {
+					for _, s := range []string{"", "short", prose(1000), noise(1000), prose(1001), prose(100000)} {
 						peer.Text(s)
 						game.Want(s)
 						game.Text(s)
@@ -147,16 +163,23 @@ func TestResumeUsesCompressionOfItsSessionsRoute(t *testing.T) {
 
 func extensionsOf(on bool) string {
 	if on {
-		return answered
+		return takeover
 	}
 	return ""
 }
 
 // Compression is negotiated per connection: a session continues over connections with and
-// without it.
+// without it. With context takeover a connection begins anew: neither side refers to what an
+// older one carried, and a replay is compressed for the connection that carries it.
 func TestConnectionsOfOneSessionCompressIndependently(t *testing.T) {
+	for name, p := range map[string]policy.Policy{"no takeover": compressing(), "takeover": withTakeover()} {
+		t.Run(name, func(t *testing.T) { testIndependentConnections(t, p) })
+	}
+}
+
+func testIndependentConnections(t *testing.T, policy policy.Policy) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, testPolicy())
+		w := newCompressingWorld(t, policy)
 		p, game := w.play()
 		up, down := uint64(0), uint64(0)
 		for i := range 12 {
@@ -463,5 +486,83 @@ func TestCompressedMessagesWaitForAHardResume(t *testing.T) {
 		q.Raw(b[len(b)-1000:])
 		q.WantControl(wire.VerbHello)
 		again.Want(prose(20000), noise(2000))
+	})
+}
+
+// Windows are given up before sessions are: a connection that begins under memory pressure has
+// none.
+func TestNoTakeoverUnderMemoryPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total = 1 << 20
+		w := newCompressingWorld(t, withTakeover(), func(c *gateway.Config) { c.BufferTotal = total })
+		p, game := w.play()
+		p.Sync()
+		p.Drop()
+		for {
+			low := w.gw.BufferBytes() >= total/4*3
+			c, _, resp, err := w.Handshake("/", nil, "")
+			if err != nil || resp.StatusCode != 101 {
+				t.Fatalf("%v, %v", resp, err)
+			}
+			c.Close()
+			w.game.Next()
+			want := takeover
+			if low {
+				want = answered
+			}
+			if got := resp.Header.Get("Sec-WebSocket-Extensions"); got != want {
+				t.Fatalf("with %d of %d bytes: answered %q", w.gw.BufferBytes(), total, got)
+			}
+			if low {
+				break
+			}
+			game.Text(strings.Repeat("x", 8<<10))
+			synctest.Wait()
+		}
+		if p = p.Resume(0); extensions(p.Peer) != answered {
+			t.Errorf("a resume is answered %q", extensions(p.Peer))
+		}
+	})
+}
+
+func TestWindowsCountTowardsBufferTotal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, withTakeover())
+		p, game := w.play()
+		p.Sync()
+		before, held := w.metrics(), w.gw.BufferBytes()
+		for range 10 {
+			game.Text(prose(1000))
+			p.Want(prose(1000))
+			p.Text(prose(1000))
+			game.Want(prose(1000))
+		}
+		p.Ack(10)
+		p.Sync()
+		if grown := w.gw.BufferBytes() - held; grown < 7<<10 || grown > 8<<10 {
+			t.Errorf("%d bytes are counted for two windows of 4 KiB", grown)
+		}
+		w.wantSince(before, "reseat_compression_window_bytes", map[string]float64{"": 8<<10 - 512}) // it had sent an ack
+		p.Drop()
+		synctest.Wait()
+		if got := w.metrics()["reseat_compression_window_bytes"]; got != 0 {
+			t.Errorf("%v bytes are counted after the connection", got)
+		}
+	})
+}
+
+// A message of 1 MiB goes each way in one frame, though the client's reaches the gateway in
+// pieces.
+func TestCompressedMessageIsOneFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCompressingWorld(t, withTakeover())
+		p, game := w.play()
+		for i, s := range []string{noise(1 << 20), prose(1 << 20)} {
+			p.Text(s)
+			game.WantFrames(s, 1)
+			game.Text(s)
+			p.WantFrames(s, 1)
+			p.Ack(uint64(i + 1))
+		}
 	})
 }

@@ -59,6 +59,7 @@ type Gateway struct {
 	leaving     leavings     // and those that are being handed over
 	moves       moves        // and those that were
 	passedIn    atomic.Int64 // connections that other nodes have passed on
+	windows     atomic.Int64 // bytes of compression windows; part of what store has lent
 	dials       dials
 	redials     redialer
 	outages     outages

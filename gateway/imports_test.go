@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/tlv", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
 	"gateway/listen":            {"gateway/transport/rawconn", "upstream/head"},
 	"gateway/handshake":         {"gateway/deflate", "gateway/transport/rawconn", "gateway/frame"},
-	"gateway/deflate":           {"gateway/frame"},
+	"gateway/deflate":           {"gateway/frame", "gateway/wire"},
 	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session", "gateway/wire"},
 	"gateway/transport/netio":   {"gateway/transport/rawconn", "gateway/session"},
 	"gateway/transport/epoll":   {"gateway/transport/rawconn", "gateway/transport/uring", "gateway/session"},

@@ -366,7 +366,7 @@ func TestUnreadCloseTimesOut(t *testing.T) {
 				p.Sync()
 				p.Hold(true)
 				for range 40 { // more than its connection accepts
-					game.Text(strings.Repeat("x", 4<<10))
+					game.Binary(noise(4 << 10))
 				}
 				synctest.Wait()
 				w.gw.End(p.Hello.Session, 1000, "banned")

@@ -221,7 +221,7 @@ func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
 		w.wantState(p, session.Detached)
 		before := w.metrics()
 		for range 10 {
-			game.Text(strings.Repeat("r", 32<<10)) // more than the connection accepts
+			game.Binary(noise(32 << 10)) // more than the connection accepts
 		}
 		synctest.Wait()
 		c, unread, _, err := w.Handshake("/", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")

@@ -160,8 +160,17 @@ func TestHelloHasTheNameOfTheSessionsNodeAsRoute(t *testing.T) {
 }
 
 func TestSessionIsResumedAtAnyNode(t *testing.T) {
+	for name, p := range map[string]policy.Policy{"uncompressed": testPolicy(), "compressed": withTakeover()} {
+		t.Run(name, func(t *testing.T) { testResumeAtAnyNode(t, p) })
+	}
+}
+
+func testResumeAtAnyNode(t *testing.T, policy policy.Policy) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 3, testPolicy())
+		n := newNodes(t, 3, policy)
+		for _, w := range n.of {
+			w.Offer = browserOffer
+		}
 		p, game := n.begin()
 		if id := p.Hello.Session; len(id) != 40 || !strings.HasPrefix(id, nodeID(0)) {
 			t.Errorf("id %q, want 40 digits that begin with the node's", id)

@@ -248,6 +248,11 @@ var table = []flag{
 		help: "negotiate permessage-deflate with clients that offer it, never with the game server",
 		setLocal: one(func(l *local) *bool { return &l.Compression }, choice(
 			option[bool]{"off", false}, option[bool]{"on", true}))},
+	{name: "compression-window", group: groupSessions, arg: "0|1KiB|2KiB|4KiB|8KiB|16KiB|32KiB", def: "4KiB",
+		help: "how far back compressed messages may refer to earlier ones of the same connection. Costs up to twice as much memory per compressing client, counted in --buffer-total, and processor time; 0 compresses each message by itself",
+		setLocal: one(func(l *local) *int { return &l.CompressionWindow }, choice(
+			option[int]{"0", 0}, option[int]{"1KiB", 1 << 10}, option[int]{"2KiB", 2 << 10}, option[int]{"4KiB", 4 << 10},
+			option[int]{"8KiB", 8 << 10}, option[int]{"16KiB", 16 << 10}, option[int]{"32KiB", 32 << 10}))},
 	{name: "heartbeat", group: groupSessions, arg: "DUR", def: "15s",
 		help:     "ping a client when nothing was received from it, or sent to it, for this long (not a fixed interval). Detach it after twice as long without receiving anything; at least 10ms",
 		setLocal: one(func(l *local) *time.Duration { return &l.Heartbeat }, duration(minHeartbeat, day))},

@@ -33,7 +33,7 @@ func (l *loop) Write(p []byte) (int, error) {
 // Under the race detector sync.Pool drops items on purpose, so this runs without it.
 func TestRelayingAMessageAllocatesNothing(t *testing.T) {
 	l := &loop{b: compressed(frame.Text, prose(1000))}
-	c := deflate.NewConn(l, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit, Charge: func(int) {}})
+	c := deflate.NewConn(l, nil, agreedWith(t, "permessage-deflate; client_max_window_bits", window), deflate.Options{Limit: limit, Charge: func(int) {}})
 	down := serverFrame(frame.Text, true, prose(1000))
 	p := make([]byte, 4096)
 	trip := func() {

@@ -3,10 +3,18 @@
 // writes plain RFC 6455 frames and is not aware of compression. There is no second path
 // for messages.
 //
-// There is no context takeover in either direction: a connection keeps no window, and
-// the compressed size of a message reveals nothing about earlier messages. It may reveal
-// secrets in the same message if an attacker chooses a part of it, which is why
-// compression is off by default. Compressors are lent for one call each.
+// # Context takeover
+//
+// A message may refer to the ones before it in its direction, within a bound: the last
+// bytes of those are kept as plain bytes, a window, for each direction. Compressors and
+// inflaters, which take a hundred times as much memory, are lent for one call each and
+// begin with the window. A connection begins with empty windows, so that a resume is
+// independent of what the connection before it carried.
+//
+// The compressed size of a message may reveal what it has in common with the others in
+// its window, if an attacker chooses a part of one of them: why compression is off by
+// default. The gateway's control messages, of which hello has the resume token, are
+// therefore never compressed, and no window has them.
 //
 // # Validation stays with the reader
 //
@@ -39,9 +47,12 @@ type Options struct {
 	// Limit is the max size of a message in bytes that the reader accepts. A message
 	// that exceeds it is not inflated further.
 	Limit int64
-	// Charge adds n bytes, which may be negative, held for incoming messages. It may
-	// be called from any goroutine. Nil counts nothing.
-	Charge func(n int)
+	// Window is how many bytes of earlier messages are kept for each direction, a power of
+	// two from 512 to 32768. 0: there is no context takeover.
+	Window int
+	// Charge adds n bytes, which may be negative, held for messages, and ChargeWindow for
+	// windows. They may be called from any goroutine. Nil counts nothing.
+	Charge, ChargeWindow func(n int)
 }
 
 // A Conn is a client's connection without permessage-deflate. Read returns the masked
@@ -51,16 +62,18 @@ type Options struct {
 // returned whatever the deadline.
 type Conn struct {
 	net.Conn
-	in  inbound  // the reader's
-	out outbound // the writer's
-	tab tab
+	in       inbound  // the reader's
+	out      outbound // the writer's
+	messages tab
+	windows  tab
 }
 
 // NewConn takes ownership of conn, on which p was negotiated. early are the bytes that
 // the client sent after its handshake.
 func NewConn(conn net.Conn, early []byte, p Params, o Options) *Conn {
-	c := &Conn{Conn: conn, tab: tab{charge: o.Charge}, out: outbound{window: 1 << p.bits}}
-	c.in = newInbound(early, o.Limit, &c.tab)
+	c := &Conn{Conn: conn, messages: tab{charge: o.Charge}, windows: tab{charge: o.ChargeWindow}}
+	c.in = newInbound(early, o.Limit, holding{tab: &c.messages}, window{size: p.up, tab: &c.windows})
+	c.out = outbound{reach: p.reach(), window: window{size: p.down, tab: &c.windows}, held: holding{tab: &c.messages}}
 	return c
 }
 
@@ -78,6 +91,10 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 		return len(b), nil
 	}
 	*p = out
+	if cap(out) > maxPooled {
+		c.out.held.set(c.out.memory() + cap(out))
+		defer func() { c.out.held.set(c.out.memory()) }()
+	}
 	if n, err = c.Conn.Write(out); err != nil && n == 0 {
 		return 0, err
 	}
@@ -92,46 +109,15 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// NetConn returns the network connection at the bottom, below TLS too.
-func (c *Conn) NetConn() net.Conn {
-	if below, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {
-		return below.NetConn()
-	}
-	return c.Conn
-}
+// NetConn returns the connection below.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Close closes the connection and returns what was charged. It does not block and is
 // idempotent.
 func (c *Conn) Close() error {
-	c.tab.close()
+	c.messages.close()
+	c.windows.close()
 	return c.Conn.Close()
-}
-
-// A tab accounts the memory that a connection holds.
-type tab struct {
-	charge func(int)
-
-	mu     sync.Mutex // never held over I/O
-	held   int
-	closed bool
-}
-
-// hold records that n bytes are held now.
-func (t *tab) hold(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed || t.charge == nil || n == t.held {
-		return
-	}
-	t.charge(n - t.held)
-	t.held = n
-}
-
-func (t *tab) close() {
-	t.hold(0)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
 }
 
 const (

@@ -14,9 +14,10 @@ import (
 
 // understood is what RFC 7692 makes of a client's bytes, read in the simplest way: the
 // messages, and how the stream ends. open means that the last message or frame is
-// incomplete.
-func understood(b []byte, maxLen int) (list []message, end string, open bool) {
+// incomplete. A message may refer to the last keep bytes of those before it.
+func understood(b []byte, maxLen, keep int) (list []message, end string, open bool) {
 	var cur *message
+	var kept string
 	var squeezed bool
 	frames := 0
 	for len(b) > 0 {
@@ -59,11 +60,12 @@ func understood(b []byte, maxLen int) (list []message, end string, open bool) {
 			continue
 		}
 		if squeezed {
-			plain, err := inflate(cur.data, maxLen)
+			plain, err := inflate(cur.data, maxLen, kept, keep)
 			if err != "none" {
 				return list, err, false
 			}
 			cur.data = plain
+			kept = lastBytes(kept+plain, keep)
 		}
 		list, cur = append(list, *cur), nil
 	}
@@ -71,10 +73,10 @@ func understood(b []byte, maxLen int) (list []message, end string, open bool) {
 }
 
 // inflate reads one stream after another until nothing is left.
-func inflate(z string, maxLen int) (plain, end string) {
+func inflate(z string, maxLen int, kept string, keep int) (plain, end string) {
 	r := strings.NewReader(z + "\x00\x00\xff\xff\x01\x00\x00\xff\xff")
 	for r.Len() > 0 {
-		p, err := io.ReadAll(io.LimitReader(flate.NewReader(r), int64(maxLen)+2))
+		p, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(r, []byte(lastBytes(kept+plain, keep))), int64(maxLen)+2))
 		plain += string(p)
 		if len(plain) > maxLen {
 			return "", "1009"
@@ -97,15 +99,21 @@ func FuzzFramesOfAClient(f *testing.F) {
 		clientFrame(frame.Text, true, rsv1, []byte{0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00}),
 		compressed(frame.Text, strings.Repeat("a", 70000)), compressed(frame.Text, strings.Repeat("a", maxLen)),
 	} {
-		f.Add(b, uint8(3), uint16(100))
-		f.Add(b, uint8(200), uint16(1))
+		f.Add(b, uint8(3), uint16(100), false)
+		f.Add(b, uint8(200), uint16(1), true)
 	}
-	f.Fuzz(func(t *testing.T, b []byte, written uint8, read uint16) {
+	s := newSqueezer()
+	f.Add(concat(s.frame(message{frame.Text, prose(300)}), s.frame(message{frame.Binary, prose(5000)}), s.frame(message{frame.Text, prose(400)})), uint8(77), uint16(99), true)
+	f.Fuzz(func(t *testing.T, b []byte, written uint8, read uint16, takeover bool) {
 		if len(b) > 8<<10 {
 			return
 		}
-		want, end, open := understood(b, maxLen)
-		r := newRig(t, func(o *deflate.Options) { o.Limit = maxLen })
+		keep := 0
+		if takeover {
+			keep = window
+		}
+		want, end, open := understood(b, maxLen, keep)
+		r := newRigFor(t, "permessage-deflate; client_max_window_bits", func(o *deflate.Options) { o.Limit, o.Window = maxLen, keep })
 		var got []byte
 		p := make([]byte, max(read, 1))
 		for rest := b; ; {
@@ -147,6 +155,7 @@ func FuzzFramesOfAClient(f *testing.F) {
 func FuzzFramesToAClient(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 130, 255, 77}, []byte("some text that is repeated, some text"), []byte{0, 1, 255}, uint8(15))
 	f.Add([]byte{200, 200, 3, 3, 9, 90}, []byte{}, []byte{9}, uint8(8))
+	f.Add([]byte{20, 20, 22, 23, 100, 255, 21, 18}, []byte("some text that is repeated"), []byte{7, 200}, uint8(11))
 	f.Fuzz(func(t *testing.T, plan, text, cuts []byte, bits uint8) {
 		if len(plan) > 200 || len(text) == 0 || len(cuts) == 0 {
 			return
@@ -167,7 +176,8 @@ func FuzzFramesToAClient(f *testing.F) {
 			open = !fin
 		}
 		offer := "permessage-deflate; server_max_window_bits=" + []string{"8", "9", "12", "15"}[bits%4]
-		r := newRigFor(t, offer)
+		keep := []int{0, 1 << 10, window, 32 << 10}[bits/4%4]
+		r := newRigFor(t, offer, func(o *deflate.Options) { o.Window = keep })
 		for i := 0; len(all) > 0; i++ {
 			n := min(len(all), int(cuts[i%len(cuts)])*40+1)
 			if k, err := r.Write(all[:n]); k != n || err != nil {
@@ -175,22 +185,28 @@ func FuzzFramesToAClient(f *testing.F) {
 			}
 			all = all[n:]
 		}
-		wantSent(t, r.sent(t), want...)
+		wantSentTo(t, r.sent(t), min(keep, 1<<[]int{8, 9, 12, 15}[bits%4]/2), want...)
 	})
 }
 
 // FuzzOffers: an invalid offer gets no answer, and an answer contains only what was
 // offered or may be sent unasked.
 func FuzzOffers(f *testing.F) {
-	f.Add("permessage-deflate; client_max_window_bits, permessage-deflate")
-	f.Add(`foo; bar="b\a\r";baz, permessage-deflate; server_max_window_bits=10`)
-	f.Fuzz(func(t *testing.T, value string) {
-		p, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": {value}})
+	f.Add("permessage-deflate; client_max_window_bits, permessage-deflate", true)
+	f.Add(`foo; bar="b\a\r";baz, permessage-deflate; server_max_window_bits=10`, false)
+	f.Fuzz(func(t *testing.T, value string, takeover bool) {
+		keep := 0
+		if takeover {
+			keep = window
+		}
+		p, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": {value}}, keep)
 		if !ok {
 			return
 		}
-		if !strings.Contains(value, "permessage-deflate") || strings.Contains(p.String(), "server_max") && !strings.Contains(value, "server_max_window_bits") {
-			t.Fatalf("%q is answered %q", value, p)
+		for _, name := range []string{"permessage-deflate", "server_max_window_bits", "client_max_window_bits"} {
+			if strings.Contains(p.String(), name) && !strings.Contains(value, name) {
+				t.Fatalf("%q is answered %q", value, p)
+			}
 		}
 	})
 }

@@ -22,10 +22,12 @@ const (
 
 var key = [4]byte{0xde, 0xad, 0xbe, 0xef}
 
-// agreed returns the parameters negotiated for an offer.
-func agreed(t testing.TB, offer string) deflate.Params {
+// agreed returns the parameters negotiated for an offer, without context takeover.
+func agreed(t testing.TB, offer string) deflate.Params { return agreedWith(t, offer, 0) }
+
+func agreedWith(t testing.TB, offer string, window int) deflate.Params {
 	t.Helper()
-	p, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": {offer}})
+	p, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": {offer}}, window)
 	if !ok {
 		t.Fatalf("%s is declined", offer)
 	}
@@ -36,9 +38,10 @@ func agreed(t testing.TB, offer string) deflate.Params {
 // tests write.
 type rig struct {
 	*deflate.Conn
-	client *wstest.Conn
-	held   int // charged now
-	maxLen int // the maximum so far
+	client  *wstest.Conn
+	held    int // charged now
+	maxLen  int // the maximum so far
+	windows int // charged now for windows
 }
 
 func newRig(t testing.TB, options ...func(*deflate.Options)) *rig {
@@ -49,15 +52,15 @@ func newRigFor(t testing.TB, offer string, options ...func(*deflate.Options)) *r
 	t.Helper()
 	client, server := wstest.Pipe(64 << 20)
 	r := &rig{client: client}
-	o := deflate.Options{Limit: limit, Charge: func(n int) { r.held += n; r.maxLen = max(r.maxLen, r.held) }}
+	o := deflate.Options{Limit: limit, Charge: func(n int) { r.held += n; r.maxLen = max(r.maxLen, r.held) }, ChargeWindow: func(n int) { r.windows += n }}
 	for _, f := range options {
 		f(&o)
 	}
-	r.Conn = deflate.NewConn(server, nil, agreed(t, offer), o)
+	r.Conn = deflate.NewConn(server, nil, agreedWith(t, offer, o.Window), o)
 	t.Cleanup(func() {
 		r.Close()
-		if r.held != 0 {
-			t.Errorf("%d bytes are still charged", r.held)
+		if r.held != 0 || r.windows != 0 {
+			t.Errorf("%d bytes are still charged, and %d for windows", r.held, r.windows)
 		}
 	})
 	return r

@@ -29,8 +29,9 @@ const (
 // inbound converts what the client sends into uncompressed frames. The reading goroutine
 // owns it.
 type inbound struct {
-	limit int64 // max inflated bytes of a message
-	tab   *tab
+	limit  int64 // max inflated bytes of a message
+	held   holding
+	window window
 
 	// Bytes read and not parsed yet, and their buffer.
 	rest []byte
@@ -54,8 +55,8 @@ type inbound struct {
 	done     []byte    // frames to return
 }
 
-func newInbound(early []byte, limit int64, t *tab) inbound {
-	return inbound{limit: max(limit, minLimit), tab: t, rest: early, came: len(early) > 0}
+func newInbound(early []byte, limit int64, held holding, w window) inbound {
+	return inbound{limit: max(limit, minLimit), held: held, window: w, rest: early, came: len(early) > 0}
 }
 
 // Read fills p with frames, as far as possible without blocking.
@@ -111,7 +112,7 @@ func (in *inbound) release() {
 		in.lent = nil
 	}
 	in.rest, in.done = nil, nil
-	in.tab.hold(in.msg.memory())
+	in.held.set(in.msg.memory())
 }
 
 // step consumes the next part of rest: a header, or the available payload.
@@ -224,8 +225,8 @@ func (in *inbound) collect(b []byte) {
 	}
 	*m.buf = append(*m.buf, end...)
 	chunk := max(chunkSize, int(in.limit/maxPieces)+1)
-	in.tab.hold(m.memory() + chunk + windowMemory)
-	in.inf = newInflater(*m.buf, chunk)
+	in.held.set(m.memory() + chunk + inflaterMemory)
+	in.inf = newInflater(*m.buf, &in.window, chunk)
 }
 
 // turned returns a masking key as it applies after n bytes of payload.
@@ -278,5 +279,5 @@ func (in *inbound) close() {
 	}
 	putBuffer(in.msg.buf)
 	in.inf, in.inflated, in.msg = nil, false, message{}
-	in.tab.hold(0)
+	in.held.set(0)
 }

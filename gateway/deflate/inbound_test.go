@@ -240,6 +240,7 @@ func TestTruncatedMessagesAreAProtocolError(t *testing.T) {
 			if z[0] == 0 && (cut == 1 || cut == len(z)-5) {
 				continue // that is an empty message, or the tail completes a stored block
 			}
+			wantVerdict(t, "1002", clientFrame(frame.Text, true, rsv1, z[:cut]))
 		}
 	}
 }
@@ -478,7 +479,7 @@ func TestEndOfStreamFollowsTheLastMessage(t *testing.T) {
 }
 
 func ExampleNegotiate() {
-	p, ok := deflate.Negotiate(map[string][]string{"Sec-Websocket-Extensions": {"permessage-deflate; client_max_window_bits"}})
+	p, ok := deflate.Negotiate(map[string][]string{"Sec-Websocket-Extensions": {"permessage-deflate; client_max_window_bits"}}, 0)
 	fmt.Println(p, ok)
 	// Output: permessage-deflate; server_no_context_takeover; client_no_context_takeover true
 }

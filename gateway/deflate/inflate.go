@@ -14,8 +14,8 @@ import (
 const (
 	// chunkSize is how much of a message is inflated at once.
 	chunkSize = 64 << 10
-	// windowMemory is about what a flate reader needs.
-	windowMemory = 48 << 10
+	// inflaterMemory is about what a flate reader needs.
+	inflaterMemory = 48 << 10
 	// maxStreams bounds how often a message may end a DEFLATE stream and begin another,
 	// which costs a flate reader as much as many bytes do.
 	maxStreams = 1024
@@ -32,7 +32,8 @@ var errStreams = errors.New("more DEFLATE streams than a message may have")
 type inflater struct {
 	src     bytes.Reader
 	z       io.Reader // a flate.Resetter
-	buf     []byte    // room for a header and a chunk
+	window  *window
+	buf     []byte // room for a header and a chunk
 	streams int
 }
 
@@ -43,11 +44,11 @@ var inflaters = sync.Pool{New: func() any {
 }}
 
 // newInflater inflates payload, that of a whole message with end appended, in pieces of
-// up to chunk bytes.
-func newInflater(payload []byte, chunk int) *inflater {
+// up to chunk bytes. It may refer to what is in w, and is added to it.
+func newInflater(payload []byte, w *window, chunk int) *inflater {
 	f := inflaters.Get().(*inflater)
 	f.src.Reset(payload)
-	f.streams = 0
+	f.streams, f.window = 0, w
 	f.next()
 	if chunk+frame.MaxHeader > len(f.buf) {
 		f.buf = make([]byte, frame.MaxHeader+chunk)
@@ -57,12 +58,13 @@ func newInflater(payload []byte, chunk int) *inflater {
 
 func (f *inflater) next() {
 	f.streams++
-	f.z.(flate.Resetter).Reset(&f.src, nil) // its error is always nil
+	f.z.(flate.Resetter).Reset(&f.src, f.window.b) // its error is always nil
 }
 
 // free returns f to its pool.
 func (f *inflater) free() {
 	f.src.Reset(nil)
+	f.window = nil
 	if len(f.buf) == frame.MaxHeader+chunkSize {
 		inflaters.Put(f)
 	}
@@ -74,6 +76,7 @@ func (f *inflater) chunk() (p []byte, last bool, err error) {
 	n := 0
 	for n < len(p) {
 		k, err := f.z.Read(p[n:])
+		f.window.add(p[n : n+k])
 		n += k
 		switch {
 		case err == nil:

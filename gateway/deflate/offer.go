@@ -1,6 +1,7 @@
 package deflate
 
 import (
+	"math/bits"
 	"net/http"
 	"strconv"
 	"strings"
@@ -8,20 +9,24 @@ import (
 
 // Params are the negotiated parameters. The zero value is no agreement.
 type Params struct {
-	bits  int  // of the window that the client inflates with: 8 to 15
-	asked bool // the client asked for that
+	bits   int  // of the window that the client inflates with: 8 to 15
+	asked  bool // the client asked for that
+	upBits int  // of the window that the client compresses with, if it is to limit that; else 0
+
+	down, up int // bytes of earlier messages that messages to and from the client may refer to
 }
 
 // Negotiate returns the first offer of permessage-deflate that can be accepted, RFC 7692
-// section 7.1. A header that is invalid after RFC 6455 section 9.1 offers nothing.
-func Negotiate(h http.Header) (p Params, ok bool) {
+// section 7.1, where up to window bytes of earlier messages are kept for each direction: see
+// Options. A header that is invalid after RFC 6455 section 9.1 offers nothing.
+func Negotiate(h http.Header, window int) (p Params, ok bool) {
 	for _, value := range h.Values("Sec-Websocket-Extensions") {
 		offers, good := parseExtensions(value)
 		if !good {
 			return Params{}, false
 		}
 		for _, o := range offers {
-			if q, accepted := o.accept(); accepted && !ok {
+			if q, accepted := o.accept(window); accepted && !ok {
 				p, ok = q, true
 			}
 		}
@@ -29,14 +34,33 @@ func Negotiate(h http.Header) (p Params, ok bool) {
 	return p, ok
 }
 
-// String returns the answer for Sec-WebSocket-Extensions. Both parameters may be sent
-// without having been offered, RFC 7692 sections 7.1.1.1 and 7.1.1.2.
+// String returns the answer for Sec-WebSocket-Extensions. The two parameters without a value
+// may be sent without having been offered, RFC 7692 sections 7.1.1.1 and 7.1.1.2; the others
+// only if they were.
 func (p Params) String() string {
-	s := "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	s := "permessage-deflate"
+	if p.down == 0 {
+		s += "; server_no_context_takeover"
+	}
+	if p.up == 0 {
+		s += "; client_no_context_takeover"
+	}
 	if p.asked {
 		s += "; server_max_window_bits=" + strconv.Itoa(p.bits)
 	}
+	if p.upBits > 0 {
+		s += "; client_max_window_bits=" + strconv.Itoa(p.upBits)
+	}
 	return s
+}
+
+// reach returns how many bytes, with those that may refer to them, the client must keep. All
+// but the limit that it asked for is the compressor's own.
+func (p Params) reach() int {
+	if p.asked {
+		return 1 << p.bits
+	}
+	return 1 << (maxWindowBits + 1)
 }
 
 // An extension is one element of the header.
@@ -53,8 +77,9 @@ type param struct {
 // accept reports whether e is an offer that can be accepted, and what is then
 // agreed. One with a parameter that is unknown, repeated or invalid is declined, as
 // section 7.1 has it.
-func (e extension) accept() (Params, bool) {
-	p := Params{bits: maxWindowBits}
+func (e extension) accept(window int) (Params, bool) {
+	p := Params{bits: maxWindowBits, down: window, up: window}
+	limits, upBits := false, maxWindowBits // whether the client can limit its window, and its own limit
 	if e.name != "permessage-deflate" {
 		return p, false
 	}
@@ -65,13 +90,23 @@ func (e extension) accept() (Params, bool) {
 		}
 		seen[a.name] = true
 		switch a.name {
-		case "server_no_context_takeover", "client_no_context_takeover":
+		case "server_no_context_takeover":
 			if a.valued {
 				return p, false
 			}
-		case "client_max_window_bits": // a hint: any window is inflated
-			if _, ok := windowBits(a.value); a.valued && !ok {
+			p.down = 0
+		case "client_no_context_takeover":
+			if a.valued {
 				return p, false
+			}
+			p.up = 0
+		case "client_max_window_bits":
+			n, ok := windowBits(a.value)
+			if a.valued && !ok {
+				return p, false
+			}
+			if limits = true; a.valued {
+				upBits = n
 			}
 		case "server_max_window_bits":
 			bits, ok := windowBits(a.value)
@@ -82,6 +117,17 @@ func (e extension) accept() (Params, bool) {
 		default:
 			return p, false
 		}
+	}
+	if p.asked { // what is compressed at once must fit too: see reach
+		p.down = min(p.down, 1<<p.bits/2)
+	}
+	switch most := 1 << upBits; {
+	case p.up == 0:
+	case limits:
+		p.up = min(p.up, most)
+		p.upBits = bits.Len(uint(p.up)) - 1
+	case p.up < most: // it may refer further back than is kept
+		p.up = 0
 	}
 	return p, true
 }

@@ -13,7 +13,7 @@ const (
 )
 
 func negotiated(values ...string) string {
-	p, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": values})
+	p, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": values}, 0)
 	if !ok {
 		return no
 	}

@@ -29,12 +29,13 @@ func (r *rig) sent(t testing.TB) []byte {
 	return b
 }
 
-// inflated reads b as a client does. It returns the messages, and for each whether it
-// was compressed. Every compressed message is a DEFLATE stream of its own.
-func inflated(t testing.TB, b []byte) (list []message, squeezed []bool) {
+// inflated reads b as a client does that keeps so many bytes of earlier messages. It returns
+// the messages, for each whether it was compressed, and the number of frames.
+func inflated(t testing.TB, b []byte, keep int) (list []message, squeezed []bool, frames int) {
 	t.Helper()
 	open, compressed := false, false
 	var cur message
+	var kept string
 	for len(b) > 0 {
 		bit := b[0]&rsv1 != 0
 		b[0] &^= rsv1
@@ -55,29 +56,39 @@ func inflated(t testing.TB, b []byte) (list []message, squeezed []bool) {
 			cur, compressed = message{op: h.Op}, bit
 		}
 		cur.data += string(p)
+		frames++
 		open = !h.Fin
 		if open {
 			continue
 		}
 		if compressed {
 			z := io.MultiReader(strings.NewReader(cur.data), strings.NewReader("\x00\x00\xff\xff\x01\x00\x00\xff\xff"))
-			plain, err := io.ReadAll(flate.NewReader(z))
+			plain, err := io.ReadAll(flate.NewReaderDict(z, []byte(kept)))
 			if err != nil {
 				t.Fatalf("message %d does not inflate: %v", len(list), err)
 			}
 			cur.data = string(plain)
+			kept = lastBytes(kept+cur.data, keep)
 		}
 		list, squeezed = append(list, cur), append(squeezed, compressed)
 	}
 	if open {
 		t.Fatal("a message is not finished")
 	}
-	return list, squeezed
+	return list, squeezed, frames
 }
+
+func lastBytes(s string, n int) string { return s[max(0, len(s)-n):] }
 
 func wantSent(t testing.TB, b []byte, want ...message) (squeezed []bool) {
 	t.Helper()
-	got, squeezed := inflated(t, b)
+	return wantSentTo(t, b, 0, want...)
+}
+
+// wantSentTo is wantSent for a client that keeps so many bytes.
+func wantSentTo(t testing.TB, b []byte, keep int, want ...message) (squeezed []bool) {
+	t.Helper()
+	got, squeezed, _ := inflated(t, b, keep)
 	if len(got) != len(want) {
 		t.Fatalf("got %d messages %v, want %d", len(got), got, len(want))
 	}
@@ -165,32 +176,67 @@ func TestSplitWritesGiveTheSameResult(t *testing.T) {
 	wantSent(t, r.sent(t), want...)
 }
 
-// A message of up to 16 KiB is one frame, wherever writes are split, because some
-// browsers failed on compressed messages in several frames. A larger one goes out in
-// pieces, so that the client's progress is visible.
+// A message of up to 1 MiB is one frame, wherever writes are split and however the game
+// server fragmented it, because some browsers fail on compressed messages in several.
 func TestMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
-	for size, maxLen := range map[int]int{16 << 10: 1, 16<<10 + 1: 2, 100 << 10: 7} {
+	const mib = 1 << 20
+	for name, c := range map[string]struct {
+		frames []string
+		want   int
+	}{
+		"a piece":               {[]string{prose(16 << 10)}, 1},
+		"a byte more":           {[]string{prose(16<<10 + 1)}, 1},
+		"1 MiB":                 {[]string{prose(mib)}, 1},
+		"1 MiB of noise":        {[]string{noise(mib)}, 1},
+		"small fragments":       {[]string{prose(5), prose(100), "", prose(300)}, 1},
+		"fragments":             {[]string{"", prose(16 << 10), noise(20000), prose(16 << 10), ""}, 1},
+		"2 MiB, half of it one": {[]string{noise(mib), prose(mib)}, 2},
+		"3 MiB of noise":        {[]string{noise(3 * mib)}, 3},
+	} {
 		r := newRig(t)
-		b := serverFrame(frame.Text, true, prose(size))
-		for len(b) > 0 {
-			n := min(len(b), 5000)
-			r.Write(b[:n])
-			b = b[n:]
-		}
-		sent := r.sent(t)
-		sent[0] &^= rsv1
-		frames := 0
-		for rest := sent; len(rest) > 0; frames++ {
-			h, err := frame.Parse(rest)
-			if err != nil {
-				t.Fatal(err)
+		whole := strings.Join(c.frames, "")
+		for i, p := range c.frames {
+			op := byte(frame.Continuation)
+			if i == 0 {
+				op = frame.Text
 			}
-			rest = rest[h.Size+int(h.Length):]
+			b := serverFrame(op, i == len(c.frames)-1, p)
+			for len(b) > 0 {
+				n := min(len(b), 5000)
+				r.Write(b[:n])
+				b = b[n:]
+			}
 		}
-		if frames > maxLen {
-			t.Errorf("%d bytes went out in %d frames, want %d", size, frames, maxLen)
+		got, _, frames := inflated(t, r.sent(t), 0)
+		if len(got) != 1 || got[0].data != whole || frames != c.want {
+			t.Errorf("%s: %d messages in %d frames, want one in %d", name, len(got), frames, c.want)
 		}
 	}
+}
+
+// What a slow client has not taken of a message is memory of that client's.
+func TestUnwrittenBytesAreAccounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := 0
+		client, server := wstest.Pipe(4 << 10)
+		c := deflate.NewConn(server, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit, Charge: func(n int) { held += n }})
+		b := serverFrame(frame.Binary, true, noise(300<<10))
+		c.Write(b[:200<<10])
+		if held < 150<<10 || held > 500<<10 {
+			t.Errorf("%d bytes are charged for 200 KiB of a message", held)
+		}
+		go c.Write(b[200<<10:])
+		synctest.Wait()
+		if held < 300<<10 || held > 700<<10 {
+			t.Errorf("%d bytes are charged for 300 KiB that the socket does not take", held)
+		}
+		go io.Copy(io.Discard, client)
+		synctest.Wait()
+		if held != 0 {
+			t.Errorf("%d bytes are charged, and nothing is held", held)
+		}
+		c.Close()
+	})
 }
 
 // If the window is smaller than the pieces compressed at once, the pieces become
@@ -266,17 +312,15 @@ func TestInvalidFrameIsNotSent(t *testing.T) {
 	}
 }
 
-func TestNetConnReturnsTheConnectionAtTheBottom(t *testing.T) {
+// No layer is skipped: the one below may be what somebody looks for.
+func TestNetConnReturnsTheConnectionBelow(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
-	c := deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
+	below := tls.Server(a, nil)
+	c := deflate.NewConn(below, nil, agreed(t, "permessage-deflate"), deflate.Options{})
 	defer c.Close()
-	if c.NetConn() != a {
-		t.Error("a pipe is not found")
-	}
-	under := tls.Server(a, nil)
-	if c := deflate.NewConn(under, nil, agreed(t, "permessage-deflate"), deflate.Options{}); c.NetConn() != a {
-		t.Error("a pipe under TLS is not found")
+	if c.NetConn() != below {
+		t.Error("the connection below is not found")
 	}
 }
 

@@ -37,7 +37,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	var params deflate.Params
 	deflated := false
 	if a.Deflate != nil {
-		params, deflated = deflate.Negotiate(r.Header)
+		params, deflated = deflate.Negotiate(r.Header, a.Deflate.Window)
 	}
 	b := bytes.NewBuffer(make([]byte, 0, 256))
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")

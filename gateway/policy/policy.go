@@ -74,6 +74,9 @@ type Policy struct {
 	MaxMessage int64
 	// Compression negotiates permessage-deflate with clients that offer it.
 	Compression bool
+	// CompressionWindow is how many bytes of earlier messages each direction of such a
+	// client's connection keeps, so that messages may refer to them: deflate.Options.
+	CompressionWindow int
 	// Heartbeat: pings an idle client; one that is silent for twice as long is detached.
 	Heartbeat time.Duration
 	// AnswerTimeout: a client that owes an answer (to a ping, or an ack) is detached

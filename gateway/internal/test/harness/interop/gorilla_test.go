@@ -18,7 +18,7 @@ type gorillaEndpoint struct {
 }
 
 // dialGorilla returns a client with or without an offer of compression.
-func dialGorilla(compress bool) dialFunc {
+func dialGorilla(compress bool, agreed string) dialFunc {
 	return func(a *arena) (endpoint, error) {
 		d := gorilla.Dialer{Subprotocols: a.offer, EnableCompression: compress, WriteBufferSize: 2000, NetDialContext: a.connect}
 		c, answer, err := d.DialContext(a.ctx, a.url+"/match/7", nil)
@@ -39,7 +39,7 @@ func dialGorilla(compress bool) dialFunc {
 			}
 			return err
 		})
-		return p, wantAgreed(answer, compress)
+		return p, wantAgreed(answer, agreed)
 	}
 }
 

@@ -206,34 +206,35 @@ func (a *arena) serveGame(w http.ResponseWriter, r *http.Request) {
 // A dialFunc connects a library's client, with the arena's offers.
 type dialFunc func(a *arena) (endpoint, error)
 
-// dialCoder returns a client that offers compression with mode. The negotiated mode
-// differs: the gateway has no context takeover.
-func dialCoder(mode coder.CompressionMode) dialFunc {
+// dialCoder returns a client that offers compression with mode.
+func dialCoder(mode coder.CompressionMode, agreed string) dialFunc {
 	return func(a *arena) (endpoint, error) {
 		c, answer, err := coder.Dial(a.ctx, a.url+"/match/7", &coder.DialOptions{HTTPClient: &a.dialer, Subprotocols: a.offer, CompressionMode: mode})
 		if err != nil {
 			return nil, err
 		}
-		return newEndpoint[coder.MessageType, coder.StatusCode](a.ctx, c), wantAgreed(answer, mode != coder.CompressionDisabled)
+		return newEndpoint[coder.MessageType, coder.StatusCode](a.ctx, c), wantAgreed(answer, agreed)
 	}
 }
 
-func dialNhooyr(mode nhooyr.CompressionMode) dialFunc {
+func dialNhooyr(mode nhooyr.CompressionMode, agreed string) dialFunc {
 	return func(a *arena) (endpoint, error) {
 		c, answer, err := nhooyr.Dial(a.ctx, a.url+"/match/7", &nhooyr.DialOptions{HTTPClient: &a.dialer, Subprotocols: a.offer, CompressionMode: mode})
 		if err != nil {
 			return nil, err
 		}
-		return newEndpoint[nhooyr.MessageType, nhooyr.StatusCode](a.ctx, c), wantAgreed(answer, mode != nhooyr.CompressionDisabled)
+		return newEndpoint[nhooyr.MessageType, nhooyr.StatusCode](a.ctx, c), wantAgreed(answer, agreed)
 	}
 }
 
-// wantAgreed checks that compression was negotiated if it was offered.
-func wantAgreed(answer *http.Response, offered bool) error {
-	want := ""
-	if offered {
-		want = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
-	}
+// What each library agrees on. With coder's default, messages downward refer to earlier ones;
+// the others decline that. None of them limits its own window.
+const (
+	noTakeover   = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	downTakeover = "permessage-deflate; client_no_context_takeover"
+)
+
+func wantAgreed(answer *http.Response, want string) error {
 	if got := answer.Header.Get("Sec-WebSocket-Extensions"); got != want {
 		return fmt.Errorf("answered %q, want %q", got, want)
 	}
@@ -243,10 +244,10 @@ func wantAgreed(answer *http.Response, offered bool) error {
 // withEachLibrary runs a test with each library's client.
 func withEachLibrary(t *testing.T, run func(t *testing.T, dial dialFunc)) {
 	for name, dial := range map[string]dialFunc{
-		"coder": dialCoder(coder.CompressionDisabled), "nhooyr": dialNhooyr(nhooyr.CompressionDisabled),
-		"coder compressed":  dialCoder(coder.CompressionContextTakeover),
-		"nhooyr compressed": dialNhooyr(nhooyr.CompressionNoContextTakeover),
-		"gorilla":           dialGorilla(false), "gorilla compressed": dialGorilla(true),
+		"coder": dialCoder(coder.CompressionDisabled, ""), "nhooyr": dialNhooyr(nhooyr.CompressionDisabled, ""),
+		"coder compressed":  dialCoder(coder.CompressionContextTakeover, downTakeover),
+		"nhooyr compressed": dialNhooyr(nhooyr.CompressionNoContextTakeover, noTakeover),
+		"gorilla":           dialGorilla(false, ""), "gorilla compressed": dialGorilla(true, noTakeover),
 	} {
 		t.Run(name, func(t *testing.T) { run(t, dial) })
 	}
@@ -458,7 +459,7 @@ func testPolicy() policy.Policy {
 
 func compressing() policy.Policy {
 	p := testPolicy()
-	p.Compression = true
+	p.Compression, p.CompressionWindow = true, 4<<10
 	return p
 }
 
