@@ -371,9 +371,10 @@ func (g *Gateway) RenewSeats() {
 	}
 }
 
-// Fenced is called when another node has taken a session of this one, in that epoch.
+// Fenced is called when somebody says that another node has taken a session of this one, in that epoch. The seat
+// shows whether that is so.
 func (g *Gateway) Fenced(id string, epoch uint64) {
 	if e := g.reg.Find(id); e != nil && e.Durable && e.Seat().Epoch < epoch {
-		g.seats.fence(e, "another node has taken it")
+		g.seats.look(e)
 	}
 }

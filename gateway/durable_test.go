@@ -141,6 +141,19 @@ func (d *durableNodes) keepContact(i int, link *clustertest.Link) {
 	}()
 }
 
+// takeSeat writes node 1 into the seat of a session.
+func (d *durableNodes) takeSeat(session string) {
+	d.t.Helper()
+	seat, err := d.keepers[1].Get(d.t.Context(), session)
+	if err == nil {
+		seat.Owner, seat.Epoch = nodeID(1), seat.Epoch+1
+		_, err = d.keepers[1].Put(d.t.Context(), seat)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // beginDurable begins a durable session at node 0.
 func (d *durableNodes) beginDurable() (*wstest.Player, *wstest.Peer) {
 	d.t.Helper()
@@ -344,9 +357,12 @@ func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
 		d := newDurableNodes(t, 2, durablePolicy())
 		p, game := d.beginDurable()
 		p.Sync()
-		d.of[0].gw.Fenced(p.Hello.Session, 7)
+		own := d.seats.Records()[p.Hello.Session]
+		d.takeSeat(p.Hello.Session)
+		d.of[0].gw.Fenced(p.Hello.Session, 1)
 		game.WantClose(wire.CodeGoingAway)
-		synctest.Wait() // while the session ends, its client is asked to try again
+		d.seats.Set(p.Hello.Session, own.Value) // as if the write of node 1 had been lost
+		synctest.Wait()                         // while the session ends, its client is asked to try again
 		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedFailover {
 			t.Errorf("hello %+v", q.Hello)
 		}
@@ -423,6 +439,7 @@ func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
 		d.of[0].game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(3 * time.Second); return false }
 		waiting := d.settledAt(p, 0, 0, 0, 0)
 		time.Sleep(time.Second)
+		d.takeSeat(p.Hello.Session)
 		d.of[0].gw.Fenced(p.Hello.Session, 1)
 		if c := waiting.WantClosing(wire.CodeNodeUnreachable); !c.Retry || c.RetryAfter == 0 {
 			t.Errorf("close %+v", c)

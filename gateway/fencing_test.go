@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -245,7 +246,10 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 			d.links[0].SetCut(false)
 			d.of[0].gw.RenewSeats()
 		},
-		"message": func(d *durableNodes, q *wstest.Player) { d.of[0].gw.Fenced(q.Hello.Session, 1) },
+		"message": func(d *durableNodes, q *wstest.Player) {
+			d.links[0].SetCut(false)
+			d.of[0].gw.Fenced(q.Hello.Session, 1)
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -271,6 +275,33 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever may publish in NATS can say that a session is another node's, and write what he likes into its seat.
+func TestOnlyASealedSeatEndsASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, _ := d.beginDurable()
+		p.Sync()
+		own := d.seats.Records()[p.Hello.Session].Value
+		d.takeSeat(p.Hello.Session)
+		taken := d.seats.Records()[p.Hello.Session].Value
+		forged := bytes.Clone(taken)
+		forged[len(forged)-1] ^= 1
+		otherKey := bytes.Clone(taken)
+		otherKey[5] ^= 1 // of the key's id
+		for name, seat := range map[string][]byte{"as it was": own, "changed": forged, "of an unknown key": otherKey, "no seat": []byte("{}"), "empty": nil} {
+			d.seats.Set(p.Hello.Session, seat)
+			for range 3 {
+				d.of[0].gw.Fenced(p.Hello.Session, 7)
+			}
+			d.of[0].gw.RenewSeats()
+			synctest.Wait()
+			if p.Sync(); !d.has(0, p) {
+				t.Fatalf("a message ended the session, with its seat %s", name)
+			}
+		}
+	})
 }
 
 // An owner that was away while its session went on and ended elsewhere does not bring the session back.

@@ -104,6 +104,7 @@ func TestConnectionThatIsDialledAtFenceIsClosed(t *testing.T) {
 		game := l.of[0].game.Next()
 		synctest.Wait()
 		l.of[0].gw.Fenced(l.session, 1)
+		synctest.Wait()
 		close(l.gate)
 		comesAgain(t, l.waiting)
 		game.WantEnd()

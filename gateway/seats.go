@@ -38,6 +38,7 @@ type seatKeeper struct {
 	writes map[string]*seatWrite    // by session
 	ends   map[string]chan struct{} // by session that has ended: closed when its seat says so, or late has it
 	late   map[string]cluster.Seat  // how sessions have ended whose seats do not say so yet
+	looks  map[string]bool          // by session whose seat is read since somebody says that another node has it
 	closed bool
 }
 
@@ -401,6 +402,26 @@ func (k *seatKeeper) get(ctx context.Context, id string) (seat cluster.Seat, err
 	defer cancel()
 	away(ctx, func() { seat, err = k.store.Get(ctx, id) })
 	return seat, err
+}
+
+// look reads the seat of e, in the background, and lets e go if another node has it. It reads a seat once at a time,
+// however often it is called.
+func (k *seatKeeper) look(e *registry.Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed || k.looks[e.ID] {
+		return
+	}
+	k.looks[e.ID] = true
+	k.running.Go(func() {
+		seat, err := k.get(k.ctx, e.ID)
+		if err == nil && seat.Owner != k.self() && seat.Epoch > e.Seat().Epoch {
+			k.fence(e, "another node has taken it")
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.looks, e.ID)
+	})
 }
 
 // confirm reads the seat of a claimed session again, before its client gets a hello: of two claims that

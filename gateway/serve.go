@@ -62,7 +62,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.seats = seatKeeper{
 		store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.metrics, moved: func() bool { return g.movedTo() != nil }, log: g.refusals,
 		ctx: ctx, running: &g.running,
-		writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat),
+		writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
 	}
 	if cfg.Cluster != nil {
 		g.seats.self = cfg.Cluster.ID

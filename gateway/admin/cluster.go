@@ -43,6 +43,11 @@ type Cluster interface {
 	Lost(f func(node string))
 	// Log keeps the events of all nodes. Nil: there is none.
 	Log() events.Log
+	// Seal returns a message that only nodes can read, and only this one can have published.
+	Seal(message []byte) ([]byte, error)
+	// Open returns what a node has sealed. It reports isOlder if that is nothing, since the node is of a version that
+	// seals nothing.
+	Open(node string, sealed []byte) (message []byte, isOlder bool, err error)
 }
 
 // A Seat says which node has a durable session.

@@ -102,6 +102,37 @@ type message struct {
 	// IDs of the Events, at the node.
 	IDs    []uint64       `json:"ids"`
 	Events []events.Event `json:"events"`
+	// Sealed has the message itself: beside it there is a gap, for nodes of older versions.
+	Sealed []byte `json:"sealed,omitempty"`
+}
+
+// encode returns a message as other nodes get it.
+func (f *feed) encode(m message) ([]byte, error) {
+	data, err := json.Marshal(m)
+	if err == nil {
+		data, err = f.a.cluster.Seal(data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	newest := m.IDs[len(m.IDs)-1]
+	gap := events.Event{ID: newest, Type: events.Gap, Time: time.Now().UTC(), Node: f.self.Name}
+	return json.Marshal(message{newest, []uint64{newest}, []events.Event{gap}, data})
+}
+
+// decode returns the message that a node has encoded.
+func (f *feed) decode(node string, data []byte) (m message, err error) {
+	if err = json.Unmarshal(data, &m); err != nil {
+		return m, err
+	}
+	opened, isOlder, err := f.a.cluster.Open(node, m.Sealed)
+	switch {
+	case isOlder:
+		return parseMessage(data)
+	case err != nil:
+		return m, err
+	}
+	return parseMessage(opened)
 }
 
 func parseMessage(data []byte) (m message, err error) {
@@ -179,7 +210,7 @@ func (f *feed) resume(ctx context.Context, live *events.Reader, first uint64) (*
 	if err != nil || stored.Number == 0 {
 		return live, first
 	}
-	m, err := parseMessage(stored.Data)
+	m, err := f.decode(f.self.ID, stored.Data)
 	if err != nil {
 		return live, first
 	}
@@ -231,7 +262,7 @@ func (f *feed) publish(ctx context.Context, list []events.Event) bool {
 		m.IDs = append(m.IDs, m.Events[i].ID)
 	}
 	newest := m.IDs[len(m.IDs)-1]
-	data, err := json.Marshal(m)
+	data, err := f.encode(m)
 	if err != nil {
 		f.a.log.Error("events.not_published", "err", err)
 		return true
@@ -292,7 +323,7 @@ func (f *feed) take(node string, data []byte) {
 	if node == f.self.ID || f.follows {
 		return
 	}
-	m, err := parseMessage(data)
+	m, err := f.decode(node, data)
 	if err != nil {
 		f.a.log.Debug("events.not_taken", "node", node, "err", err)
 		return
@@ -352,7 +383,7 @@ func (f *feed) restored() {
 	clear(f.seen)
 	f.gap("")
 	gap := events.Event{ID: f.last, Type: events.Gap, Time: time.Now().UTC(), Node: f.self.Name}
-	if data, err := json.Marshal(message{f.last, []uint64{f.last}, []events.Event{gap}}); err == nil {
+	if data, err := f.encode(message{After: f.last, IDs: []uint64{f.last}, Events: []events.Event{gap}}); err == nil {
 		f.a.cluster.Publish(data)
 	}
 }

@@ -209,7 +209,7 @@ func (f *feed) fill(ctx context.Context, last uint64) {
 // place adds the events of the next message. It is called with f locked.
 func (f *feed) place(s events.Message) {
 	f.number = s.Number
-	m, err := parseMessage(s.Data)
+	m, err := f.decode(s.Node, s.Data)
 	if err != nil {
 		f.a.log.Debug("events.not_taken", "node", s.Node, "err", err)
 		return
@@ -311,7 +311,7 @@ func (f *feed) older(ctx context.Context, after, until uint64) (list []events.Ev
 		if s.Number != number || upTo == until {
 			break
 		}
-		if m, err := parseMessage(s.Data); err == nil {
+		if m, err := f.decode(s.Node, s.Data); err == nil {
 			for i := range m.Events {
 				m.Events[i].ID = events.PlaceOf(number, i, len(m.Events))
 				if i >= skip && m.Events[i].ID <= until {

@@ -487,3 +487,48 @@ func TestSuccessorStoresTheRestOfItsPredecessor(t *testing.T) {
 		}
 	})
 }
+
+// NATS shows who publishes events, and nothing of players. What no node has sealed is not shown.
+func TestStoredEventsAreSealed(t *testing.T) {
+	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
+		l := nodes[1].serve().listen("")
+		synctest.Wait()
+		for i, data := range forgedEvents {
+			if _, err := b.at(nodes[0]).Append(t.Context(), nodes[0].node.ID, fmt.Sprint(i), []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nodes[0].play("secret")
+		l.wantFrom("session.created ann")
+		nodes[0].town.change(func(b *book) {
+			m, err := parseMessage(b.pages[len(b.pages)-1].Data)
+			if err != nil || len(m.Events) != 1 || m.Events[0].Type != events.Gap || strings.Contains(string(b.pages[len(b.pages)-1].Data), "secret") {
+				t.Errorf("others read %+v, %v", m.Events, err)
+			}
+		})
+		nodes[0].set(func(p *place) { p.older = true })
+		b.at(nodes[0]).Append(t.Context(), nodes[0].node.ID, "older", []byte(forgedEvents[0]))
+		l.wantFrom("gap ann", "session.ended ann")
+	})
+}
+
+func TestForgedEventsAreNotShown(t *testing.T) {
+	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+		l := nodes[1].serve().listen("")
+		synctest.Wait()
+		for _, data := range forgedEvents {
+			nodes[0].Publish([]byte(data))
+		}
+		nodes[0].play("")
+		l.wantFrom("session.created ann")
+		nodes[0].set(func(p *place) { p.older = true })
+		nodes[0].Publish([]byte(forgedEvents[0]))
+		l.wantFrom("gap ann", "session.ended ann")
+	})
+}
+
+// forgedEvents are not of the node 00000001: the second is sealed by another one.
+var forgedEvents = []string{
+	`{"after":0,"ids":[99999999999999999],"events":[{"id":99999999999999999,"type":"session.ended","session":"secret","node":"ann"}]}`,
+	`{"after":0,"ids":[9],"events":[{"id":9,"type":"session.ended","node":"ann"}],"sealed":"MDAwMDAwMDJ7fQ=="}`,
+}

@@ -34,6 +34,9 @@ type Config struct {
 	DeadAfter time.Duration
 	Engine    Engine
 	Identity  *Identity
+	// Derive is tokens.Keys.Derive: what nodes write in the engine is sealed with its keys, and nothing else is
+	// believed (sealed.go). Nil: all is, which is for tests.
+	Derive func(purpose string, n int) ([][]byte, error)
 	// Load reports this node's work, for its record. Nil: none.
 	Load func() Load
 	// Draining reports whether this node takes no new sessions. Nil: it does.
@@ -58,6 +61,7 @@ const (
 	// idleConns is how many connections to a node are kept for the next request: a drain makes as many at a time.
 	idleConns    = 32
 	refusedPause = 150 * time.Millisecond
+	maxJudges    = 32 // at a time
 	judgedFor    = time.Second
 	// maxWaiting is how many clients of one node may wait for a judgement, at most 1.7 seconds: all players
 	// of a node that has died. Those who are refused come back, which costs more.
@@ -101,6 +105,9 @@ type Cluster struct {
 	stop context.CancelFunc
 	run  sync.WaitGroup
 
+	sealer *sealer       // the engine of cfg; nil without Derive
+	judges chan struct{} // a place for each judgement under way
+
 	mu        sync.Mutex
 	id        string
 	joined    bool
@@ -136,6 +143,7 @@ type peer struct {
 	waiting  int
 	judged   Judgement
 	judgedAt time.Time
+	settled  time.Time // when its address was asked last who is there
 }
 
 // cutDials ends the connections being made.
@@ -163,7 +171,7 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Lineage == "" {
 		cfg.Lineage = randomHex(8)
 	}
-	c := &Cluster{cfg: cfg, id: cfg.ID, peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time), asked: make(map[string]time.Time)}
+	c := &Cluster{cfg: cfg, id: cfg.ID, judges: make(chan struct{}, maxJudges), peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time), asked: make(map[string]time.Time)}
 	if c.id == "" {
 		c.id = randomHex(4)
 	}
@@ -171,6 +179,10 @@ func New(cfg Config) (*Cluster, error) {
 	for _, k := range cfg.Known {
 		c.heard[k.ID] = k.Heard
 		c.peers[k.ID] = &peer{record: k.record(), recordAt: k.Heard, gone: k.Gone, left: k.State == stateLeft}
+	}
+	if cfg.Derive != nil {
+		c.sealer = newSealer(c, cfg.Engine, cfg.Derive)
+		c.cfg.Engine = c.sealer
 	}
 	return c, cfg.Identity.Load(c.id)
 }
@@ -501,15 +513,10 @@ func (c *Cluster) Record(id string, value []byte) {
 	case p.gone == "":
 		p.gone = "it has left"
 	}
-	var rivals []string // one of them may have replaced the others: their address shows which
-	for other, q := range c.peers {
-		if other != id && q.Address == r.Address && q.gone == "" && p.gone == "" {
-			rivals = append(rivals, other, id)
-		}
-	}
+	settle := p.gone == "" && c.hasRivalLocked(p, now)
 	c.mu.Unlock()
-	for _, one := range rivals {
-		go c.Judge(c.ctx, one)
+	if settle {
+		go c.settle(r.Address)
 	}
 	switch {
 	case said && known:

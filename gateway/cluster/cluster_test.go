@@ -135,7 +135,8 @@ type network struct {
 	at    map[string]func(ctx context.Context) (net.Conn, error)
 	dials int
 
-	cluster string // of the nodes that are made
+	cluster string // of the nodes that are made, and their level
+	level   int
 }
 
 // answers sets what becomes of connections to an address.
@@ -188,11 +189,11 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 	}
 	conns := make(chan net.Conn)
 	done := make(chan struct{})
-	cluster := n.cluster
+	cluster, level := n.cluster, n.level
 	ln := &pipeListener{conns, done, sync.OnceFunc(func() { close(done) })}
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster})
+			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster, Level: level})
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}

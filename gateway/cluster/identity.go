@@ -62,7 +62,7 @@ func DerivedIdentity(derive func(purpose string, n int) ([][]byte, error)) *Iden
 			return nil, err
 		}
 		if len(seeds) == 0 {
-			return nil, errors.New("--token-key-file: a cluster needs a private key or a secret")
+			return nil, errNoKeys
 		}
 		c := &credentials{pool: x509.NewCertPool()}
 		for i, seed := range seeds {

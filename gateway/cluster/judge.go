@@ -97,10 +97,24 @@ func (c *Cluster) unknownLocked(id string) Judgement {
 
 // judge makes a judgement for all who wait.
 func (c *Cluster) judge(id string, p *peer) {
+	c.judges <- struct{}{}
 	c.mu.Lock()
 	address, began := p.Address, time.Now()
 	c.mu.Unlock()
-	j := c.examine(id, address, began)
+	j := c.conclude(p, c.examine(id, address, began))
+	<-c.judges
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.judged, p.judgedAt = j, time.Now()
+	if j.Verdict == Silent || j.Verdict == Gone {
+		p.cutDials()
+	}
+	close(p.judging)
+	p.judging = nil
+}
+
+// conclude notes if a node is gone by a judgement.
+func (c *Cluster) conclude(p *peer, j Judgement) Judgement {
 	c.mu.Lock()
 	if p.gone != "" { // it has said so meanwhile
 		j.Verdict, j.Evidence = Gone, p.gone
@@ -114,14 +128,47 @@ func (c *Cluster) judge(id string, p *peer) {
 	if ends {
 		c.lose(n, j.Evidence)
 	}
+	return j
+}
+
+// hasRivalLocked reports whether another node has the address of p, which nobody has asked of late.
+func (c *Cluster) hasRivalLocked(p *peer, now time.Time) (rival bool) {
+	for _, q := range c.peers {
+		if q != p && q.Address == p.Address && q.gone == "" {
+			rival = true
+			if now.Sub(q.settled) < judgedFor {
+				return false
+			}
+		}
+	}
+	if rival {
+		p.settled = now
+	}
+	return rival
+}
+
+// settle asks once which node is at an address that several have: it has replaced the others.
+func (c *Cluster) settle(address string) {
+	h, err := c.Ask(c.ctx, address)
+	if err != nil {
+		return // who falls silent is judged
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.judged, p.judgedAt = j, time.Now()
-	if j.Verdict == Silent || j.Verdict == Gone {
-		p.cutDials()
+	for id, p := range c.peers {
+		if p.Address == address && p.gone == "" && (id != h.ID || h.Cluster != c.cfg.Name) {
+			go func() { c.conclude(p, c.replaced(id, h)) }()
+		}
 	}
-	close(p.judging)
-	p.judging = nil
+}
+
+// replaced judges a node at whose address another one answers.
+func (c *Cluster) replaced(id string, h Hello) Judgement {
+	evidence := fmt.Sprintf("node %.20q of cluster %.40q answers at its address", h.ID, h.Cluster)
+	if c.beatsOn(id) {
+		return Judgement{Verdict: Unclear, Evidence: evidence + ", but it sends heartbeats: its --node-advertise is wrong"}
+	}
+	return Judgement{Verdict: Gone, Evidence: evidence}
 }
 
 // examine collects the evidence about a node at an address.
@@ -143,11 +190,7 @@ func (c *Cluster) examine(id, address string, began time.Time) (j Judgement) {
 		case err == nil && h.ID == id && h.Cluster == c.cfg.Name:
 			return Judgement{Alive, "it answers", time.Now()}
 		case err == nil:
-			evidence := fmt.Sprintf("node %.20q of cluster %.40q answers at its address", h.ID, h.Cluster)
-			if c.beatsOn(id) {
-				return Judgement{Verdict: Unclear, Evidence: evidence + ", but it sends heartbeats: its --node-advertise is wrong"}
-			}
-			return Judgement{Verdict: Gone, Evidence: evidence}
+			return c.replaced(id, h)
 		case refused(err):
 			refusals++
 		}

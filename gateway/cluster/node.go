@@ -62,7 +62,7 @@ type Load struct {
 }
 
 // Level is that of the protocol between nodes which this version speaks.
-const Level = 1
+const Level = 2
 
 // A record is what a node publishes about itself in the bucket of nodes.
 type record struct {

@@ -37,6 +37,7 @@ const (
 )
 
 var (
+	errNoKeys      = errors.New("--token-key-file: a cluster needs a private key or a secret")
 	errNewerFormat = errors.New("the seat was written by a newer version of Reseat")
 	errMalformed   = errors.New("the seat's record is malformed")
 	errNoKey       = errors.New("the seat is sealed by another key: do all nodes have the same --token-key-file?")
@@ -86,9 +87,9 @@ func (s seal) record(seat Seat) ([]byte, error) {
 		return nil, err
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("--token-key-file: a cluster needs a private key or a secret")
+		return nil, errNoKeys
 	}
-	aead, err := sessionKey(keys[0], seat.Session)
+	aead, err := ownKey(keys[0], seatInfo+seat.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -100,9 +101,9 @@ func (s seal) record(seat Seat) ([]byte, error) {
 	return append(out, aead.Seal(nil, nil, tlv.Write(r.walk), out)...), nil
 }
 
-// sessionKey returns the key of a session. Its nonces are random, and stand before what it seals.
-func sessionKey(key []byte, session string) (cipher.AEAD, error) {
-	own, err := hkdf.Expand(sha256.New, key[:keySize], seatInfo+session, keySize)
+// ownKey returns the key for one place. Its nonces are random, and stand before what it seals.
+func ownKey(key []byte, place string) (cipher.AEAD, error) {
+	own, err := hkdf.Expand(sha256.New, key[:keySize], place, keySize)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (s seal) open(stored StoredSeat) (Seat, error) {
 		if !bytes.Equal(key[keySize:], h.kid) {
 			continue
 		}
-		aead, bad := sessionKey(key, stored.Session)
+		aead, bad := ownKey(key, seatInfo+stored.Session)
 		if bad != nil {
 			return Seat{}, bad
 		}

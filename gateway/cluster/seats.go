@@ -161,7 +161,7 @@ const renewTries = 8
 
 // Renew writes the seat of a session that this node owns, whatever the revision is: the engine was away,
 // or was emptied. It returns ErrSeatTaken if the record has a later epoch, another owner of this epoch, or
-// says that the session has ended in this epoch and seat does not.
+// says that the session has ended in this epoch and seat does not. It writes over a record that was changed.
 func (s *Seats) Renew(ctx context.Context, seat Seat) (revision uint64, err error) {
 	for range renewTries {
 		stored, err := s.read(ctx, seat.Session)
@@ -169,9 +169,8 @@ func (s *Seats) Renew(ctx context.Context, seat Seat) (revision uint64, err erro
 			return 0, err
 		}
 		if err == nil {
-			// The body may be sealed by a key that this node does not have yet.
-			switch there, err := readHead(stored); {
-			case errors.Is(err, errNewerFormat):
+			switch there, err := s.seal.open(stored); {
+			case errors.Is(err, errNewerFormat), errors.Is(err, errNoKey): // perhaps of a node that has further keys
 				return 0, err
 			case err == nil && outranks(there, seat):
 				return 0, ErrSeatTaken

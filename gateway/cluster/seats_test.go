@@ -343,17 +343,26 @@ func TestRenewStartsAgainAfterItWasOvertaken(t *testing.T) {
 	}
 }
 
-// A node whose keys are older than a claimer's can see that there is a claim.
+// A record that is sealed by a key which this node does not have may be a claim, or anybody's: it decides nothing.
 func TestRenewRespectsWhatItCannotOpen(t *testing.T) {
 	e := clustertest.NewSeats()
 	a, b := newNode(t, e, nodeA, "old"), newNode(t, e, nodeB, "new", "old")
 	seat := a.put(seatOf(nodeA, sessionOfA))
 	b.put(claimed(seat, nodeB))
-	if _, err := a.Renew(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("%v, want that it was taken", err)
+	if _, err := a.Renew(t.Context(), seat); err == nil || errors.Is(err, cluster.ErrSeatTaken) {
+		t.Errorf("%v, want that it cannot be read", err)
 	}
 	if got := b.get(sessionOfA); got.Owner != nodeB {
 		t.Errorf("%+v, want b's", got)
+	}
+	b = newNode(t, e, nodeB, "old")
+	seat.Revision = e.Records()[sessionOfA].Revision
+	b.put(claimed(seat, nodeB))
+	changed := bytes.Clone(e.Records()[sessionOfA].Value)
+	changed[len(changed)-1] ^= 1
+	e.Set(sessionOfA, changed)
+	if _, err := a.Renew(t.Context(), seat); err != nil || a.get(sessionOfA).Owner != nodeA {
+		t.Errorf("over a changed record: %v", err)
 	}
 	for value, overwritten := range map[string]bool{"": true, "\x01": true, "\x01\xff": true, "{}": false, "\x02anything": false} {
 		e.Set(sessionOfA, []byte(value))

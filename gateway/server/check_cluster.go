@@ -40,7 +40,7 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 	}
 	address, identity := advertise(c, c.Listen), identityOf(c, keys)
 	node, err := cluster.New(cluster.Config{
-		Name: c.Name, NodeName: nameOf(c), Address: address, Version: config.Version(), Formats: session.Formats, Identity: identity, Log: slog.New(slog.DiscardHandler),
+		Name: c.Name, NodeName: nameOf(c), Address: address, Version: config.Version(), Formats: session.Formats, Identity: identity, Derive: keys.Derive, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		r.say("certificate of the node", "", 2, err)
@@ -197,7 +197,9 @@ func (r *report) otherNodes(ctx context.Context, node *cluster.Cluster, own stri
 		r.say("other nodes", "", 1, f.RecordsErr)
 	}
 	for id, value := range f.Records {
-		node.Record(id, value)
+		if err := node.Stored(id, value); err != nil {
+			r.warn(fmt.Sprintf("node %.20q", id), fmt.Sprintf("its record is ignored: %v", err))
+		}
 	}
 	const atOnce = 16
 	nodes := node.Nodes()[1:]

@@ -86,7 +86,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	}
 	cfg := cluster.Config{
 		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
-		Engine: e, Identity: n.identity, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
+		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
 	}
 	if over != nil {
 		cfg.ID, cfg.Lineage, cfg.Known = over.offer.NodeID, over.offer.NodeLineage, over.offer.Nodes
@@ -96,7 +96,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		return nil, err
 	}
 	n.engine, n.events, n.http = e, e, &http.Client{Transport: n.Transport()}
-	n.players = cluster.NewPlayers(n.ID, e, n, log)
+	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, log)
 	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
 	})

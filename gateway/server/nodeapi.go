@@ -138,6 +138,17 @@ func (d demoNodes) Nodes() (list []demo.Node) {
 
 func (d demoNodes) Do(r *http.Request) (*http.Response, error) { return d.http.Do(r) }
 
+// Seal implements admin.Cluster.
+func (p *peers) Seal(message []byte) ([]byte, error) {
+	return p.node.Cluster.Seal(eventsRoot+p.node.ID(), message)
+}
+
+// Open implements admin.Cluster.
+func (p *peers) Open(node string, sealed []byte) ([]byte, bool, error) {
+	message, err := p.node.Cluster.Open(eventsRoot+node, node, sealed)
+	return message, errors.Is(err, cluster.ErrOlder), err
+}
+
 // Log implements admin.Cluster.
 func (p *peers) Log() events.Log { return p.node.events }
 

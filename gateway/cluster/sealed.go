@@ -1,0 +1,376 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// This file is what nodes believe of what they read in the engine: only what a node with the same token keys
+// has written there, and nothing twice. Whoever else may write there is ignored.
+//
+// A sealed message is a JSON object, which any reader of the engine sees, with a member "sealed": a format
+// (1 byte), the id of the key (kidSize bytes), a nonce, and sealed by AES-256-GCM a stamp (8 bytes) and the
+// message itself. What is sealed cannot be moved to another place. A heartbeat is a node's id and the sealed
+// part. The stamps of a node are microseconds and always grow: a heartbeat or record that is sent again has
+// an old one.
+//
+// Nodes of Level 1 seal nothing. What they write is believed once the node itself, over mutual TLS, has said
+// that it is of that level.
+
+const (
+	messagePurpose = "reseat message v1"
+	messageFormat  = 1
+	// sealingLevel is the first Level that seals its messages.
+	sealingLevel = 2
+	// staleAfter is how old the first message of a node may be: clocks differ, and records are kept for a while.
+	staleAfter = 2 * time.Minute
+	// askedAgain and maxAsked bound how many addresses are asked, which only unsealed records name.
+	askedAgain = time.Minute
+	maxAsked   = 16
+)
+
+var errUnsealed = errors.New("it is not sealed")
+
+// seal returns a message that only nodes can read and write, for this place alone.
+func (s seal) message(place string, stamp uint64, message []byte) ([]byte, error) {
+	keys, err := s.derive(messagePurpose, keySize+kidSize)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, errNoKeys
+	}
+	aead, err := ownKey(keys[0], place)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte{messageFormat}, keys[0][keySize:]...)
+	return append(out, aead.Seal(nil, nil, append(binary.BigEndian.AppendUint64(nil, stamp), message...), out)...), nil
+}
+
+// openMessage returns what message has sealed for a place.
+func (s seal) openMessage(place string, sealed []byte) (stamp uint64, message []byte, err error) {
+	const outside = 1 + kidSize
+	switch {
+	case len(sealed) < outside:
+		return 0, nil, errUnsealed
+	case sealed[0] != messageFormat:
+		return 0, nil, errors.New("it was sealed by a newer version of Reseat")
+	}
+	keys, err := s.derive(messagePurpose, keySize+kidSize)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, key := range keys {
+		if !bytes.Equal(key[keySize:], sealed[1:outside]) {
+			continue
+		}
+		aead, err := ownKey(key, place)
+		if err != nil {
+			return 0, nil, err
+		}
+		plain, err := aead.Open(nil, nil, sealed[outside:], sealed[:outside])
+		if err != nil || len(plain) < 8 {
+			return 0, nil, errors.New("it was changed, or is from elsewhere")
+		}
+		return binary.BigEndian.Uint64(plain), plain[8:], nil
+	}
+	return 0, nil, errors.New("it is sealed by another key: do all nodes have the same --token-key-file?")
+}
+
+// A sealedPart is the member of a JSON object that has what is sealed.
+type sealedPart struct {
+	Sealed []byte `json:"sealed"`
+}
+
+// wrap adds what is sealed to a JSON object that is not empty.
+func wrap(object, sealed []byte) []byte {
+	out := append(bytes.Clone(object[:len(object)-1]), `,"sealed":"`...)
+	return append(base64.StdEncoding.AppendEncode(out, sealed), `"}`...)
+}
+
+// A sealer is the Engine of a Cluster, and the EngineHandler of the engine below.
+type sealer struct {
+	Engine
+	c    *Cluster
+	seal seal
+
+	mu      sync.Mutex
+	stamp   uint64               // of the newest message
+	beats   map[string]uint64    // the same of other nodes
+	records map[string]uint64    // the same of their records
+	older   map[string]string    // address, by the id of a node that seals nothing
+	asked   map[string]time.Time // when addresses were asked that unsealed records name
+	said    time.Time            // when it was said in the log that a record is not believed
+}
+
+func newSealer(c *Cluster, e Engine, derive func(string, int) ([][]byte, error)) *sealer {
+	return &sealer{
+		Engine: e, c: c, seal: seal{derive}, beats: make(map[string]uint64), records: make(map[string]uint64),
+		older: make(map[string]string), asked: make(map[string]time.Time),
+	}
+}
+
+// next is the stamp of the next message.
+func (s *sealer) next() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stamp = max(s.stamp+1, uint64(time.Now().UnixMicro()))
+	return s.stamp
+}
+
+// isNew reports whether a stamp is newer than the last one of a node, and notes it.
+func (s *sealer) isNew(last map[string]uint64, id string, stamp uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, known := last[id]
+	if !known {
+		before = uint64(time.Now().Add(-staleAfter).UnixMicro())
+	}
+	if stamp <= before {
+		return false
+	}
+	if len(last) > rememberHeard {
+		clear(last)
+	}
+	last[id] = stamp
+	return true
+}
+
+func nodePlace(id string) string { return "node " + id }
+func beatPlace(id string) string { return "beat " + id }
+
+// Start implements Engine.
+func (s *sealer) Start(EngineHandler) error { return s.Engine.Start(s) }
+
+// EngineUp, EngineDown and Synced implement EngineHandler.
+func (s *sealer) EngineUp(st EngineStatus) { s.c.EngineUp(st) }
+func (s *sealer) EngineDown(err error)     { s.c.EngineDown(err) }
+func (s *sealer) Synced()                  { s.c.Synced() }
+
+// sealedRecord is a record as the engine gets it.
+func (s *sealer) sealedRecord(id string, record []byte) ([]byte, error) {
+	sealed, err := s.seal.message(nodePlace(id), s.next(), record)
+	return wrap(record, sealed), err
+}
+
+// openRecord is the other way round.
+func (s *sealer) openRecord(id string, value []byte) (stamp uint64, record []byte, err error) {
+	var part sealedPart
+	if err := json.Unmarshal(value, &part); err != nil {
+		return 0, nil, err
+	}
+	return s.seal.openMessage(nodePlace(id), part.Sealed)
+}
+
+// CreateNode implements Engine. A record that no node has sealed is not there: the caller writes over it.
+func (s *sealer) CreateNode(ctx context.Context, id string, record []byte) (existing []byte, err error) {
+	value, err := s.sealedRecord(id, record)
+	if err != nil {
+		return nil, err
+	}
+	existing, err = s.Engine.CreateNode(ctx, id, value)
+	if !errors.Is(err, ErrExists) || len(existing) == 0 {
+		return existing, err
+	}
+	if _, existing, bad := s.openRecord(id, existing); bad == nil {
+		return existing, err
+	}
+	return nil, nil
+}
+
+// PutNode implements Engine.
+func (s *sealer) PutNode(ctx context.Context, id string, record []byte) error {
+	value, err := s.sealedRecord(id, record)
+	if err != nil {
+		return err
+	}
+	return s.Engine.PutNode(ctx, id, value)
+}
+
+// Record implements EngineHandler.
+func (s *sealer) Record(id string, value []byte) {
+	if value == nil {
+		s.c.Record(id, nil)
+		return
+	}
+	if err := s.believe(id, value); err != nil && s.limit() {
+		s.c.cfg.Log.Warn("node.bad_record", "node", fmt.Sprintf("%.20q", id), "err", err, "text", "NATS has a record that no node has written: it is ignored")
+	}
+}
+
+// believe passes a record on that a node has written.
+func (s *sealer) believe(id string, value []byte) error {
+	stamp, record, err := s.openRecord(id, value)
+	switch {
+	case errors.Is(err, errUnsealed):
+		return s.unsealed(id, value)
+	case err != nil:
+		return err
+	case s.isNew(s.records, id, stamp): // else it was read already
+		s.mu.Lock()
+		delete(s.older, id)
+		s.mu.Unlock()
+		s.c.Record(id, record)
+	}
+	return nil
+}
+
+// limit reports whether a line may be logged now.
+func (s *sealer) limit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.said) < refusedEvery {
+		return false
+	}
+	s.said = now
+	return true
+}
+
+// unsealed handles the record of a node of an older version, or of none.
+func (s *sealer) unsealed(id string, value []byte) error {
+	r, err := parseRecord(id, value)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	s.mu.Lock()
+	address, known := s.older[id]
+	known = known && address == r.Address
+	for one, at := range s.asked {
+		if now.Sub(at) >= askedAgain {
+			delete(s.asked, one)
+		}
+	}
+	_, was := s.asked[r.Address]
+	ask := !known && !was && len(s.asked) < maxAsked
+	if ask {
+		s.asked[r.Address] = now
+	}
+	s.mu.Unlock()
+	switch {
+	case known:
+		s.c.Record(id, value)
+	case ask:
+		go s.ask(r, value)
+	}
+	return nil
+}
+
+// ask asks the node that an unsealed record names whether it is of an older version.
+func (s *sealer) ask(r record, value []byte) {
+	switch h, err := s.c.Ask(s.c.ctx, r.Address); {
+	case err == nil && h.ID == r.ID && h.Cluster == s.c.cfg.Name && h.Level < sealingLevel:
+		s.mu.Lock()
+		s.older[r.ID] = r.Address
+		s.mu.Unlock()
+		s.c.Record(r.ID, value)
+	case s.limit():
+		s.c.cfg.Log.Warn("node.bad_record", "node", fmt.Sprintf("%.20q", r.ID), "address", fmt.Sprintf("%.100q", r.Address), "err", errUnsealed, "text", "NATS has a record that no node has written: it is ignored")
+	}
+}
+
+// isOlder reports whether a node is of a version that seals nothing.
+func (s *sealer) isOlder(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.older[id]
+	return ok
+}
+
+// Beat implements Engine. The first message is for nodes of older versions.
+func (s *sealer) Beat(id string) error {
+	sealed, err := s.seal.message(beatPlace(id), s.next(), nil)
+	return errors.Join(err, s.Engine.Beat(id), s.Engine.Beat(id+string(sealed)))
+}
+
+const idLen = 8 // of a node
+
+// Heartbeat implements EngineHandler.
+func (s *sealer) Heartbeat(beat string) {
+	if len(beat) < idLen {
+		return
+	}
+	id, sealed := beat[:idLen], []byte(beat[idLen:])
+	stamp, _, err := s.seal.openMessage(beatPlace(id), sealed)
+	if err == nil && s.isNew(s.beats, id, stamp) || errors.Is(err, errUnsealed) && s.isOlder(id) {
+		s.c.Heartbeat(id)
+	}
+}
+
+// Seal returns a message that only nodes can read and write, for a place in the engine, which names this node.
+func (c *Cluster) Seal(place string, message []byte) ([]byte, error) {
+	return c.sealer.seal.message(place, c.sealer.next(), message)
+}
+
+// Open returns the message that a node has sealed for a place. It reports ErrOlder if nothing is sealed, and the
+// node is of an older version, which seals nothing.
+func (c *Cluster) Open(place, node string, sealed []byte) ([]byte, error) {
+	_, message, err := c.sealer.seal.openMessage(place, sealed)
+	if errors.Is(err, errUnsealed) && c.sealer.isOlder(node) {
+		err = ErrOlder
+	}
+	return message, err
+}
+
+// ErrOlder means that a message may be taken as it is.
+var ErrOlder = errors.New("it is from a node of an older version")
+
+// Stored takes a record of the engine in, and says why not if no node has written it.
+func (c *Cluster) Stored(id string, value []byte) error {
+	_, record, err := c.sealer.openRecord(id, value)
+	if err == nil {
+		c.Record(id, record)
+	}
+	return err
+}
+
+// SealedPlayers keeps the records of players in a store so that only nodes can write them. A record that none has
+// written is nil.
+func (c *Cluster) SealedPlayers(store PlayerStore) PlayerStore { return sealedPlayers{store, c} }
+
+type sealedPlayers struct {
+	PlayerStore
+	c *Cluster
+}
+
+func playerPlace(key string) string { return "player " + key }
+
+func (p sealedPlayers) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
+	value, revision, err := p.PlayerStore.GetPlayer(ctx, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	var there struct {
+		holder
+		sealedPart
+	}
+	if json.Unmarshal(value, &there) != nil {
+		return nil, revision, nil
+	}
+	switch value, err := p.c.Open(playerPlace(key), there.Node, there.Sealed); {
+	case err == nil:
+		return value, revision, nil
+	case !errors.Is(err, ErrOlder):
+		p.c.cfg.Log.Debug("player.bad_record", slog.Any("err", err))
+		return nil, revision, nil
+	}
+	return value, revision, nil
+}
+
+func (p sealedPlayers) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	sealed, err := p.c.Seal(playerPlace(key), value)
+	if err != nil {
+		return 0, err
+	}
+	return p.PlayerStore.PutPlayer(ctx, key, wrap(value, sealed), revision)
+}
