@@ -17,6 +17,7 @@ type Cluster struct {
 	Name          string
 	CredsFile     string // not opened here, nor are the others
 	CAFile        string
+	Plaintext     bool   // nats:// to other machines is allowed
 	NodeName      string // "": the host name
 	Listen        string
 	Advertise     string // "": see the flag
@@ -26,6 +27,21 @@ type Cluster struct {
 
 // Enabled reports whether this gateway is part of a cluster.
 func (c *Cluster) Enabled() bool { return len(c.URLs) > 0 }
+
+// encrypted reports whether the connections to NATS use TLS. One tls:// URL, or --cluster-ca, makes all of them do so.
+func (c *Cluster) encrypted() bool {
+	return c.CAFile != "" || slices.ContainsFunc(c.URLs, func(s string) bool { return strings.HasPrefix(s, "tls://") })
+}
+
+// elsewhere returns the HOST:PORT of a server on another machine, "" if there is none.
+func (c *Cluster) elsewhere() string {
+	for _, s := range c.URLs {
+		if u, err := url.Parse(s); err == nil && !isLoopback(u.Host) {
+			return u.Host
+		}
+	}
+	return ""
+}
 
 // natsURL accepts nats://HOST[:PORT] and tls://HOST[:PORT], with a user and password or a token.
 func natsURL(s string) (string, error) {
@@ -67,7 +83,7 @@ func advertised(s string) (string, error) {
 }
 
 // aboutClusters are the settings that have no effect without --cluster.
-var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "node-name", "node-listen", "node-advertise", "node-cert", "node-key", "node-ca", "node-dead-after"}
+var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "cluster-plaintext", "node-name", "node-listen", "node-advertise", "node-cert", "node-key", "node-ca", "node-dead-after"}
 
 // checkCluster requires keys that all nodes share, and complete certificates.
 func (d *draft) checkCluster() error {
@@ -89,6 +105,8 @@ func (d *draft) checkCluster() error {
 	switch {
 	case len(d.TokenKeyFiles) == 0:
 		return d.fault("cluster", "requires --token-key-file: all nodes of a cluster share the key of the resume tokens")
+	case !c.encrypted() && !c.Plaintext && c.elsewhere() != "":
+		return d.fault("cluster", "nats://%[1]s is on another machine: use tls://%[1]s, or --cluster-plaintext on if nobody else can read and write that network", c.elsewhere())
 	case given != 0 && given != 3:
 		return d.fault(map[bool]string{true: "node-cert", false: "node-ca"}[c.Cert != ""], "requires --node-cert, --node-key and --node-ca together")
 	case sameListener(d.Listen, c.Listen), d.Admin != "" && sameListener(d.Admin, c.Listen):

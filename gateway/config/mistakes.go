@@ -47,6 +47,9 @@ func (s *Settings) publicMistakes() (list []Warning) {
 	if u := s.Webhook; u != nil && u.Scheme == "http" && !isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
 		warn("webhook", "events and player names are sent in plain text: use https")
 	}
+	if c := &s.Cluster; !c.encrypted() && c.elsewhere() != "" {
+		warn("cluster-plaintext", "whoever can read the network to NATS at %s gets its password, and the names, addresses and load of the nodes; whoever can write there can stop the cluster", c.elsewhere())
+	}
 	if s.Demo && len(s.Gateway.Default.Origins) > 0 {
 		warn("origin", "replaces the default, the same host: the demo's page must be at one of the listed origins")
 	}

@@ -136,7 +136,7 @@ func identityOf(c config.Cluster, keys *tokens.Keys) *cluster.Identity {
 }
 
 func engineOptions(c config.Cluster, log *slog.Logger) engine.Options {
-	return engine.Options{URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, NodeName: nameOf(c), Log: log}
+	return engine.Options{URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, Plaintext: c.Plaintext, NodeName: nameOf(c), Log: log}
 }
 
 // checkNodeFiles reads the files for a cluster. The error names the flag.

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,7 @@ type Options struct {
 	Name      string // of the cluster
 	CredsFile string // user credentials; empty: none
 	CAFile    string // certificate authorities; empty: the system's
+	Plaintext bool   // connections without TLS may go to other machines than the URLs name
 	NodeName  string // for people who look at the engine
 	Seats     bool   // there are durable sessions
 	Log       *slog.Logger
@@ -184,11 +186,11 @@ func (o *Options) connection() (opts []nats.Option, err error) {
 	if o.CAFile != "" {
 		opts = append(opts, nats.RootCAs(o.CAFile))
 	}
-	for _, u := range o.URLs {
-		if strings.HasPrefix(u, "tls://") {
-			opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
-			break
-		}
+	switch secure := slices.ContainsFunc(o.URLs, func(u string) bool { return strings.HasPrefix(u, "tls://") }); {
+	case secure:
+		opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
+	case o.CAFile == "" && !o.Plaintext: // a server names others, which may be on other machines
+		opts = append(opts, nats.IgnoreDiscoveredServers())
 	}
 	return opts, nil
 }
