@@ -116,8 +116,8 @@ func (f *feed) encode(m message) ([]byte, error) {
 		return nil, err
 	}
 	newest := m.IDs[len(m.IDs)-1]
-	gap := events.Event{ID: newest, Type: events.Gap, Time: time.Now().UTC(), Node: f.self.Name}
-	return json.Marshal(message{newest, []uint64{newest}, []events.Event{gap}, data})
+	gap := map[string]any{"type": events.Gap, "time": time.Now().UTC(), "node": f.self.Name}
+	return json.Marshal(map[string]any{"after": newest, "ids": []uint64{newest}, "events": []any{gap}, "sealed": data})
 }
 
 // decode returns the message that a node has encoded.

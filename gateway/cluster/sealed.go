@@ -272,6 +272,7 @@ func (s *sealer) ask(r record, value []byte) {
 	case err == nil && h.ID == r.ID && h.Cluster == s.c.cfg.Name && h.Level < sealingLevel:
 		s.mu.Lock()
 		s.older[r.ID] = r.Address
+		delete(s.asked, r.Address) // the next node there may be asked at once
 		s.mu.Unlock()
 		s.c.Record(r.ID, value)
 	case s.limit():

@@ -224,6 +224,13 @@ func TestNodeOfAnOlderVersionIsBelievedOnceItSaysSo(t *testing.T) {
 				t.Errorf("an older node reads %+v, %v", r, err)
 			}
 		}
+		const next = "0000000d"
+		n.answers(newAddr, n.node(next, keys("k")))
+		c.sealer.Record(next, recordOf(next, newAddr, "up"))
+		synctest.Wait()
+		if got := c.stateOf(next); got != "up" {
+			t.Errorf("the next older node at its address is %s", got)
+		}
 		// It is upgraded in place.
 		b := another(t, "k")
 		c.sealer.Record(newID, b.recordOf(t, newID, newAddr, "draining"))

@@ -196,10 +196,15 @@ func (r *report) otherNodes(ctx context.Context, node *cluster.Cluster, own stri
 	if f.Reached() && f.Nodes.Exists && f.RecordsErr != nil {
 		r.say("other nodes", "", 1, f.RecordsErr)
 	}
+	ignored, such := 0, ""
 	for id, value := range f.Records {
 		if err := node.Stored(id, value); err != nil {
-			r.warn(fmt.Sprintf("node %.20q", id), fmt.Sprintf("its record is ignored: %v", err))
+			ignored++
+			such = fmt.Sprintf("that of %.20q: %v", id, err)
 		}
+	}
+	if ignored > 0 {
+		r.warn("records of nodes", fmt.Sprintf("%d not written by a node of this version with these keys, such as %s", ignored, such))
 	}
 	const atOnce = 16
 	nodes := node.Nodes()[1:]
