@@ -75,6 +75,8 @@ type Resumed struct {
 	Replay uint64
 	// Lost is the number of missing messages; not zero only with --overflow drop-oldest.
 	Lost uint64
+	// Moved says how a durable session has come to another gateway of a cluster: "failover", "handoff", or "" if it has not.
+	Moved string
 }
 
 // A Conn is one session. Its methods may be called from any goroutine; of two that

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -20,10 +21,11 @@ import (
 // the loop owns the rest.
 type link struct {
 	// Static: what its handshake says. An empty token begins a session.
-	token  string
-	stated uint64
-	route  string // of the newest hello
-	born   time.Time
+	token         string
+	stated        uint64
+	settled, sent uint64 // protocol section 5.6
+	route         string // of the newest hello
+	born          time.Time
 
 	cancel  context.CancelFunc
 	write   chan frame   // one slot: the loop gives the next one when it hears wrote
@@ -124,10 +126,11 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	own.Transport = strictTransport{client.Transport, stream{l, func() { l.notify(ctx, c, event{kind: flowing}) }}}
 	header := c.opts.HTTPHeader.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Reseat-Settled", fmt.Sprintf("%d %d", l.settled, l.sent))
 	if l.token != "" {
-		if header == nil {
-			header = http.Header{}
-		}
 		header.Set("Reseat-Token", l.token)
 		header.Set("Reseat-Received", strconv.FormatUint(l.stated, 10))
 	}

@@ -177,7 +177,10 @@ func (p *loop) handed() uint64 {
 // open makes an attempt: the first, or a resume.
 func (p *loop) open() {
 	ctx, cancel := context.WithCancel(p.ctx)
-	l := &link{token: p.current.Token, stated: p.handed(), route: p.current.Route, born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1)}
+	l := &link{
+		token: p.current.Token, stated: p.handed(), settled: p.out.received, sent: p.out.handed, route: p.current.Route,
+		born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1),
+	}
 	p.attempt, p.tried = l, true
 	p.alarms.pace = time.Time{}
 	p.alarms.attempt = l.born.Add(p.attemptTimeout())
@@ -346,12 +349,17 @@ func (p *loop) upstream(lost bool) {
 }
 
 func (p *loop) hello(l *link, h wire.Hello) {
-	if l.hello > 0 || p.current.Session != "" && h.Session != p.current.Session || !p.out.admits(h.Received) {
+	failover := h.Moved == wire.MovedFailover
+	outdated := failover && (p.handed() != l.stated || p.out.received != l.settled) // section 5.6: its numbers have been used since
+	if l.hello > 0 || p.current.Session != "" && h.Session != p.current.Session || outdated || !p.out.admits(h.Received) {
 		p.broken(l, fmt.Errorf("%w: hello", errBroken))
 		return
 	}
+	if failover { // numbers begin anew after what the handshake stated
+		p.inbox, p.taken = nil, l.stated
+	}
 	first, now := p.hellos == 0, time.Now()
-	resumed := Resumed{Replay: h.Replay, Away: p.replaced(now)}
+	resumed := Resumed{Replay: h.Replay, Away: p.replaced(now), Moved: h.Moved}
 	p.live, p.attempt, p.alarms = l, nil, alarms{}
 	p.silence.attach(now, milliseconds(h.Answer), milliseconds(h.Heartbeat))
 	p.hellos++

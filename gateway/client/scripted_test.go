@@ -335,6 +335,90 @@ func TestResumeOffersTheRouteOfTheNewestHello(t *testing.T) {
 	})
 }
 
+// protocol section 5.6: without it no session is durable.
+func TestEachHandshakeSaysWhatIsSettled(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		settled := func(want string) {
+			t.Helper()
+			if o := wire.ParseOffer(g.Req.Header); !o.SettledOK || fmt.Sprint(o.Settled.Acked, o.Settled.Sent) != want {
+				t.Errorf("settled %+v, want %s", o.Settled, want)
+			}
+		}
+		settled("0 0")
+		send(t, s.c, "a")
+		send(t, s.c, "b")
+		send(t, s.c, "c")
+		synctest.Wait()
+		g.Control("ack 1")
+		synctest.Wait()
+		g.Drop()
+		g = s.door.Next()
+		settled("1 3")
+		hello(g, map[string]any{"resumed": true, "received": 2})
+		synctest.Wait()
+		g.Drop()
+		g = s.door.Next()
+		settled("2 3")
+	})
+}
+
+// The next gateway numbers from what the handshake stated.
+func TestFailoverCountsFromWhatItsHandshakeStated(t *testing.T) {
+	failover := map[string]any{"resumed": true, "moved": "failover", "durable": true}
+	for name, between := range map[string]func(*stage, *wstest.Peer){
+		"nothing": func(*stage, *wstest.Peer) {},
+		"read":    func(s *stage, _ *wstest.Peer) { want(s.T, s.c, "2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				g := s.dial(nil)
+				g.Text("1")
+				g.Text("2")
+				g.Text("3")
+				want(t, s.c, "1")
+				synctest.Wait()
+				g.Drop()
+				g = s.door.Next() // states 1
+				between(s, g)
+				synctest.Wait()
+				hello(g, failover)
+				if name == "read" {
+					wantWords(t, g, "the end")
+					g = s.door.Next()
+					if got := stated(g); !strings.HasSuffix(got, " 2") {
+						t.Errorf("resumes with %s, want what was handed over", got)
+					}
+					hello(g, failover)
+				}
+				synctest.Wait()
+				g.Text("of the next")
+				want(t, s.c, "of the next")
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if len(s.resumes) != 1 || s.resumes[0].Moved != "failover" {
+					t.Errorf("%+v", s.resumes)
+				}
+			})
+		})
+	}
+}
+
+// The older gateway has acked since.
+func TestFailoverIsNotTakenAfterAnAckOnTheOlderConnection(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		old := s.dial(nil)
+		send(t, s.c, "a")
+		synctest.Wait()
+		old.Control(`move {"within_ms":1}`)
+		g := s.door.Next()
+		old.Control("ack 1")
+		synctest.Wait()
+		hello(g, map[string]any{"resumed": true, "moved": "failover"})
+		wantWords(t, g, "the end")
+	})
+}
+
 func TestSupersededByAnotherClientEndsTheSession(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.dial(nil).Control(`close {"code":4409,"retry":false}`)
