@@ -32,7 +32,8 @@
 //	serve (accept.go)       RFC 6455, Origin, then one of
 //	  begin                 a new session: login, limits, dial, 101, attach
 //	  resume                by token (resume.go): 101 first, then token, session, login,
-//	                        Origin, received; then attach
+//	                        Origin, received; then attach. Another node's session: claim.go
+//	                        and peers.go, which refuse with 4504 or 4404
 //	  resumeByCookie        a plain client (cookie.go); then the same attach
 //	Create (create.go)      a new session by the control API, without a client
 //
