@@ -272,27 +272,32 @@ func (c *Cluster) enter(ctx context.Context) error {
 func (c *Cluster) checkPeers(ctx context.Context) error {
 	c.run.Go(c.checkAddress)
 	const enough = 8
-	var asked int
-	answers := make(chan error, enough)
+	var list []string
 	for _, n := range c.Nodes() {
-		if n.Self || n.State != StateUp || asked == enough {
-			continue
+		if !n.Self && n.State == StateUp {
+			list = append(list, n.Address)
 		}
-		asked++
+	}
+	if c.sealer != nil {
+		list = append(list, c.sealer.strangers()...)
+	}
+	list = list[:min(len(list), enough)]
+	answers := make(chan error, enough)
+	for _, address := range list {
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, probeTime)
 			defer cancel()
-			_, err := c.hello(ctx, n.Address)
+			_, err := c.hello(ctx, address)
 			answers <- err
 		}()
 	}
 	refused := 0
-	for range asked {
+	for range list {
 		if otherKeys(<-answers) {
 			refused++
 		}
 	}
-	if asked > 0 && refused == asked {
+	if len(list) > 0 && refused == len(list) {
 		return fmt.Errorf("%w the cluster: no node accepts its certificate; do all have the same --token-key-file, or --node-ca?", errRefused)
 	}
 	return nil

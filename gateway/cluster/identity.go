@@ -300,8 +300,8 @@ const (
 	alertOfUnknown  = alertOf + "unknown certificate authority"
 )
 
-// OtherKeys reports whether a connection to a node failed since it has other keys.
-func OtherKeys(err error) bool { return otherKeys(err) }
+// OtherKeys reports whether a connection to a node failed, or its record cannot be read, since it has other keys.
+func OtherKeys(err error) bool { return otherKeys(err) || errors.Is(err, errOtherKey) }
 
 // otherKeys reports whether a connection failed since the nodes have different keys.
 func otherKeys(err error) bool {

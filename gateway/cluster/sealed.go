@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,7 +38,10 @@ const (
 	maxAsked   = 16
 )
 
-var errUnsealed = errors.New("it is not sealed")
+var (
+	errUnsealed = errors.New("it is not sealed")
+	errOtherKey = errors.New("it is sealed by another key: do all nodes have the same --token-key-file?")
+)
 
 // seal returns a message that only nodes can read and write, for this place alone.
 func (s seal) message(place string, stamp uint64, message []byte) ([]byte, error) {
@@ -83,7 +87,7 @@ func (s seal) openMessage(place string, sealed []byte) (stamp uint64, message []
 		}
 		return binary.BigEndian.Uint64(plain), plain[8:], nil
 	}
-	return 0, nil, errors.New("it is sealed by another key: do all nodes have the same --token-key-file?")
+	return 0, nil, errOtherKey
 }
 
 // A sealedPart is the member of a JSON object that has what is sealed.
@@ -109,6 +113,7 @@ type sealer struct {
 	records map[string]uint64    // the same of their records
 	older   map[string]string    // address, by the id of a node that seals nothing
 	asked   map[string]time.Time // when addresses were asked that unsealed records name
+	strange []string             // addresses that records name which are sealed by another key
 	said    time.Time            // when it was said in the log that a record is not believed
 }
 
@@ -213,6 +218,9 @@ func (s *sealer) believe(id string, value []byte) error {
 	switch {
 	case errors.Is(err, errUnsealed):
 		return s.unsealed(id, value)
+	case errors.Is(err, errOtherKey):
+		s.noteStranger(id, value)
+		return err
 	case err != nil:
 		return err
 	case s.isNew(s.records, id, stamp): // else it was read already
@@ -222,6 +230,23 @@ func (s *sealer) believe(id string, value []byte) error {
 		s.c.Record(id, record)
 	}
 	return nil
+}
+
+// noteStranger notes where a node with other keys may be, for checkPeers.
+func (s *sealer) noteStranger(id string, value []byte) {
+	r, err := parseRecord(id, value)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && len(s.strange) < maxAsked && !slices.Contains(s.strange, r.Address) {
+		s.strange = append(s.strange, r.Address)
+	}
+}
+
+// strangers returns where nodes with other keys may be.
+func (s *sealer) strangers() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.strange)
 }
 
 // limit reports whether a line may be logged now.

@@ -323,3 +323,26 @@ func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
 		}
 	})
 }
+
+// A cluster whose nodes have other keys refuses this one, as before its records were sealed.
+func TestNodeWithOtherKeysThanAllDoesNotJoin(t *testing.T) {
+	for name, others := range map[string]*Identity{"other keys": keys("x"), "nobody": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				if others != nil {
+					n.answers(newAddr, n.node(newID, others))
+				}
+				e := &fakeEngine{records: map[string][]byte{newID: another(t, "x").recordOf(t, newID, newAddr, "up")}}
+				c, err := New(Config{Name: "test", Address: "10.0.0.1:8082", Engine: e, Identity: keys("k"), Derive: derivedOf("k"), Dialer: n.dial, Log: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Stop()
+				if err := c.Join(time.Second); (err != nil) != (others != nil) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}

@@ -196,9 +196,14 @@ func (r *report) otherNodes(ctx context.Context, node *cluster.Cluster, own stri
 	if f.Reached() && f.Nodes.Exists && f.RecordsErr != nil {
 		r.say("other nodes", "", 1, f.RecordsErr)
 	}
-	ignored, such := 0, ""
+	const maxStrangers = 16
+	strangers, ignored, such := 0, 0, ""
 	for id, value := range f.Records {
-		if err := node.Stored(id, value); err != nil {
+		switch err := node.Stored(id, value); {
+		case cluster.OtherKeys(err) && strangers < maxStrangers: // it says so itself
+			strangers++
+			node.Record(id, value)
+		case err != nil:
 			ignored++
 			such = fmt.Sprintf("that of %.20q: %v", id, err)
 		}
