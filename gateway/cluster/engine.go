@@ -20,8 +20,8 @@ type Engine interface {
 	CreateNode(ctx context.Context, id string, value []byte) (existing []byte, err error)
 	// PutNode writes a node's record. It makes the bucket if that was lost.
 	PutNode(ctx context.Context, id string, value []byte) error
-	// Beat sends a heartbeat. It never blocks.
-	Beat(id string) error
+	// Beat sends a heartbeat: a node's id, with what is sealed behind it. It never blocks.
+	Beat(beat string) error
 	// Publish sends a message to a subject below the cluster's name, such as "n.<id>" or "ev.<id>".
 	// It never blocks.
 	Publish(subject string, data []byte) error
@@ -59,8 +59,8 @@ type EngineHandler interface {
 	// Synced: all records of the bucket were passed to Record since the engine came up. It is called
 	// again when operations that have failed may be repeated.
 	Synced()
-	// Heartbeat was sent by a node, which may be this one.
-	Heartbeat(id string)
+	// Heartbeat has what a node, which may be this one, has given to Beat.
+	Heartbeat(beat string)
 }
 
 // An EngineStatus describes the connection to the engine.

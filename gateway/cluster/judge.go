@@ -122,6 +122,7 @@ func (c *Cluster) conclude(p *peer, j Judgement) Judgement {
 	ends := j.Verdict == Gone && p.gone == ""
 	if ends {
 		p.gone = j.Evidence
+		p.cutDials()
 	}
 	n := c.nodeLocked(p, time.Now())
 	c.mu.Unlock()
