@@ -265,6 +265,8 @@ export type ResumeDetail = {
   lost: number;
   /** Milliseconds since the gateway was last heard. */
   ms: number;
+  /** How another node took a durable session over: `handoff` or `failover`. */
+  moved?: string;
   /** Whether the page was reloaded meanwhile (`options.storage`): the game's state must be asked for anew. */
   reloaded?: boolean;
 };

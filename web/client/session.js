@@ -718,9 +718,9 @@ export class Session {
     this.#resumed({ replay: 0, lost: 0 }, this.#silence._since);
   }
 
-  /** @param {{ replay: number, lost: number }} hello @param {number} ms @param {boolean} [reloaded] */
-  #resumed({ replay, lost }, ms, reloaded) {
-    this.#host._notice('resume', { replay, lost, ms, reloaded });
+  /** @param {{ replay: number, lost: number, moved?: string }} hello @param {number} ms @param {boolean} [reloaded] */
+  #resumed({ replay, lost, moved }, ms, reloaded) {
+    this.#host._notice('resume', { replay, lost, ms, reloaded, moved });
     if (replay === 0) this.#host._notice('replayed');
   }
 
