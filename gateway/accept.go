@@ -302,11 +302,11 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *http.Request, protocols
 	for name, values := range more {
 		own[name] = values
 	}
-	path, query := upstream.ClientTarget(r)
 	ask := upstream.Request{
-		Path: path, RawQuery: query, Host: r.Host, Protocols: protocols,
+		Host: r.Host, Protocols: protocols,
 		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), g.cfg.TrustedHeaders, own),
 	}
+	ask.Path, ask.RawQuery, ask.ForceQuery = upstream.ClientTarget(r)
 	e.Terms().Conceal(&ask)
 	return ask
 }
@@ -341,16 +341,16 @@ func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 // policy (who may connect, with which login), so a path that another program could read
 // as another route's is refused with an error.
 func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
-	raw, query := upstream.ClientTarget(r)
+	raw, query, force := upstream.ClientTarget(r)
 	rt, path, err := g.table.match(raw)
 	if err != nil {
 		return r, nil, err
 	}
 	normal := new(http.Request)
 	*normal = *r
-	normal.URL = &url.URL{Path: path.Decoded, RawPath: path.Escaped, RawQuery: query}
+	normal.URL = &url.URL{Path: path.Decoded, RawPath: path.Escaped, RawQuery: query, ForceQuery: force}
 	normal.RequestURI = path.Escaped
-	if query != "" {
+	if query != "" || force {
 		normal.RequestURI += "?" + query
 	}
 	return normal, rt, nil

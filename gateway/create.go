@@ -155,7 +155,7 @@ func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
 		}
 	}
 	return upstream.Request{
-		Path: path.Escaped, RawQuery: u.RawQuery, Host: rt.Upstream.URL.Host,
+		Path: path.Escaped, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery, Host: rt.Upstream.URL.Host,
 		Protocols: w.Subprotocols, Header: http.Header{ViaHeader: {g.id}},
 	}, rt, nil
 }

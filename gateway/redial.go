@@ -204,7 +204,7 @@ func (rd *redialer) requestAgain(e *registry.Record, r *http.Request) upstream.R
 func (rd *redialer) firstAgain(e *registry.Record, r *http.Request, more http.Header) upstream.Request {
 	first := e.First()
 	ask := rd.request(e, r, first.Protocols, more)
-	ask.Path, ask.RawQuery = first.Path, first.RawQuery
+	ask.Path, ask.RawQuery, ask.ForceQuery = first.Path, first.RawQuery, first.ForceQuery
 	return ask
 }
 

@@ -229,7 +229,7 @@ func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, 
 		kept.Why = clip(label + ": " + detail)
 	}
 	g.refused.add(kept)
-	raw, _ := upstream.ClientTarget(r)
+	raw, _, _ := upstream.ClientTarget(r)
 	if rt, _, err := g.table.match(raw); err == nil && rt != nil {
 		rt.counts.refused.Add(1)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -130,6 +131,50 @@ func TestUnsafePathsPassIfAllowed(t *testing.T) {
 		}
 		if got := w.status("/a%00", ""); got != http.StatusBadRequest {
 			t.Errorf("a control character: %d", got)
+		}
+	})
+}
+
+// A safe path, and any query, even an empty one: RFC 9112 section 3.2.1.
+var verbatim = []string{"/a?", "/a??", "/a?=&&b=", "/a?x;y;", "/a?//..%2F%2f", "/a;v=1/b?", "/a/?#", "/?", "/%C3%BC?%c3"}
+
+func TestRequestTargetReachesTheGameServerAsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hard())
+		for _, path := range verbatim {
+			want := strings.ReplaceAll(path, "#", "%23")
+			p := w.Player(path)
+			game := w.game.Next()
+			p.Sync()
+			p.Drop()
+			game.WantClose(wire.CodeGoingAway)
+			p.Resume(0)
+			for when, r := range map[string]*http.Request{"at first": game.Req, "at a hard resume": w.game.Next().Req} {
+				if r.RequestURI != want {
+					t.Errorf("%s %s: the game server was asked for %s", path, when, r.RequestURI)
+				}
+			}
+			if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: path}); err != nil {
+				t.Errorf("%s: %v", path, err)
+			} else if got := w.game.Next().Req.RequestURI; got != want {
+				t.Errorf("%s created: the game server was asked for %s", path, got)
+			}
+		}
+	})
+}
+
+func TestTargetOfOrdinaryRequestReachesTheGameServerAsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy())
+		var asked []string
+		w.game.Refuse = refusing(&asked)
+		for _, path := range verbatim {
+			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n\r\n")
+			http.ReadResponse(r, nil)
+			c.Close()
+		}
+		if want := strings.Split(strings.ReplaceAll(strings.Join(verbatim, " "), "#", "%23"), " "); !slices.Equal(asked, want) {
+			t.Errorf("the game server was asked for %q, want %q", asked, want)
 		}
 	})
 }

@@ -19,6 +19,8 @@ type Request struct {
 	Path string
 	// RawQuery is the client's query without the question mark, likewise.
 	RawQuery string
+	// ForceQuery sends the question mark even if RawQuery is empty.
+	ForceQuery bool
 	// Host is the client's Host value; see HostPolicy. May be empty.
 	Host string
 	// Header is sent unchanged, as RequestHeader returned it. Hop-by-hop headers,
@@ -85,7 +87,7 @@ func (t *Target) Dial(ctx context.Context, r Request) (*Conn, error) {
 func (t *Target) requestHead(r Request, key string) []byte {
 	b := make([]byte, 0, 512)
 	b = append(b, "GET "...)
-	b = append(b, t.requestTarget(r.Path, r.RawQuery)...)
+	b = append(b, t.requestTarget(&r)...)
 	b = append(b, " HTTP/1.1\r\n"...)
 	b = appendField(b, "Host", t.host(r.Host))
 	b = appendField(b, "Connection", "Upgrade")

@@ -7,19 +7,19 @@ import (
 )
 
 // ClientTarget returns the path and the query of a client's request as the client
-// wrote them, still escaped. For a request line in absolute form the path and
+// wrote them, still escaped, and whether an empty query had its question mark. For a request line in absolute form the path and
 // query of that URL are returned; its host is ignored. A target in
 // another form (RFC 9112 section 3.2), such as "http:x", is returned whole: NormalPath refuses
 // it.
-func ClientTarget(r *http.Request) (path, rawQuery string) {
+func ClientTarget(r *http.Request) (path, rawQuery string, forceQuery bool) {
 	switch {
 	case strings.HasPrefix(r.RequestURI, "/"):
-		path, rawQuery, _ = strings.Cut(r.RequestURI, "?")
-		return path, rawQuery
+		path, rawQuery, forceQuery = strings.Cut(r.RequestURI, "?")
+		return path, rawQuery, forceQuery && rawQuery == ""
 	case r.RequestURI != "" && r.URL.Host == "":
-		return r.RequestURI, ""
+		return r.RequestURI, "", false
 	}
-	return r.URL.EscapedPath(), r.URL.RawQuery
+	return r.URL.EscapedPath(), r.URL.RawQuery, r.URL.ForceQuery
 }
 
 // joinPath joins the client's escaped path to the escaped path of the target by
@@ -32,23 +32,23 @@ func joinPath(prefix, path string) string {
 
 // requestTarget returns the origin-form for the request line to the
 // upstream: RFC 9112 section 3.2.1.
-func (t *Target) requestTarget(path, rawQuery string) string {
-	target := joinPath(t.URL.EscapedPath(), path)
-	if rawQuery != "" {
-		target += "?" + escapeBytes(rawQuery, "#")
+func (t *Target) requestTarget(r *Request) string {
+	target := joinPath(t.URL.EscapedPath(), r.Path)
+	if r.RawQuery != "" || r.ForceQuery {
+		target += "?" + escapeBytes(r.RawQuery, "#")
 	}
 	return target
 }
 
 // requestURL is requestTarget for the reverse proxy: a URL that net/http writes as the
 // bytes of requestTarget.
-func (t *Target) requestURL(path, rawQuery string) *url.URL {
+func (t *Target) requestURL(r *Request) *url.URL {
 	u := &url.URL{Scheme: "http", Host: t.URL.Host}
 	if t.secure() {
 		u.Scheme = "https"
 	}
-	u.RawQuery = escapeBytes(rawQuery, "#")
-	path = joinPath(t.URL.EscapedPath(), path)
+	u.RawQuery, u.ForceQuery = escapeBytes(r.RawQuery, "#"), r.ForceQuery
+	path := joinPath(t.URL.EscapedPath(), r.Path)
 	if !strings.HasPrefix(path, "//") {
 		u.Opaque = path // written as it is
 		return u

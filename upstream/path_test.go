@@ -13,10 +13,15 @@ import (
 
 // Anything in a client's request line is appended to the target's own path, on the
 // target's own host (T17).
+// A query of "?" stands for an empty one with its question mark.
 var targetTests = []struct{ base, path, query, want string }{
 	{"ws://game", "/", "", "/"},
 	{"ws://game", "", "", "/"},
 	{"ws://game/", "/a/b/c", "x=1&y=2", "/a/b/c?x=1&y=2"},
+	{"ws://game", "/a", "?", "/a?"},
+	{"ws://game/base", "//a", "?", "/base//a?"},
+	{"ws://game", "//a", "?", "//a?"},
+	{"ws://game", "/a", "=&&b=;", "/a?=&&b=;"},
 	{"ws://game", "/a%2Fb", "", "/a%2Fb"},
 	{"ws://game", "/a%2fb%2Fc", "", "/a%2fb%2Fc"},
 	{"ws://game", "/room/a%20b", "q=%26%3d&z", "/room/a%20b?q=%26%3d&z"},
@@ -55,6 +60,13 @@ var targetTests = []struct{ base, path, query, want string }{
 	{"ws://game", "*", "", "/*"},
 }
 
+func askFor(path, query string) Request {
+	if query == "?" {
+		return Request{Path: path, ForceQuery: true, Host: "game.example"}
+	}
+	return Request{Path: path, RawQuery: query, Host: "game.example"}
+}
+
 func TestRequestTargetKeepsPathAndQuery(t *testing.T) {
 	for _, c := range targetTests {
 		g := newGame(t, c.base, accepting())
@@ -64,7 +76,7 @@ func TestRequestTargetKeepsPathAndQuery(t *testing.T) {
 			dialled = append(dialled, addr)
 			return dial(ctx, network, addr)
 		}
-		got, err := g.Dial(context.Background(), Request{Path: c.path, RawQuery: c.query, Host: "game.example"})
+		got, err := g.Dial(context.Background(), askFor(c.path, c.query))
 		if err != nil {
 			t.Errorf("%s + %q: %v", c.base, c.path, err)
 			continue
@@ -87,7 +99,8 @@ func TestRequestTargetKeepsPathAndQuery(t *testing.T) {
 func TestRequestURLIsWrittenAsTheRequestTarget(t *testing.T) {
 	for _, c := range targetTests {
 		target := &Target{URL: mustParse(t, c.base)}
-		u := target.requestURL(c.path, c.query)
+		ask := askFor(c.path, c.query)
+		u := target.requestURL(&ask)
 		if u.Host != "game" || u.Scheme != "http" {
 			t.Errorf("%s + %q: the URL is for %s://%s", c.base, c.path, u.Scheme, u.Host)
 		}
@@ -113,36 +126,43 @@ func TestRequestURLWithTwoSlashesKeepsItsMeaning(t *testing.T) {
 		"//[x]\\":   "//%5Bx%5D%5C",
 		"//%zz":     "//%25zz",
 	} {
-		if got := target.requestURL(path, "").RequestURI(); got != want {
+		if got := target.requestURL(&Request{Path: path}).RequestURI(); got != want {
 			t.Errorf("%q becomes %q, want %q", path, got, want)
 		}
 	}
 }
 
 func TestClientTargetIsWhatTheClientWrote(t *testing.T) {
-	for line, want := range map[string][2]string{
-		"/a%2Fb?q=%26%3d&z":           {"/a%2Fb", "q=%26%3d&z"},
-		"/x?a=b?c":                    {"/x", "a=b?c"},
-		"/match/7?":                   {"/match/7", ""},
-		"//evil.example/x":            {"//evil.example/x", ""},
-		"/a|b":                        {"/a|b", ""},
-		"/x#y":                        {"/x#y", ""},
-		"http://evil.example/p%2Fq?r": {"/p%2Fq", "r"},
-		"http://evil.example":         {"", ""},
+	type target struct {
+		path, query string
+		force       bool
+	}
+	for line, want := range map[string]target{
+		"/a%2Fb?q=%26%3d&z":           {"/a%2Fb", "q=%26%3d&z", false},
+		"/x?a=b?c":                    {"/x", "a=b?c", false},
+		"/match/7?":                   {"/match/7", "", true},
+		"//evil.example/x":            {"//evil.example/x", "", false},
+		"/a|b":                        {"/a|b", "", false},
+		"/x#y":                        {"/x#y", "", false},
+		"http://evil.example/p%2Fq?r": {"/p%2Fq", "r", false},
+		"http://evil.example/p?":      {"/p", "", true},
+		"/a??":                        {"/a", "?", false},
+		"http://evil.example":         {"", "", false},
 	} {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + line + " HTTP/1.1\r\nHost: h\r\n\r\n")))
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if path, query := ClientTarget(r); path != want[0] || query != want[1] {
-			t.Errorf("%s: path %q query %q, want %q", line, path, query, want)
+		var got target
+		if got.path, got.query, got.force = ClientTarget(r); got != want {
+			t.Errorf("%s: %+v, want %+v", line, got, want)
 		}
 	}
 }
 
 func TestClientTargetOfConstructedRequestIsItsURL(t *testing.T) {
 	r := &http.Request{URL: &url.URL{Path: "/a/b", RawPath: "/a%2Fb", RawQuery: "x"}}
-	if path, query := ClientTarget(r); path != "/a%2Fb" || query != "x" {
+	if path, query, force := ClientTarget(r); path != "/a%2Fb" || query != "x" || force {
 		t.Errorf("path %q query %q, want /a%%2Fb and x", path, query)
 	}
 }

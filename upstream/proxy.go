@@ -115,7 +115,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in := r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
 	in.Body = body
 	ask := Request{Header: r.Header}
-	ask.Path, ask.RawQuery = ClientTarget(r)
+	ask.Path, ask.RawQuery, ask.ForceQuery = ClientTarget(r)
 	if p.opts.Edit != nil {
 		ask.Header = r.Header.Clone()
 		p.opts.Edit(&ask)
@@ -125,7 +125,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		own = p.opts.Own(r)
 	}
 	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.Keep, own)
-	in.URL = p.target.requestURL(ask.Path, ask.RawQuery)
+	in.URL = p.target.requestURL(&ask)
 	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
 	p.reverse.ServeHTTP(&timeoutWriter{w, control, w.Header().Clone()}, in)
 }
@@ -174,7 +174,7 @@ func (p *Proxy) logFailure(r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return
 	}
-	path, _ := ClientTarget(r)
+	path, _, _ := ClientTarget(r)
 	kind, reason := failure(err)
 	p.opts.Log.Warn("upstream.request_failed", "upstream", p.target.Address(), "method", r.Method,
 		"path", path[:min(len(path), 256)], "kind", kind.String(), "reason", reason)

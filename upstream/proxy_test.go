@@ -72,8 +72,8 @@ func TestProxyKeepsPathAndQuery(t *testing.T) {
 			"//evil.example/x":             "/base//evil.example/x",
 			"/@evil.example":               "/base/@evil.example",
 			"/x#y":                         "/base/x%23y",
-			"/x?":                          "/base/x",
-			"http://evil.example:1/p%2Fq?": "/base/p%2Fq",
+			"/x?":                          "/base/x?",
+			"http://evil.example:1/p%2Fq?": "/base/p%2Fq?",
 		} {
 			conn, br := r.raw(t, "GET "+sent+" HTTP/1.1\r\nHost: h\r\n\r\n")
 			resp, err := http.ReadResponse(br, nil)

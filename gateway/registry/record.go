@@ -368,7 +368,7 @@ func (e *Record) partToKeep(of *upstream.Request) *upstream.Request {
 	if of == nil || !t.Hard && !redial && !e.Durable {
 		return nil
 	}
-	kept := &upstream.Request{Path: strings.Clone(of.Path), RawQuery: strings.Clone(of.RawQuery)}
+	kept := &upstream.Request{Path: strings.Clone(of.Path), RawQuery: strings.Clone(of.RawQuery), ForceQuery: of.ForceQuery}
 	if redial {
 		kept.Host, kept.Header = strings.Clone(of.Host), of.Header.Clone()
 	}

@@ -193,6 +193,7 @@ func (s *State) walk(c *tlv.Codec) {
 	walkHeader(c, 23, &s.First.Header)
 	c.Bool(24, &s.Durable)
 	c.Sub(25, s.Seat.walk)
+	c.Bool(26, &s.First.ForceQuery)
 }
 
 func walkHeader(c *tlv.Codec, id uint64, h *http.Header) {

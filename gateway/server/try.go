@@ -40,7 +40,7 @@ func tries(args []string) (paths, rest []string, err error) {
 // game server, as a player without a login would.
 func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 	what := fmt.Sprintf("--try %.200q", target)
-	path, query, _ := strings.Cut(target, "?")
+	path, query, found := strings.Cut(target, "?")
 	route, normal, err := gateway.Locate(&set.Gateway, path)
 	switch {
 	case err != nil:
@@ -60,7 +60,7 @@ func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 	if len(set.Gateway.Hosts) > 0 && !strings.Contains(set.Gateway.Hosts[0], "*") {
 		host = set.Gateway.Hosts[0]
 	}
-	conn, err := route.Upstream.Dial(ctx, upstream.Request{Path: normal, RawQuery: query, Host: host, Header: http.Header{}})
+	conn, err := route.Upstream.Dial(ctx, upstream.Request{Path: normal, RawQuery: query, ForceQuery: found, Host: host, Header: http.Header{}})
 	var refused *upstream.Refusal
 	switch {
 	case errors.As(err, &refused):

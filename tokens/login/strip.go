@@ -112,7 +112,7 @@ func (s Sources) Only(r *http.Request, token string) *http.Request {
 	only.URL = &target
 	if path, _, found := strings.Cut(r.RequestURI, "?"); found {
 		only.RequestURI = path
-		if target.RawQuery != "" {
+		if target.RawQuery != "" || target.ForceQuery {
 			only.RequestURI += "?" + target.RawQuery
 		}
 	}
