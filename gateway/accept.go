@@ -48,9 +48,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 	}
 	if bad := handshake.Check(r); bad != nil {
 		switch bad.Status {
-		case http.StatusUpgradeRequired: // RFC 6455 section 4.4, RFC 9110 section 15.5.22
+		case http.StatusUpgradeRequired: // RFC 6455 section 4.4
 			w.Header().Set("Sec-WebSocket-Version", "13")
-			w.Header().Set("Upgrade", "websocket")
 		case http.StatusMethodNotAllowed:
 			w.Header().Set("Allow", http.MethodGet)
 		}
@@ -118,8 +117,8 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 		http.Error(w, "nothing is served at this path", http.StatusNotFound)
 	case rt.proxy == nil:
 		limitRefused(w)
-		if r.ProtoMajor == 1 { // HTTP/2 has no such field, RFC 9113 section 8.2.2
-			w.Header().Set("Upgrade", "websocket")
+		if r.ProtoMajor == 1 {
+			upstream.RequireUpgrade(w.Header())
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
 	case !g.reg.AdmitRequest(from):

@@ -143,6 +143,9 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 	}
 	limitRefused(w)
 	w.Header().Set("Connection", "close")
+	if status == http.StatusUpgradeRequired {
+		upstream.RequireUpgrade(w.Header())
+	}
 	http.Error(w, text, status)
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -148,5 +149,105 @@ func TestByeWithoutCodeIsCloseWithoutCode(t *testing.T) {
 		game.Want("last")
 		game.WantClose(frame.NoStatus)
 		p.WantClose(frame.NoStatus)
+	})
+}
+
+// answerHead returns the lines of the answer to raw, without the empty one.
+func (w *world) answerHead(raw string) []string {
+	w.t.Helper()
+	c, r := w.Request(raw)
+	defer c.Close()
+	var lines []string
+	for {
+		line, err := r.ReadString('\n')
+		if line = strings.TrimSpace(line); line == "" {
+			return lines
+		}
+		if err != nil {
+			w.t.Fatalf("after %q: %v", lines, err)
+		}
+		lines = append(lines, line)
+	}
+}
+
+const (
+	ordinary  = "Host: game.example\r\n\r\n"
+	asksForWS = "Host: game.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: "
+)
+
+// RFC 9110 sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22, for an answer of the game server's.
+func TestRefusalsOfTheGameServerKeepWhatTheirStatusNeeds(t *testing.T) {
+	for _, c := range []struct {
+		answer string
+		want   []string // lines
+	}{
+		{"426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade", []string{"Upgrade: websocket", "Connection: Upgrade"}},
+		{"426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: close, Upgrade", []string{"Upgrade: websocket", "Connection: Upgrade"}},
+		{"426 Upgrade Required", []string{"Upgrade: websocket", "Connection: Upgrade"}}, // as the ws package of Node.js
+		{"401 Unauthorized\r\nWWW-Authenticate: Bearer", []string{"Www-Authenticate: Bearer"}},
+		{"401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nConnection: WWW-Authenticate", []string{"Www-Authenticate: Bearer"}},
+		{"405 Method Not Allowed\r\nAllow: GET\r\nConnection: Allow", []string{"Allow: GET"}},
+		{"407 Proxy Authentication Required\r\nProxy-Authenticate: Basic", []string{"Proxy-Authenticate: Basic"}},
+		{"429 Too Many Requests\r\nRetry-After: 7", []string{"Retry-After: 7"}},
+		{"302 Found\r\nLocation: /login", []string{"Location: /login"}},
+		{"416 Requested Range Not Satisfiable\r\nContent-Range: bytes */7", []string{"Content-Range: bytes */7"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, testPolicy())
+			w.game.Refuse = func(conn net.Conn, _ *http.Request) bool {
+				conn.Write([]byte("HTTP/1.1 " + c.answer + "\r\nX-Hop: 1\r\nKeep-Alive: 9\r\nContent-Length: 0\r\n\r\n"))
+				conn.Close()
+				return true
+			}
+			for what, raw := range map[string]string{
+				"a handshake": asksForWS + "13\r\n\r\n", "an ordinary request": ordinary, "a last request": "Connection: close\r\n" + ordinary,
+			} {
+				got := w.answerHead("GET /match/7 HTTP/1.1\r\n" + raw)
+				for _, line := range append(c.want, "HTTP/1.1 "+strings.Split(c.answer, "\r\n")[0]) {
+					if !slices.Contains(got, line) {
+						t.Errorf("%s answered %q: got %q, without %q", what, c.answer, got, line)
+					}
+				}
+				if slices.Contains(got, "Keep-Alive: 9") {
+					t.Errorf("%s answered %q: got %q", what, c.answer, got)
+				}
+			}
+		})
+	}
+}
+
+func TestOwn426NamesTheProtocol(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := testPolicy()
+		p.HTTPOff = true
+		w := newWorld(t, p)
+		for what, rest := range map[string]string{
+			"a handshake of an old version": asksForWS + "8\r\n\r\n", "one that reads refusals": asksForWS + "8\r\nSec-WebSocket-Protocol: reseat.v1, reseat.refusals\r\n\r\n",
+			"an ordinary request": ordinary, "a last request": "Connection: close\r\n" + ordinary,
+		} {
+			got := w.answerHead("GET / HTTP/1.1\r\n" + rest)
+			for _, line := range []string{"HTTP/1.1 426 Upgrade Required", "Upgrade: websocket", "Connection: Upgrade"} {
+				if !slices.Contains(got, line) {
+					t.Errorf("%s: %q, want %q", what, got, line)
+				}
+			}
+		}
+	})
+}
+
+// The fields of HTTP/1 are no part of a close, nor of the 101 that carries it.
+func TestRefusalByCloseHasNoFieldsOfTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy())
+		w.game.Refuse = func(conn net.Conn, _ *http.Request) bool {
+			conn.Write([]byte("HTTP/1.1 426 Upgrade Required\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n"))
+			conn.Close()
+			return true
+		}
+		got := w.answerHead("GET / HTTP/1.1\r\n" + asksForWS + "13\r\nSec-WebSocket-Protocol: reseat.v1, reseat.refusals\r\n\r\n")
+		slices.Sort(got)
+		if want := []string{"Connection: Upgrade", "HTTP/1.1 101 Switching Protocols", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "Sec-WebSocket-Protocol: reseat.v1", "Upgrade: websocket"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	})
 }

@@ -166,20 +166,26 @@ func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
 	})
 }
 
-func TestHTTPOffOverHTTP2OmitsConnectionFields(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := testPolicy()
-		p.HTTPOff = true
-		w := newSecureWorld(t, p)
-		resp, err := w.http2().Get("https://game.example/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusUpgradeRequired || resp.Header["Upgrade"] != nil || resp.Header["Connection"] != nil {
-			t.Errorf("%s with %v, want 426 without connection-specific fields (RFC 9113 section 8.2.2)", resp.Status, resp.Header)
-		}
-	})
+func TestUpgradeRequiredOverHTTP2OmitsConnectionFields(t *testing.T) {
+	for _, off := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := testPolicy()
+			p.HTTPOff = off
+			w := newSecureWorld(t, p)
+			w.game.Refuse = func(conn net.Conn, _ *http.Request) bool {
+				io.WriteString(conn, "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n")
+				return true
+			}
+			resp, err := w.http2().Get("https://game.example/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUpgradeRequired || resp.Header["Upgrade"] != nil || resp.Header["Connection"] != nil {
+				t.Errorf("--http off %t: %s with %v, want 426 without connection-specific fields (RFC 9113 section 8.2.2)", off, resp.Status, resp.Header)
+			}
+		})
+	}
 }
 
 // If the server announced SETTINGS_ENABLE_CONNECT_PROTOCOL (8, RFC 8441 section 3), browsers

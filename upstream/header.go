@@ -22,6 +22,14 @@ var hopByHop = map[string]bool{
 	"upgrade":             true,
 }
 
+// ofStatus is the header that a response of each status must have, and so passes whatever Connection
+// and the rules of a hop say: RFC 9110 sections 15.5.2, 15.5.6 and 15.5.8. For 426 see RequireUpgrade.
+var ofStatus = map[int]string{
+	http.StatusUnauthorized:      "www-authenticate",
+	http.StatusMethodNotAllowed:  "allow",
+	http.StatusProxyAuthRequired: "proxy-authenticate",
+}
+
 // ofRequest are the headers of a request that the gateway writes itself: those
 // of the handshake (RFC 6455 section 4.1), Host, and the length of the body.
 var ofRequest = map[string]bool{
@@ -107,7 +115,7 @@ type Directives struct {
 // to the client and those for the gateway. Hop-by-hop headers,
 // Sec-WebSocket-*, Content-Length and Reseat-* do not pass.
 func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
-	pass = passed(h, func(n *fieldName) bool {
+	pass = passed(h, http.StatusSwitchingProtocols, func(n *fieldName) bool {
 		return strings.HasPrefix(n.folded, "sec-websocket-") || n.folded == "content-length"
 	})
 	d = Directives{
@@ -120,16 +128,23 @@ func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
 
 // passed returns the headers of a response that may reach a client: all but hop-by-hop
 // headers, Reseat-*, and those that hide accepts.
-func passed(h http.Header, hide func(*fieldName) bool) http.Header {
+func passed(h http.Header, status int, hide func(*fieldName) bool) http.Header {
 	listed := connectionListed(h)
 	pass := make(http.Header, len(h))
 	for name, values := range h {
-		if n := nameOf(name); n.hopByHop || n.reseat || hide(n) || listed[n.canonical] {
+		if n := nameOf(name); n.folded != ofStatus[status] && (n.hopByHop || n.reseat || hide(n) || listed[n.canonical]) {
 			continue
 		}
 		pass[name] = append([]string(nil), values...)
 	}
 	return pass
+}
+
+// RequireUpgrade sets what a 426 must have, RFC 9110 sections 7.8 and 15.5.22, and that the
+// connection is closed after it. HTTP/2 has no such headers: RFC 9113 section 8.2.2.
+func RequireUpgrade(h http.Header) {
+	h.Set("Upgrade", "websocket")
+	h["Connection"] = []string{"close", "Upgrade"} // in this order: net/http compares the first with close
 }
 
 // OwnCookie is the prefix of the names of the gateway's cookies, after an optional

@@ -58,9 +58,9 @@ func (t *Target) Proxy(o ProxyOptions) *Proxy {
 	}
 	p := &Proxy{target: t, opts: o, transport: t.transport(o.DialTimeout)}
 	p.reverse = &httputil.ReverseProxy{
-		Transport:      p.transport,
+		Transport:      roundTrip(p.send),
 		Rewrite:        p.rewrite,
-		ModifyResponse: p.modify,
+		ModifyResponse: modify,
 		ErrorHandler:   p.fail,
 		FlushInterval:  -1, // flush after every write: events, long polling
 		BufferPool:     copyBuffers{},
@@ -104,6 +104,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { control.SetWriteDeadline(time.Now().Add(WriteTimeout)) }()
 	switch {
 	case r.Method == http.MethodConnect:
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
 		http.Error(w, "this is not a forward proxy", http.StatusMethodNotAllowed)
 		return
 	case hasToken(r.Header["Upgrade"], "websocket"):
@@ -127,7 +128,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.Keep, own)
 	in.URL = p.target.requestURL(&ask)
 	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
-	p.reverse.ServeHTTP(&timeoutWriter{w, control, w.Header().Clone()}, in)
+	p.reverse.ServeHTTP(&timeoutWriter{w, control, w.Header().Clone(), r.ProtoMajor == 1}, in)
 }
 
 // rewrite makes the outgoing request. The headers of In are already those for the
@@ -141,13 +142,31 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 
 var errSwitched = errors.New("upstream switched protocols without a request")
 
-// modify removes headers for the gateway from the response.
-func (p *Proxy) modify(resp *http.Response) error {
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return errSwitched
+// roundTrip is a function as an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// send sends a request to the upstream. The headers that may reach the client are in the body
+// of the response, where ReverseProxy cannot remove those that the status needs.
+func (p *Proxy) send(r *http.Request) (*http.Response, error) {
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
 	}
-	resp.Header = passed(resp.Header, func(*fieldName) bool { return false })
-	resp.Body = &loggedBody{ReadCloser: resp.Body, failed: func(err error) { p.logFailure(resp.Request, err) }}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close()
+		return nil, errSwitched
+	}
+	pass := passed(resp.Header, resp.StatusCode, func(*fieldName) bool { return false })
+	resp.Body = &loggedBody{ReadCloser: resp.Body, header: pass, failed: func(err error) { p.logFailure(r, err) }}
+	return resp, nil
+}
+
+// modify gives the response the headers that may reach the client.
+func modify(resp *http.Response) error {
+	resp.Header = resp.Body.(*loggedBody).header
 	return nil
 }
 
@@ -201,6 +220,7 @@ func failure(err error) (Kind, string) {
 // A loggedBody reports the error that truncated an upstream's body.
 type loggedBody struct {
 	io.ReadCloser
+	header http.Header // that may reach the client
 	failed func(error)
 }
 

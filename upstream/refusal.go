@@ -24,7 +24,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("upstream refused with status %d", r.Status) }
 
-// WriteRefusal passes a refusal to the client: status, end-to-end headers except
+// WriteRefusal passes a refusal to a client of HTTP/1.1: status, end-to-end headers except
 // Reseat-*, and the whole body. It closes the body, and then the client's connection. If
 // the body is truncated, it writes what there is and panics with http.ErrAbortHandler, so
 // that the client detects it.
@@ -32,10 +32,13 @@ func WriteRefusal(w http.ResponseWriter, r *Refusal) {
 	defer r.Body.Close()
 	h := w.Header()
 	h["Content-Type"] = nil // none, rather than net/http's guess
-	for name, values := range passed(r.Header, isContentLength) {
+	for name, values := range passed(r.Header, r.Status, isContentLength) {
 		h[name] = values
 	}
 	h.Set("Connection", "close")
+	if r.Status == http.StatusUpgradeRequired {
+		RequireUpgrade(h)
+	}
 	if r.ContentLength >= 0 && bodyAllowed(r.Status) {
 		h.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
 	}

@@ -52,7 +52,7 @@ var refusals = []struct {
 	{"304", "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nContent-Length: 3\r\n\r\n", 304, http.Header{"Etag": {`"x"`}}, ""},
 	{"after interim answers", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 Slow\r\nContent-Length: 2\r\n\r\nno", 429, http.Header{"Content-Length": {"2"}}, "no"},
 	{"426 and its hop-by-hop headers", "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: x\r\nReseat-Grace: 2m\r\nReseat_Group: g\r\nSec-WebSocket-Version: 13\r\nContent-Length: 1\r\n\r\n!",
-		426, http.Header{"Sec-Websocket-Version": {"13"}, "Content-Length": {"1"}}, "!"},
+		426, http.Header{"Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Content-Length": {"1"}}, "!"},
 	{"cookies", "HTTP/1.1 403 No\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 0\r\n\r\n", 403, http.Header{"Set-Cookie": {"a=1", "b=2"}, "Content-Length": {"0"}}, ""},
 	{"compressed body", "HTTP/1.1 403 No\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x08", 403, http.Header{"Content-Encoding": {"gzip"}, "Content-Length": {"3"}}, "\x1f\x8b\x08"},
 	{"status beyond the registry", "HTTP/1.1 799 Odd\r\nContent-Length: 0\r\n\r\n", 799, http.Header{"Content-Length": {"0"}}, ""},

@@ -118,13 +118,14 @@ type timeoutWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	set     http.Header // by the gateway, for the final answer
+	http1   bool        // the client speaks HTTP/1
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *timeoutWriter) WriteHeader(status int) {
 	h := w.Header()
 	if status >= 100 && status < 200 {
-		pass := passed(h, func(*fieldName) bool { return false })
+		pass := passed(h, status, func(*fieldName) bool { return false })
 		clear(h)
 		maps.Copy(h, pass)
 	} else {
@@ -132,6 +133,9 @@ func (w *timeoutWriter) WriteHeader(status int) {
 			if _, ok := h[name]; !ok || name == "Connection" {
 				h[name] = values
 			}
+		}
+		if status == http.StatusUpgradeRequired && w.http1 {
+			RequireUpgrade(h)
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)

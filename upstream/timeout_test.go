@@ -179,7 +179,7 @@ func TestTricklingBodyTimesOut(t *testing.T) {
 // for the final one. Connection is set only by the gateway.
 func TestInterimAnswerKeepsTheGatewaysHeaders(t *testing.T) {
 	rec := httptest.NewRecorder()
-	w := &timeoutWriter{rec, http.NewResponseController(rec), http.Header{"Connection": {"close"}, "X-Gateway": {"1"}}}
+	w := &timeoutWriter{rec, http.NewResponseController(rec), http.Header{"Connection": {"close"}, "X-Gateway": {"1"}}, true}
 	w.Header().Set("Reseat-Group", "g")
 	w.WriteHeader(http.StatusEarlyHints)
 	if w.Header().Get("Reseat-Group") != "" {

@@ -41,6 +41,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Header.Get("Upgrade") == "" {
 		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
 		http.Error(w, "this is a WebSocket endpoint", http.StatusUpgradeRequired)
 		return
 	}
