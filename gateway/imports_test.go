@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"tokens/keyfile":            {},
 	"tokens/login":              {"tokens/keyfile", "tokens/strict"},
 	"tokens/strict":             {},
-	"upstream":                  {"upstream/head"},
+	"upstream":                  {},
 	"upstream/head":             {},
 	"upstream/demo":             {},
 	"web":                       {},

@@ -10,11 +10,10 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 	"sync"
-
-	"reseat/upstream/head"
 )
 
 const (
@@ -143,10 +142,7 @@ func (r *headReader) Read(p []byte) (int, error) {
 // final reads heads until one is not an interim answer: RFC 9110 section 15.2.
 func (r *headReader) final() (*http.Response, error) {
 	for range maxInterim + 1 {
-		if resp := r.plain(); resp != nil {
-			return resp, nil
-		}
-		resp, err := http.ReadResponse(r.buf, nil)
+		resp, err := r.next()
 		switch {
 		case err != nil:
 			return nil, r.reason()
@@ -161,17 +157,22 @@ func (r *headReader) final() (*http.Response, error) {
 	return nil, errInterim
 }
 
-// plain returns a 101 that arrived in one piece, without a body and without surprises. If it returns nil it
-// has consumed nothing.
-func (r *headReader) plain() *http.Response {
-	r.buf.Peek(1)
-	b, _ := r.buf.Peek(r.buf.Buffered())
-	h, ok := head.Parse(b)
-	if !ok || h.Host != nil || !strings.HasPrefix(h.Line, "HTTP/1.1 101 ") {
-		return nil
+// switches begins a 101 of HTTP/1.1.
+const switches = "HTTP/1.1 101"
+
+// next reads a head. Of a 101, http.ReadResponse would drop the Connection that contains close, and
+// read a body's length, which no 101 has: RFC 9110 section 15.2.
+func (r *headReader) next() (*http.Response, error) {
+	if b, _ := r.buf.Peek(len(switches)); string(b) != switches {
+		return http.ReadResponse(r.buf, nil)
 	}
-	r.buf.Discard(h.Size)
-	return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h.Header}
+	text := textproto.NewReader(r.buf)
+	line, err := text.ReadLine()
+	if err != nil || line != switches && !strings.HasPrefix(line, switches+" ") {
+		return nil, errMalformed
+	}
+	header, err := text.ReadMIMEHeader()
+	return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header(header)}, err
 }
 
 // namesAreTokens reports whether every name in h is a token. RFC 9112 section 5.1 forbids
