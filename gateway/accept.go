@@ -27,7 +27,7 @@ func (g *Gateway) addRoute(r policy.Route) error {
 	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}, counts: new(routeCounts)}
 	if !r.Policy.HTTPOff {
 		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
-			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Keep: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.Conceal,
+			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Headers: g.headerRules(&r.Policy), Log: g.log, Edit: rt.Policy.Conceal,
 			Own: func(r *http.Request) http.Header { return http.Header{ViaHeader: g.via(r)} },
 		})
 		g.proxies = append(g.proxies, rt.proxy)
@@ -36,6 +36,11 @@ func (g *Gateway) addRoute(r policy.Route) error {
 		t.DialContext = g.driver.Dial // for sessions; the proxy keeps package net's
 	}
 	return g.table.add(rt)
+}
+
+// headerRules returns the rules for the headers of requests on a route with that policy.
+func (g *Gateway) headerRules(p *policy.Policy) upstream.HeaderRules {
+	return upstream.HeaderRules{Trusted: g.cfg.TrustedHeaders, Only: p.ClientHeaders}
 }
 
 // serve handles a request as an ordinary one, a resume or a new session. rt is the
@@ -303,7 +308,7 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *http.Request, protocols
 	}
 	ask := upstream.Request{
 		Host: r.Host, Protocols: protocols,
-		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), g.cfg.TrustedHeaders, own),
+		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), g.headerRules(&e.Terms().Policy), own),
 	}
 	ask.Path, ask.RawQuery, ask.ForceQuery = upstream.ClientTarget(r)
 	e.Terms().Conceal(&ask)

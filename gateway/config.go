@@ -64,7 +64,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 
 	// TrustedHeaders are further headers, such as X-Real-IP, that pass from a trusted
-	// proxy to the upstream. The same headers from a client never pass.
+	// proxy to the upstream. The same headers from a client never pass, whatever their name.
 	TrustedHeaders []string
 
 	// UnsafePaths allows paths that programs read in different ways (encoded slashes,

@@ -249,3 +249,45 @@ func refusing(asked *[]string) func(c net.Conn, r *http.Request) bool {
 		return true
 	}
 }
+
+// In handshakes and in ordinary requests, by the route's own --client-header.
+func TestRouteListsTheClientHeadersOfItsGameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
+			strict := c.Routes[0]
+			strict.Pattern, strict.Policy.ClientHeaders = "/strict/*", []string{"Cookie"}
+			c.Routes = append(c.Routes, strict)
+			c.TrustedHeaders = []string{"X-Gate"}
+		})
+		w.game.Refuse = func(conn net.Conn, r *http.Request) bool {
+			if r.Header.Get("Upgrade") != "" {
+				return false
+			}
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nX-Got: %s\r\nContent-Length: 0\r\n\r\n", got(r.Header))
+			return true
+		}
+		const sent = "Cookie: a=1\r\nX-Custom: x\r\nX-Gate: forged\r\nX-Real-IP: 6.6.6.6\r\nReseat-Player: root\r\n"
+		for path, want := range map[string]string{"/strict/1": "Cookie", "/other": "Cookie X-Custom"} {
+			p, head := w.PlayerWith(path, sent), w.game.Next().Req.Header
+			if got(head) != want || head.Get("Reseat-Session") != p.Hello.Session || head["Reseat-Player"] != nil || head["X-Forwarded-For"] == nil {
+				t.Errorf("%s: the game server sees %v", path, head)
+			}
+			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n" + sent + "\r\n")
+			if resp, err := http.ReadResponse(r, nil); err != nil || resp.Header.Get("X-Got") != want {
+				t.Errorf("%s: of an ordinary request the game server sees %v, %v", path, resp, err)
+			}
+			c.Close()
+		}
+	})
+}
+
+// got names those of the headers that a client has sent.
+func got(h http.Header) string {
+	var names []string
+	for _, name := range []string{"Cookie", "X-Custom", "X-Gate", "X-Real-Ip"} {
+		if h[name] != nil {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}

@@ -42,31 +42,40 @@ var ofRequest = map[string]bool{
 	"sec-websocket-version":    true,
 }
 
+// HeaderRules are an operator's rules for the headers of requests. The zero value adds none.
+type HeaderRules struct {
+	// Trusted names headers that pass from a trusted proxy, and from nobody else.
+	Trusted []string
+	// Only names the headers of clients that pass; nil lets all pass that identify nobody.
+	Only []string
+}
+
 // RequestHeader returns the headers for the upstream, made from those of the client:
 // docs/sessions.md. Dropped are hop-by-hop headers and those that Connection
 // names, those of the handshake, Host, all Reseat-* headers, and those that identify the
 // client (isIdentity), because a game server that trusts one of them trusts any sender.
 // X-Forwarded-For, -Proto and -Host are replaced by what the gateway saw, or kept and
-// completed if the peer is trusted; keep names further headers that are accepted from a
-// trusted peer. Own is set last, so that the client can neither add to it nor remove it.
+// completed if the peer is trusted. Own is set last, so that the client can neither add to it nor remove it.
 // Names are compared after fold, so that no spelling that a CGI server treats alike
 // gets past.
 //
 // The client's header is not changed, and the result shares nothing with it.
-func RequestHeader(client http.Header, p Peer, keep []string, own http.Header) http.Header {
+func RequestHeader(client http.Header, p Peer, rules HeaderRules, own http.Header) http.Header {
 	listed := connectionListed(client)
 	out := make(http.Header, len(client)+len(own)+3)
 	all := make([]string, 0, len(client)) // one array for the values of nearly all fields
 	for name, values := range client {
 		n := nameOf(name)
+		same := func(other string) bool { return strings.EqualFold(other, name) }
+		alike := func(other string) bool { return fold(other) == n.folded }
 		switch {
-		case n.identity:
+		case n.identity, slices.ContainsFunc(rules.Trusted, alike):
 			// Not even a trusted proxy's Connection header removes these: it
 			// may be one that the proxy passed on from its client.
-			if !p.Trusted || n.folded != strings.ToLower(name) || !completed[n.folded] && !slices.ContainsFunc(keep, func(k string) bool { return strings.EqualFold(k, name) }) {
+			if !p.Trusted || !completed[strings.ToLower(name)] && !slices.ContainsFunc(rules.Trusted, same) {
 				continue
 			}
-		case n.hopByHop, n.ofRequest, n.reseat, listed[n.canonical]:
+		case n.hopByHop, n.ofRequest, n.reseat, listed[n.canonical], rules.Only != nil && !slices.ContainsFunc(rules.Only, same):
 			continue
 		}
 		if older := out[n.canonical]; older != nil {
@@ -231,6 +240,10 @@ var usualNames = func() map[string]*fieldName {
 // completed are the forwarding headers that the gateway itself writes.
 var completed = map[string]bool{"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true}
 
+// IsIdentity reports whether a header of that name identifies a client or its request, and so
+// does not pass from one.
+func IsIdentity(name string) bool { return nameOf(name).identity }
+
 // identity are headers by which proxies and content delivery networks identify the
 // client or its request: address, user, certificate, original host, path or method. Proxy
 // becomes HTTP_PROXY in CGI programs (httpoxy). Names are folded by fold.
@@ -243,13 +256,14 @@ var identity = map[string]bool{
 	"x-client-cert": true, "x-client-dn": true, "x-client-verify": true, "ssl-client-cert": true, "client-cert": true, "client-cert-chain": true,
 	"x-original-url": true, "x-original-uri": true, "x-rewrite-url": true, "x-original-host": true, "x-host": true, "x-original-method": true,
 	"x-http-method": true, "x-http-method-override": true, "x-method-override": true,
+	"x-scheme": true, "front-end-https": true, "x-verified-user": true,
 	"proxy": true,
 }
 
 // identityPrefixes are the prefixes of whole families of them.
 var identityPrefixes = []string{
 	"x-forwarded-", "cf-connecting-", "cf-access-", "x-auth-request-", "x-ssl-client-", "ssl-client-", "x-amzn-oidc-", "x-amzn-mtls-",
-	"x-goog-authenticated-user-", "x-goog-iap-", "x-ms-client-principal", "tailscale-user-", "x-appengine-user-", "x-envoy-peer-", "x-envoy-original-",
+	"x-consumer-", "x-tailscale-", "x-goog-authenticated-user-", "x-goog-iap-", "x-ms-client-principal", "tailscale-user-", "x-appengine-user-", "x-envoy-peer-", "x-envoy-original-",
 }
 
 // isIdentity reports whether a header identifies the client or its original request.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"reseat/upstream"
 )
 
 // A parser parses and checks one value. Its error says what it accepts, and what it got;
@@ -181,6 +183,18 @@ func headerName(s string) (string, error) {
 		return "", want("the name of a header such as X-Real-IP", s)
 	}
 	return http.CanonicalHeaderKey(s), nil
+}
+
+// clientHeader accepts the name of a header that a client may set.
+func clientHeader(s string) (string, error) {
+	name, err := headerName(s)
+	switch {
+	case err != nil:
+		return "", want("the name of a header such as Cookie", s)
+	case upstream.IsIdentity(name):
+		return "", fmt.Errorf("%w: it identifies a client; see --trusted-header", want("the name of a header that any client may set", s))
+	}
+	return name, nil
 }
 
 // fileName accepts the name of a file, which is not opened here.

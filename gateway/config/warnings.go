@@ -60,7 +60,7 @@ func (s *Settings) globalWarnings() (list []Warning) {
 		}
 	}
 	if len(s.Gateway.TrustedHeaders) > 0 && len(s.Gateway.TrustedProxies) == 0 {
-		warn("trusted-header", "no effect without --trusted-proxy")
+		warn("trusted-header", "no effect without --trusted-proxy: nobody may set these headers")
 	}
 	for _, allowed := range s.Gateway.UpstreamAllow {
 		if strings.HasPrefix(allowed, "*:") {

@@ -89,6 +89,9 @@ type Policy struct {
 	DialTimeout time.Duration
 	// Origins are the allowed Origin patterns; empty allows the same host.
 	Origins []string
+	// ClientHeaders are the headers of clients that the game server gets; nil means all
+	// that identify nobody.
+	ClientHeaders []string
 	// HTTPOff answers requests that are not WebSocket handshakes with 426 instead of
 	// proxying them.
 	HTTPOff bool
