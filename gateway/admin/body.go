@@ -70,24 +70,24 @@ type bodyRead struct{ *bytes.Reader }
 // Close implements io.Closer.
 func (bodyRead) Close() error { return nil }
 
-// A textOrObject is a member that holds text, or a JSON object, which is kept verbatim.
-type textOrObject struct{ text *string }
+// A textOrJSON is a member that holds text, or any other JSON value, which is kept verbatim.
+type textOrJSON struct{ text *string }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (t *textOrObject) UnmarshalJSON(raw []byte) error {
-	if kind(raw) == "an object" {
-		s := string(raw)
-		t.text = &s
-		return nil
+func (t *textOrJSON) UnmarshalJSON(raw []byte) error {
+	if kind(raw) == "a string" {
+		return json.Unmarshal(raw, &t.text)
 	}
-	return json.Unmarshal(raw, &t.text)
+	s := string(raw)
+	t.text = &s
+	return nil
 }
 
 // maxMembers is more than any body has, so that the error names the unknown member.
 const maxMembers = 32
 
 // readObject reads a JSON object and decodes each member into its destination: a pointer
-// to a pointer, to a list, or to a textOrObject. Members are optional. Unknown and
+// to a pointer, to a list, or to a textOrJSON. Members are optional. Unknown and
 // repeated members, null, and values of another type are faults.
 func readObject(w http.ResponseWriter, r *http.Request, members map[string]any) error {
 	body, err := readBody(w, r, maxJSON)
@@ -127,8 +127,8 @@ func wanted(into any) string {
 		return "true or false"
 	case *[]string:
 		return "a list of strings"
-	case *textOrObject:
-		return "a string or an object"
+	case *textOrJSON:
+		return "a string or another JSON value"
 	}
 	return "a string"
 }

@@ -38,7 +38,7 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) {
 func readCreateRequest(w http.ResponseWriter, r *http.Request) (gateway.CreateRequest, error) {
 	var req gateway.CreateRequest
 	var path, target, player, group, grace *string
-	var data textOrObject
+	var data textOrJSON
 	err := readObject(w, r, map[string]any{
 		"path": &path, "upstream": &target, "subprotocols": &req.Subprotocols,
 		"player": &player, "group": &group, "data": &data, "grace": &grace,

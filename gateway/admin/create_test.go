@@ -71,11 +71,13 @@ func TestSessionIsCreatedBeforeItsClient(t *testing.T) {
 	})
 }
 
-func TestDataObjectIsKeptVerbatim(t *testing.T) {
+func TestDataOtherThanTextIsKeptVerbatim(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m, _ := w.make(`{"path":"/match/7","data": {"seat": 3,  "name":"r\u00f6le"} }`)
-		if rec := w.call("GET", sessions+"/"+m.ID+"/data"); rec.Body.String() != `{"seat": 3,  "name":"r\u00f6le"}` {
-			t.Errorf("data is %s", rec.Body)
+		for _, value := range []string{`{"seat": 3,  "name":"r\u00f6le"}`, `[1,  "r\u00f6le", null]`, `3.50`, `-1e3`, `true`, `false`, `{}`, `[]`} {
+			m, _ := w.make(`{"path":"/match/7","data": ` + value + ` }`)
+			if rec := w.call("GET", sessions+"/"+m.ID+"/data"); rec.Body.String() != value {
+				t.Errorf("data is %s, want %s", rec.Body, value)
+			}
 		}
 	})
 }
@@ -103,7 +105,7 @@ func TestBadRequestsAreRefusedBeforeDial(t *testing.T) {
 			`{"path":"/match/7","player":"a\nb"}`: "player", `{"path":"/match/7","player":" a"}`: "player", `{"path":"/match/7","player":"ann\u200b"}`: "player", `{"path":"/match/7","player":"` + long + `"}`: "player", `{"path":"/match/7","group":"\u001b[31m"}`: "group", `{"path":"/match/7","group":"\u202e"}`: "group",
 			`{"path":"/match/7","subprotocols":"a"}`: "list of strings", `{"path":"/match/7","subprotocols":[1]}`: "list of strings", `{"path":"/match/7","subprotocols":["a b"]}`: "subprotocols", `{"path":"/match/7","subprotocols":[null]}`: "subprotocols", `{"path":"/match/7","subprotocols":["reseat.v1"]}`: "subprotocols", `{"path":"/match/7","subprotocols":["reseat.token.x"]}`: "subprotocols",
 			`{"path":"/match/7","subprotocols":["a"` + strings.Repeat(`,"a"`, 64) + `]}`: "at most 64",
-			`{"path":"/match/7","data":[1]}`:                                             "data: want a string or an object, got a list", `{"path":"/match/7","data":null}`: "got null", `{"path":"/match/7","data":{"a":"\ud800"}}`: "data: want Unicode", `{"path":"/match/7","data":` + deep + `}`: "valid JSON", `{"path":"/match/7","upstream":"game:9000"}`: "upstream", `{"path":"/match/7","upstream":"ws://u:p@game:9000"}`: "upstream",
+			`{"path":"/match/7","data":null}`:                                            "data: want a string or another JSON value, got null", `{"path":"/match/7","data":["\ud800"]}`: "data: want Unicode", `{"path":"/match/7","data":{"a":"\ud800"}}`: "data: want Unicode", `{"path":"/match/7","data":` + deep + `}`: "valid JSON", `{"path":"/match/7","upstream":"game:9000"}`: "upstream", `{"path":"/match/7","upstream":"ws://u:p@game:9000"}`: "upstream",
 		} {
 			w.wantRefused("POST", sessions, body, http.StatusBadRequest, word)
 		}
