@@ -128,19 +128,21 @@ func checkToken(token string) error {
 	return nil
 }
 
-// Warning returns a warning about weak tokens for the log, "" if there are none. It never
-// quotes a token.
-func (c *Credentials) Warning() string {
-	var names []string
+// Warnings returns a text about the weak tokens of each file, by its flag. It never quotes a
+// token.
+func (c *Credentials) Warnings() map[string]string {
+	lines := make(map[string][]string)
 	for _, known := range c.present.Load().all() {
 		if known.weak {
-			names = append(names, known.name)
+			list, line, _ := strings.Cut(known.name, " ")
+			lines[list+"-file"] = append(lines[list+"-file"], line)
 		}
 	}
-	if names == nil {
-		return ""
+	texts := make(map[string]string)
+	for flag, list := range lines {
+		texts[flag] = fmt.Sprintf("tokens of less than %d characters, or of less than %d different ones, might be guessed: %s", minTokenLength, minTokenVariety, strings.Join(list, ", "))
 	}
-	return fmt.Sprintf("of less than %d characters, or of less than %d different ones, which might be guessed: %s", minTokenLength, minTokenVariety, strings.Join(names, ", "))
+	return texts
 }
 
 // who returns the caller that token belongs to. It compares all tokens, in constant time,

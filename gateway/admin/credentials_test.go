@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -101,11 +102,12 @@ func TestWeakTokensAreAcceptedWithWarning(t *testing.T) {
 	if who, _ := c.who("SECRET"); who != (caller{name: "viewer-token line 1", write: false}) {
 		t.Errorf("its bearer is %+v", who)
 	}
-	if got, want := c.Warning(), "of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 2, viewer-token line 1"; got != want {
+	const guessed = "tokens of less than 16 characters, or of less than 6 different ones, might be guessed: "
+	if got, want := c.Warnings(), map[string]string{"admin-token-file": guessed + "line 2", "viewer-token-file": guessed + "line 1"}; !maps.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if c, err = LoadCredentials(tokenFile(t, adminToken), tokenFile(t, "SECRET-of-16-chr")); err != nil || c.Warning() != "" {
-		t.Errorf("%v, %q", err, c.Warning())
+	if c, err = LoadCredentials(tokenFile(t, adminToken), tokenFile(t, "SECRET-of-16-chr")); err != nil || len(c.Warnings()) > 0 {
+		t.Errorf("%v, %q", err, c.Warnings())
 	}
 }
 

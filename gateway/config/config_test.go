@@ -123,6 +123,10 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		{"RESEAT_BUFFER-BYTES", "the nearest is RESEAT_BUFFER_BYTES", []string{"RESEAT_BUFFER-BYTES=1"}, []string{game}},
 		{"RESEAT_VERSION", "unknown", []string{"RESEAT_VERSION=1.2"}, []string{game}},
 		{"RESEAT_PORT", "unknown", []string{"RESEAT_PORT=8080"}, []string{game}},
+		{"--graec", "the nearest is --grace", nil, []string{game, "--graec=45s"}},
+		{`"chekc"`, "the nearest command is check", nil, []string{"chekc", game}},
+		{`"hlep"`, "the nearest command is help", nil, []string{"hlep"}},
+		{`--route "/a/*": graec`, "the nearest is grace", nil, []string{"--route=/a/*=ws://a:1;graec=45s"}},
 		{`--route "/a/*": grce`, "the nearest is grace", nil, []string{"--route=/a/*=ws://a:1;grce=45s"}},
 		{`--route "/a/*": --grace`, "unknown", nil, []string{"--route=/a/*=ws://a:1;--grace=45s"}},
 	} {
@@ -307,7 +311,7 @@ func TestEveryRowOfTheTableIsComplete(t *testing.T) {
 func TestNearestIsTheNameWithTheFewestTypos(t *testing.T) {
 	names := []string{"grace", "host", "http", "heartbeat"}
 	for word, want := range map[string]string{
-		"grace": "grace", "grac": "grace", "gracee": "grace", "garce": "", "hst": "host", "htp": "http",
+		"grace": "grace", "grac": "grace", "gracee": "grace", "garce": "grace", "graec": "grace", "hsot": "host", "rgcae": "", "hst": "host", "htp": "http",
 		"hartbeet": "heartbeat", "": "", "compression": "",
 	} {
 		if got := nearest(word, names); got != want {

@@ -28,31 +28,38 @@ func flagNames(keep func(*flag) bool) []string {
 func nearest(s string, names []string) string {
 	best, least := "", len(s)
 	for _, name := range names {
-		if d := distance(s, name); d < least && d <= max(1, len(name)/3) {
+		most := max(1, len(name)/3)
+		if len(s)-len(name) > most {
+			continue
+		}
+		if d := distance(s, name); d < least && d <= most {
 			best, least = name, d
 		}
 	}
 	return best
 }
 
-// distance is the number of single letters to insert, remove or replace to
-// make b of a (Levenshtein).
+// distance is the number of single letters to insert, remove or replace, or of neighbours
+// to swap, to make b of a (optimal string alignment).
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
+	wide := len(b) + 1
+	d := make([]int, (len(a)+1)*wide) // d[i*wide+j] is that of a[:i] and b[:j]
+	for i := range len(a) + 1 {
+		for j := range wide {
+			at := i*wide + j
+			if i == 0 || j == 0 {
+				d[at] = i + j
+				continue
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+			replaced := d[at-wide-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			d[at] = min(d[at-wide]+1, d[at-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d[at] = min(d[at], d[at-2*wide-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return d[len(d)-1]
 }

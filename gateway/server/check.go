@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"reseat/gateway/admin"
@@ -21,11 +24,15 @@ import (
 	"reseat/tokens/login"
 )
 
-// directoryTimeout limits a check of an ACME CA's directory.
-const directoryTimeout = 10 * time.Second
+const (
+	// directoryTimeout limits a check of an ACME CA's directory.
+	directoryTimeout = 10 * time.Second
+	// runsTimeout limits the question whether a gateway runs.
+	runsTimeout = time.Second
+)
 
-// check reports on stdout, one line each, whether the settings, the keys, the certificates
-// and the upstreams would work. It serves nothing and opens no port. The exit status is 2
+// check reports on stdout, one line each, whether the settings, the ports, the keys, the
+// certificates and the upstreams would work. It serves nothing. The exit status is 2
 // if a start would fail with 2, 1 if the gateway would start but something does not work
 // now, and 0 otherwise.
 func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
@@ -41,6 +48,7 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 	defer stop()
 	r := &report{out: stdout, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	r.settings(set)
+	r.ports(ctx, set)
 	if err := refuseWritable(set); err != nil {
 		r.say("files with secrets", "", 2, err)
 	}
@@ -82,10 +90,10 @@ type report struct {
 func (r *report) say(what, note string, status int, err error) {
 	mark := "ok  "
 	if err != nil {
-		mark, note = "FAIL", err.Error()
+		mark, note = "FAIL", withCure(err)
 		r.status = max(r.status, status)
 	}
-	fmt.Fprintf(r.out, "%s  %s: %s\n", mark, what, strings.ReplaceAll(note, "\n", " "))
+	fmt.Fprintf(r.out, "%s  %s: %s\n", mark, what, note)
 }
 
 // warn reports a setting that is allowed but probably not what the operator wants.
@@ -100,6 +108,64 @@ func (r *report) settings(set *config.Settings) {
 	for _, w := range warnings(set) {
 		r.warn("--"+w.Flag, w.Text)
 	}
+}
+
+// ports listens at each port for a moment. A gateway that runs may have them.
+func (r *report) ports(ctx context.Context, set *config.Settings) {
+	var free []string
+	for _, p := range []struct{ flag, addr string }{{"--listen", set.Listen}, {"--admin", set.Admin}, {"--node-listen", nodeAddr(set)}} {
+		if _, port, _ := net.SplitHostPort(p.addr); strings.Trim(port, "0") == "" {
+			continue // off, or any that is free
+		}
+		ln, err := net.Listen("tcp", p.addr)
+		switch {
+		case err == nil:
+			ln.Close()
+			free = append(free, p.addr)
+		case errors.Is(err, syscall.EADDRINUSE) && gatewayRuns(ctx, set):
+			r.warn(p.flag+" "+p.addr, "in use while a Reseat gateway runs here: right for one that it takes over from or replaces, else choose another port")
+		default:
+			r.say(p.flag+" "+p.addr, "", 1, err)
+		}
+	}
+	if free != nil {
+		r.say("ports", strings.Join(free, ", ")+" can be opened", 0, nil)
+	}
+}
+
+// nodeAddr is where a node of a cluster listens for others, "" without --cluster.
+func nodeAddr(set *config.Settings) string {
+	if set.Cluster.Enabled() {
+		return set.Cluster.Listen
+	}
+	return ""
+}
+
+// gatewayRuns reports whether a gateway listens at the upgrade socket, or shows its dashboard
+// at the admin address.
+func gatewayRuns(ctx context.Context, set *config.Settings) bool {
+	for _, socket := range []string{set.Takeover, set.UpgradeSocket} {
+		if socket != "" && handover.Probe(socket) == nil {
+			return true
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, runsTimeout)
+	defer cancel()
+	host, port, _ := net.SplitHostPort(set.Admin)
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	page, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	return strings.Contains(string(page), "<title>Reseat")
 }
 
 func (r *report) tokenKeys(set *config.Settings) {
@@ -120,9 +186,10 @@ func (r *report) callers(set *config.Settings) {
 	switch {
 	case err != nil:
 		r.say("tokens of the admin address", "", 2, err)
-	case callers != nil && callers.Warning() != "":
-		r.warn("tokens of the admin address", "some are "+callers.Warning())
 	case callers != nil:
+		for flag, text := range callers.Warnings() {
+			r.warn("--"+flag, text)
+		}
 		r.say("tokens of the admin address", "read", 0, nil)
 	}
 }
@@ -182,7 +249,11 @@ func (r *report) authority(ctx context.Context, c secure.Config) {
 
 func (r *report) upstreams(ctx context.Context, routes []policy.Route) {
 	for _, p := range probeAll(ctx, routes) {
-		r.say("upstream "+p.url, "accepts connections; no WebSocket handshake was sent", 1, p.err)
+		err := p.err
+		if err != nil {
+			err = fmt.Errorf("%w; %s", err, unreachableText)
+		}
+		r.say("upstream "+p.url, "accepts connections; no WebSocket handshake was sent", 1, err)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestCheckReportsNATSThatCannotBeUsed(t *testing.T) {
 	down, old := closed.Addr().String(), fakeNATS(t, "2.11.8")
 	game, keys := startGame(t, nil), secretFile(t)
 	status, report, errs := once("check", "--upstream", game.url("ws"), "--token-key-file", keys, "--cluster-name=test",
-		"--cluster=nats://someone:secret@"+down, "--cluster=nats://"+old, "--node-advertise="+down)
+		"--cluster=nats://someone:secret@"+down, "--cluster=nats://"+old, "--node-advertise="+down, "--node-listen=127.0.0.1:0")
 	if status != 1 || errs != "" || strings.Contains(report, "secret@") {
 		t.Errorf("status %d, stderr %q", status, errs)
 	}

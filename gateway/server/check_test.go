@@ -93,7 +93,7 @@ func TestCheckReportsEachWorkingPart(t *testing.T) {
 	}))
 	defer jwks.Close()
 	secret, logins, admin := secretFile(t), secretFile(t), writeFile(t, filepath.Join(dir, "admin"), "0123456789abcdef")
-	status, report, errs := once("check", "--listen", hooks.Addr().String(), // in use: check opens no port
+	status, report, errs := once("check",
 		"--upstream", plain.url("ws"), "--route", "/a/*="+plain.url("ws")+"/base", "--route", "/b/*="+secured.url("wss")+";upstream-ca="+cert+";auth-key-file="+logins,
 		"--auth-audience=game",
 		"--auth-jwks", jwks.URL, "--token-key-file", secret, "--admin-token-file", admin, "--tls-cert", cert, "--tls-key", key,
@@ -119,6 +119,52 @@ func TestCheckReportsEachWorkingPart(t *testing.T) {
 	}
 }
 
+func TestCheckTriesThePorts(t *testing.T) {
+	taken, free, game := startGame(t, nil), startGame(t, nil), startGame(t, nil)
+	free.Close()
+	status, report, _ := once("check", "--upstream="+game.url("ws"), "--listen="+taken.Addr().String(), "--admin="+free.Addr().String())
+	if line := "FAIL  --listen " + taken.Addr().String() + ": listen tcp " + taken.Addr().String() + ": bind: address already in use; another program listens there: stop it, or choose another port\n"; status != 1 || !strings.Contains(report, line) {
+		t.Errorf("status %d, want 1 and %s:\n%s", status, line, report)
+	}
+	if line := "ok    ports: " + free.Addr().String() + " can be opened\n"; !strings.Contains(report, line) {
+		t.Errorf("want %s:\n%s", line, report)
+	}
+}
+
+// Beside a running gateway, new settings can be checked.
+func TestCheckBesideARunningGatewayWarnsOfItsPorts(t *testing.T) {
+	p, game := begin(t), startGame(t, nil)
+	listen, admin := p.clients["addr"].(string), strings.TrimPrefix(p.admin, "http://")
+	status, report, _ := once("check", "--upstream="+game.url("ws"), "--listen="+listen, "--admin="+admin)
+	for _, line := range []string{"WARN  --listen " + listen + ": in use while a Reseat gateway runs here", "WARN  --admin " + admin + ": in use while"} {
+		if status != 0 || !strings.Contains(report, line) {
+			t.Errorf("status %d, want 0 and %s:\n%s", status, line, report)
+		}
+	}
+}
+
+func TestErrorsOfTheSystemSayWhatToDo(t *testing.T) {
+	listen := func(err error) error {
+		return fmt.Errorf("--listen: %w", &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", err)})
+	}
+	for _, c := range []struct {
+		err  error
+		want string // "" for no advice
+	}{
+		{listen(syscall.EADDRINUSE), "choose another port"},
+		{listen(syscall.EACCES), "CAP_NET_BIND_SERVICE"},
+		{listen(syscall.EADDRNOTAVAIL), "use an address of this machine"},
+		{fmt.Errorf("--token-key-file: k: open: %w", syscall.EACCES), "let that user read the file"},
+		{fmt.Errorf("--token-key-file: k: open: %w", syscall.ENOENT), ""},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)}, ""},
+		{os.NewSyscallError("connect", syscall.EACCES), ""},
+	} {
+		if got := cure(c.err); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
 func TestCheckReportsEachFailingPart(t *testing.T) {
 	closed := startGame(t, nil)
 	closed.Close()
@@ -139,7 +185,7 @@ func TestCheckReportsEachFailingPart(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--upstream", closed.url("ws")}, "FAIL  upstream " + closed.url("ws") + ": connect: connection refused"},
+		{[]string{"--upstream", closed.url("ws")}, "FAIL  upstream " + closed.url("ws") + ": connect: connection refused; " + unreachableText},
 		{[]string{"--upstream", untrusted.url("wss")}, "FAIL  upstream " + untrusted.url("wss") + ": tls: failed to verify certificate"},
 		{[]string{"--upstream", "wss://" + mute.Addr().String(), "--dial-timeout=20ms"}, "FAIL  upstream wss://" + mute.Addr().String() + ": no answer in time"},
 		{[]string{"--demo", "--tls-cert", cert, "--tls-key", key}, "FAIL  --tls-cert " + cert + ": for game.example, until " + expired.Leaf.NotAfter.UTC().Format(time.DateOnly) + ": expired"},

@@ -60,7 +60,7 @@ func calledByAPage(args []string) int {
 	signals := make(chan os.Signal, 1)
 	asks := func(arg string) bool { return arg == "check" || arg == "--help" || arg == "--version" }
 	if slices.ContainsFunc(args, asks) {
-		return Run(args, os.Environ(), os.Stdout, os.Stderr, signals)
+		return Run(onFreePorts(args), os.Environ(), os.Stdout, os.Stderr, signals)
 	}
 	args = append(args, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json")
 	served := &watcher{want: []byte(`"listen.clients"`), seen: func() { signals <- syscall.SIGTERM }}

@@ -148,7 +148,7 @@ func TestAdminTokensAreReloadedOnSIGHUP(t *testing.T) {
 	p.want(newer, http.StatusOK)
 	writeFile(t, file, "short")
 	p.signals <- syscall.SIGHUP
-	if line := p.wait("admin.tokens_weak"); line["text"] != "tokens of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 1" {
+	if line := p.wait("admin.tokens_weak"); line["flag"] != "--admin-token-file" || line["text"] != "tokens of less than 16 characters, or of less than 6 different ones, might be guessed: line 1" {
 		t.Errorf("%v", line)
 	}
 	p.want("short", http.StatusOK)

@@ -109,7 +109,7 @@ func TestCheckReportsCommonMistakes(t *testing.T) {
 		{"UP --listen=http://:8080", refused, "want HOST:PORT"},
 		{"UP --listen=:80800", refused, "want HOST:PORT such as :8080 or [::1]:8080, with a port from 0 to 65535, got"},
 		{"UP --admin=127.0.0.1:80800", refused, "with a port from 0 to 65535"},
-		{"UP --admin-token-file=" + weak, warned, "of less than 16 characters, or of less than 6 different ones, which might be guessed: admin-token line 1"},
+		{"UP --admin-token-file=" + weak, warned, "--admin-token-file: tokens of less than 16 characters, or of less than 6 different ones, might be guessed: line 1"},
 		{"UP --admin=:8081", refused, "can reach that address without a token; see --admin-token-file"},
 		{"UP --admin=0.0.0.0:0 --admin-token-file=" + tokens, warned, "tokens are sent in plain text"},
 		{"UP --listen=127.0.0.1:8081 --admin=127.0.0.1:8081", refused, "want another port"},

@@ -20,6 +20,9 @@ const (
 	maxProbeAgain = 30 * time.Second
 )
 
+// unreachableText says what follows from a game server that cannot be reached.
+const unreachableText = "its players get 502 until it accepts connections: start it, or correct --upstream or --route"
+
 // logUnreachable logs which game servers are unreachable at the start, and when each is
 // reachable, until ctx is done. That is no reason not to serve: they may start later.
 func logUnreachable(ctx context.Context, log *slog.Logger, routes []policy.Route) {
@@ -45,7 +48,7 @@ func logUntilReachable(ctx context.Context, log *slog.Logger, route *policy.Rout
 		case !said:
 			said = true
 			log.Warn("upstream.unreachable", "upstream", shown(&route.Upstream), "err", err,
-				"text", "its players get 502 until it accepts connections: start it, or correct --upstream or --route; upstream.reachable follows")
+				"text", unreachableText+"; upstream.reachable follows")
 		}
 		select {
 		case <-ctx.Done():

@@ -194,7 +194,7 @@ func open(ctx context.Context, set *config.Settings) (*secrets, error) {
 
 // fail prints an error in one line.
 func fail(stderr io.Writer, status int, err error) int {
-	fmt.Fprintln(stderr, "reseat: "+strings.ReplaceAll(err.Error(), "\n", " "))
+	fmt.Fprintln(stderr, "reseat: "+withCure(err))
 	return status
 }
 
@@ -448,8 +448,11 @@ func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 
 // warnOfTokens logs which tokens of the admin address are easy to guess.
 func (p *process) warnOfTokens() {
-	if p.callers != nil && p.callers.Warning() != "" {
-		p.log.Warn("admin.tokens_weak", "text", "tokens "+p.callers.Warning())
+	if p.callers == nil {
+		return
+	}
+	for flag, text := range p.callers.Warnings() {
+		p.log.Warn("admin.tokens_weak", "flag", "--"+flag, "text", text)
 	}
 }
 

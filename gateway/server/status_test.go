@@ -16,8 +16,16 @@ import (
 // once runs the program until it exits by itself.
 func once(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	status = Run(args, nil, &out, &errs, make(chan os.Signal))
+	status = Run(onFreePorts(args), nil, &out, &errs, make(chan os.Signal))
 	return status, out.String(), errs.String()
+}
+
+// onFreePorts returns the arguments of a check with ports that are free, if they name none.
+func onFreePorts(args []string) []string {
+	if len(args) == 0 || args[0] != "check" {
+		return args
+	}
+	return append(args[:1:1], override([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0"}, args[1:]...)...)
 }
 
 func TestExitStatus(t *testing.T) {
@@ -49,7 +57,8 @@ func TestExitStatus(t *testing.T) {
 		{"no secret for the webhook", []string{game, "--webhook=http://127.0.0.1:9", "--webhook-secret-file=" + noDir}, 2, "reseat: --webhook-secret-file: "},
 		{"no certificate", []string{game, "--tls-cert=" + noDir, "--tls-key=" + key}, 2, "reseat: --tls-cert: "},
 		{"no cache for ACME", []string{game, "--acme-domain=game.example", "--acme-cache=" + noDir}, 2, "reseat: --acme-cache: "},
-		{"a taken port", []string{game, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: "},
+		{"a taken port", []string{game, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: listen tcp " + taken.Addr().String() + ": bind: address already in use; another program listens there: stop it, or choose another port"},
+		{"an address of another machine", []string{game, "--listen=192.0.2.1:8080", "--admin=off"}, 1, "reseat: --listen: listen tcp 192.0.2.1:8080: bind: cannot assign requested address; use an address of this machine"},
 		{"a taken port with TLS", []string{game, "--tls-cert=" + cert, "--tls-key=" + key, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: "},
 		{"a taken port of the admin address", []string{game, free, "--admin=" + taken.Addr().String()}, 1, "reseat: --admin: "},
 	} {
