@@ -50,8 +50,8 @@ type Target struct {
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// hostAndPort matches a URL without scheme and password.
-var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(/[A-Za-z0-9._~/-]*)?$`)
+// hostAndPort matches a URL without scheme and password. A number alone is no host.
+var hostAndPort = regexp.MustCompile(`^([0-9]*[A-Za-z._-][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`)
 
 // ParseTarget parses and checks the URL of a game server. An error is one line that says
 // what is accepted; it never contains a password.

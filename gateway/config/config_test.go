@@ -112,7 +112,9 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		{"--trusted-proxies", "the nearest is --trusted-proxy", nil, []string{"--trusted-proxies=::1"}},
 		{"--fancy-option", "--help lists them", nil, []string{game, "--fancy-option=on"}},
 		{`--a\nb`, "unknown", nil, []string{"--a\nb"}},
-		{`"serve"`, "not a flag", nil, []string{game, "serve"}},
+		{`"serve"`, "give flags alone", nil, []string{game, "serve"}},
+		{`"upstream"`, "is --upstream meant?", nil, []string{"upstream", "ws://a:1"}},
+		{`"ws://a:1"`, "is --upstream ws://a:1 meant?", nil, []string{"ws://a:1"}},
 		{`"check"`, "before the flags", nil, []string{game, "check"}},
 		{`"true"`, "not a flag", nil, []string{"--demo", "true"}},
 		{`"--"`, "not a flag", nil, []string{game, "--"}},
@@ -283,7 +285,7 @@ func TestErrorsQuoteLongValuesInPart(t *testing.T) {
 	if said := wantRefused(t, "--log-messages", nil, game, "--log-messages", "prefix"); !strings.Contains(said, "off, size or prefix:N") {
 		t.Errorf("said %q, want each of the three words in it", said)
 	}
-	if said := wantRefused(t, "--grace", nil, game, "--grace", "45"); said != `want a duration such as 45s, got "45"` {
+	if said := wantRefused(t, "--grace", nil, game, "--grace", "45"); said != `want a duration such as 45s, got "45": is 45s meant?` {
 		t.Errorf("said %q", said)
 	}
 }

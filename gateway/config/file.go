@@ -257,7 +257,7 @@ func (t *routeTable) route() (route, error) {
 	}
 	var err error
 	if r.upstream, err = upstream.ParseTarget(t.values["upstream"][0]); err != nil {
-		return r, r.fault("upstream", err)
+		return r, r.fault("upstream", lookup("upstream").offer(t.values["upstream"], err))
 	}
 	for key, values := range t.values {
 		if key != "pattern" && key != "upstream" {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+
+	"reseat/upstream"
 )
 
 // A source is one place of settings: the command line, the environment or the config
@@ -68,9 +70,13 @@ func argFlag(arg string) (*flag, error) {
 		return nil, &UsageError{quote(arg), errors.New("want it before the flags: reseat check [flags]")}
 	}
 	if !strings.HasPrefix(arg, "-") || arg == "--" {
-		hint := "see --help"
+		hint := "to run the gateway, give flags alone, such as --upstream ws://localhost:9000; see --help"
 		if near := nearest(arg, []string{"check", "help", "version"}); near != "" {
 			hint = "the nearest command is " + near
+		} else if lookup(arg) != nil {
+			hint = "is --" + arg + " meant?"
+		} else if _, err := upstream.ParseTarget(arg); err == nil {
+			hint = "is --upstream " + arg + " meant?"
 		}
 		return nil, &UsageError{quote(arg), errors.New("not a flag: flags begin with --; " + hint)}
 	}
