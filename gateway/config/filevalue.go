@@ -52,6 +52,8 @@ func (f *flag) takes() string {
 		return `a string such as "45s"`
 	case f.isNumber():
 		return "a number or a string"
+	case strings.Contains(f.arg, "|") && f.arg == strings.ToLower(f.arg):
+		return `"` + strings.ReplaceAll(f.arg, "|", `" or "`) + `"`
 	}
 	return "a string"
 }

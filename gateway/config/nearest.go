@@ -1,11 +1,14 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // unknown returns the error for a word that is not the name of a flag that keep accepts.
 // kind names what was looked for; spell returns a flag's name in that place.
 func unknown(word, kind string, spell func(string) string, keep func(*flag) bool) error {
-	near := nearest(word, flagNames(keep))
+	near := nearest(strings.TrimLeft(word, "-"), flagNames(keep))
 	if near == "" {
 		return fmt.Errorf("unknown %s; --help lists them", kind)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -94,4 +95,60 @@ func (f *flag) nearestWord(value string) string {
 		return words[i]
 	}
 	return nearest(value, words)
+}
+
+// assigning matches a line that gives a name a value, in TOML or not quite.
+var assigning = regexp.MustCompile(`^\s*-{0,2}([A-Za-z][A-Za-z0-9_-]*)\s*[=: ]\s*(.+)$`)
+
+// quotes are those that people, editors and web pages put around values.
+const quotes = " \t\"'“”‘’«»"
+
+// meantLine returns a line of a config file as it was probably meant, "" if this is not known. Most
+// often a string is not quoted.
+func meantLine(line string) string {
+	m := assigning.FindStringSubmatch(line)
+	unprintable := func(r rune) bool { return !strconv.IsPrint(r) && r != '\t' }
+	if m == nil || strings.Contains(m[2], "@") || strings.ContainsFunc(line, unprintable) { // it may hold a password
+		return ""
+	}
+	name := strings.ReplaceAll(strings.ToLower(m[1]), "_", "-")
+	f := lookup(name)
+	if name == "pattern" { // of a [[route]]
+		return name + ` = "` + strings.Trim(m[2], quotes) + `"`
+	}
+	if f == nil || f.onlyArg() {
+		return ""
+	}
+	value, _, _ := strings.Cut(m[2], " #")
+	value, _, _ = strings.Cut(value, " //")
+	parts := []string{value}
+	if f.repeat {
+		parts = strings.FieldsFunc(strings.Trim(value, " \t[],"), func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	for i, part := range parts {
+		part = strings.Trim(part, quotes)
+		guesses := f.guesses(part)
+		j := slices.IndexFunc(guesses, func(g string) bool { return f.accepts(g) == nil })
+		if j < 0 {
+			return ""
+		}
+		parts[i] = f.quoted(guesses[j])
+	}
+	text := strings.Join(parts, ", ")
+	if f.repeat {
+		text = "[" + text + "]"
+	}
+	return name + " = " + text
+}
+
+// quoted returns a value as TOML.
+func (f *flag) quoted(value string) string {
+	switch {
+	case f.arg == "":
+		on, _ := boolean(value)
+		return fmt.Sprint(on)
+	case strings.ContainsAny(value, "\"\\"):
+		return "'" + value + "'"
+	}
+	return `"` + value + `"`
 }

@@ -54,6 +54,7 @@ func TestUsualSlipsAreAnsweredWithWhatWasMeant(t *testing.T) {
 		{"client-header", "X-Real-IP", ""},
 		{"webhook", "hooks.example/x", "https://hooks.example/x"},
 		{"webhook", "ann:secret@hooks.example", ""},
+		{"webhook", `"https://ann:secret@hooks.example"`, ""},
 		{"cluster", "localhost:4222", "nats://localhost:4222"},
 		{"acme-directory", "acme.example/dir", "https://acme.example/dir"},
 		{"upstream-allow", "ws://game:9000", "game:9000"},
@@ -84,5 +85,51 @@ func TestSlipInOneOfSeveralValuesIsFound(t *testing.T) {
 	said = wantRefused(t, `--route "/a/*"`, nil, "--route=/a/*=ws://a:1;grace=45")
 	if !strings.HasSuffix(said, "is 45s meant?") {
 		t.Error(said)
+	}
+}
+
+// A line that is no TOML, most often for want of quotes, is offered as it would be.
+func TestUnquotedLineIsOfferedInQuotes(t *testing.T) {
+	for line, meant := range map[string]string{
+		`upstream = ws://localhost:9000`: `upstream = "ws://localhost:9000"`,
+		`upstream = localhost:9000`:      `upstream = "ws://localhost:9000"`,
+		`pattern = /chess/*`:             `pattern = "/chess/*"`,
+		`grace = 45s # a comment`:        `grace = "45s"`,
+		`grace: 1h30m`:                   `grace = "1h30m"`,
+		`grace = “45s”`:                  `grace = "45s"`,
+		`grace = '45s"`:                  `grace = "45s"`,
+		`grace = "45s`:                   `grace = "45s"`,
+		`grace = "45s" // a comment`:     `grace = "45s"`,
+		`buffer_bytes = 1MB`:             `buffer-bytes = "1MiB"`,
+		`origin = https://a.example`:     `origin = ["https://a.example"]`,
+		`origin = [https://a.b, c.d]`:    `origin = ["https://a.b", "https://c.d"]`,
+		`origin = ["a.b" "https://c.d"]`: `origin = ["https://a.b", "https://c.d"]`,
+		`trusted-proxy = ["10.0.0.0/8",`: `trusted-proxy = ["10.0.0.0/8"]`,
+		`compression = on`:               `compression = "on"`,
+		`demo = yes`:                     `demo = true`,
+		`listen = :8080`:                 `listen = ":8080"`,
+		`token-key-file = "C:\keys\k"`:   `token-key-file = ['C:\keys\k']`,
+		`on-detach = "{"type":"left"}"`:  `on-detach = '{"type":"left"}'`,
+		`log-level = warning`:            `log-level = "warn"`,
+		`webhook = https://a:secret@b/x`: "",
+		`heartbeat = "1s", grace = "3s"`: "",
+		"grace = 45s\x1b[31m":            "",
+		`colour = red`:                   "",
+		`help = me`:                      "",
+		`grace = as long as it takes`:    "",
+		`pattern = it's "not" a pattern`: "",
+	} {
+		_, err := parseConfig("reseat.toml", []byte("# settings\n"+line+"\n"))
+		if err == nil || !strings.HasPrefix(err.Error(), "reseat.toml:2: want TOML: ") {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		_, offered, _ := strings.Cut(err.Error(), ": is ")
+		if got := strings.TrimSuffix(offered, " meant?"); got != meant {
+			t.Errorf("%s: %v, want the offer %s", line, err, meant)
+		}
+		if _, err := parseConfig("reseat.toml", []byte(meant)); err != nil && !strings.HasPrefix(meant, "pattern") {
+			t.Errorf("%s: %v", meant, err)
+		}
 	}
 }

@@ -87,7 +87,7 @@ func every[O, T any](field func(*O) *[]T, parse parser[T]) setter[O] {
 		for i, raw := range values {
 			v, err := parse(raw)
 			if err != nil && strings.Contains(raw, ",") {
-				return fmt.Errorf("%w; repeat the flag for each value", err)
+				return fmt.Errorf("%w; repeat the flag for each value, or write an array in a file", err)
 			}
 			if err != nil {
 				return err
