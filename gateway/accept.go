@@ -66,8 +66,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 		rules = &rt.Policy
 	}
 	if !handshake.OriginAllowed(rules.Origins, r.Header, g.target(r)) {
-		g.refusals.warn("origin.refused", "text", "see --origin", "origin", clip(r.Header.Get("Origin")), "host", clip(r.Host))
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", clip(r.Header.Get("Origin")))
+		origin := clip(r.Header.Get("Origin"))
+		g.refusals.warn("origin.refused", "text", hint("origin", origin), "origin", origin, "host", clip(r.Host))
+		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", origin)
 		return
 	}
 	ctx, v, ok := g.gate.enterInTurn(r.Context())

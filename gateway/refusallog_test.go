@@ -68,3 +68,26 @@ func TestUpstreamRefusalIsLoggedWithPath(t *testing.T) {
 		}
 	})
 }
+
+// The line has the flag ready to paste, unless a shell would read more than that in it.
+func TestRefusedOriginAndHostAreLoggedWithTheFlagThatAllowsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := new(bytes.Buffer)
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
+			c.Log, c.Hosts = slog.New(slog.NewTextHandler(said, nil)), []string{"game.example"}
+		})
+		for _, c := range []struct{ host, origin, msg, want string }{
+			{"game.example", "https://Play.example", "origin.refused", "add --origin https://play.example;"},
+			{"game.example", "http://localhost:3000", "origin.refused", "add --origin http://localhost:3000;"},
+			{"game.example", "null", "origin.refused", "add its origin;"},
+			{"game.example", "https://a.example;reboot", "origin.refused", "add its origin;"},
+			{"play.example:8443", "https://game.example", "handshake.refused", "add --host play.example:8443\""},
+			{"$(reboot)", "https://game.example", "handshake.refused", "add this name\""},
+		} {
+			said.Reset()
+			conn, _ := w.Request("GET / HTTP/1.1\r\nHost: " + c.host + "\r\nOrigin: " + c.origin + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			wantLine(t, said, c.msg, c.want)
+			conn.Close()
+		}
+	})
+}

@@ -158,7 +158,7 @@ func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, m
 		detail = fmt.Sprint(more[1])
 	}
 	g.keepRefusal(r, status, code, label, detail, detail)
-	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r)}
+	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r), "hint", hint(label, detail)}
 	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 

@@ -3,7 +3,10 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"regexp"
+	"strings"
 
+	"reseat/gateway/handshake"
 	"reseat/upstream"
 )
 
@@ -11,13 +14,23 @@ import (
 const noSetting = "no setting: "
 
 // hint says which flag would change a refusal: by its label and fault, or by its label
-// alone.
+// alone, with the flag ready to paste if the fault is its value.
 func hint(label, fault string) string {
 	if h, ok := hints[label+": "+fault]; ok {
 		return h
 	}
-	return hints[label]
+	h := hints[label]
+	switch pattern := handshake.OriginPattern(fault); {
+	case label == "origin" && pattern != "":
+		h = strings.Replace(h, "its origin", "--origin "+pattern, 1)
+	case label == "host_not_allowed" && hostForm.MatchString(fault):
+		h = strings.Replace(h, "this name", "--host "+fault, 1)
+	}
+	return h
 }
+
+// hostForm matches a Host that --host takes, without anything that a shell would read.
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]+)?$`)
 
 // hints begin with a flag. The labels are those of refusalReasons, and of resumes the
 // names of wire.Names that a resume can be refused by.
@@ -27,14 +40,14 @@ var hints = map[string]string{
 	"descriptors":               noSetting + "raise the limit of open files (ulimit -n, LimitNOFILE)",
 	"draining":                  noSetting + "the gateway is draining; DELETE /api/v1/drain cancels that",
 	"duplicate":                 "--duplicate: takeover lets the newer session of a player win, allow keeps both",
-	"host_not_allowed":          "--host: add this name",
+	"host_not_allowed":          "--host: if it is yours, add this name",
 	"internal_error":            noSetting + "see the log",
 	"loop":                      "--upstream: it, or a --route, leads back to this gateway",
 	"max_sessions":              "--max-sessions: raise it",
 	"max_sessions_per_ip":       "--max-sessions-per-ip: raise it; if peer is a proxy's address, set --trusted-proxy",
 	"node_unreachable":          noSetting + "the session's node does not answer; see the line \"resume not forwarded\" and GET /api/v1/nodes",
 	"no_route":                  "--route: no pattern matches this path",
-	"origin":                    "--origin: add the page's origin; if a proxy changes Host, it must send X-Forwarded-Host, and needs --trusted-proxy",
+	"origin":                    "--origin: if the page is yours, add its origin; if a proxy changes Host, it must send X-Forwarded-Host, and needs --trusted-proxy",
 	"unauthorized":              "--auth-key-file: this login does not pass; --auth-jwks, --auth-issuer and --auth-audience decide too",
 	"unauthorized: missing":     "--auth-from: there is no login where it looks",
 	"unauthorized: expired":     noSetting + "the page needs a newer login",

@@ -76,6 +76,16 @@ func parseOrigin(s string) (webOrigin, bool) {
 	return o, true
 }
 
+// OriginPattern returns the pattern that allows the one origin o, "" if there is none: o is
+// opaque, malformed or missing. It consists of letters, digits and the characters -._:/[] alone.
+func OriginPattern(o string) string {
+	p, ok := parseOrigin(o)
+	if !ok {
+		return ""
+	}
+	return p.scheme + "://" + p.authority
+}
+
 func (o webOrigin) defaultPort() string {
 	switch o.scheme {
 	case "https", "wss":
