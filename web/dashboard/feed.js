@@ -2,6 +2,7 @@
 // The live feed of events.
 import { html } from './html.js';
 import { brief, clock, count, span } from './format.js';
+import { opener } from './opener.js';
 import { ending, lookOf, moved, quoted, silentFor, why } from './past.js';
 import { useEffect, useReducer } from './vendor/hooks.js';
 
@@ -141,7 +142,7 @@ function Line({ type, time, session, player, reason, detail, by, node, silent_ms
     away_ms != null && `away for ${span(away_ms)}`,
   ].filter(Boolean);
   return html`
-    <li data-kind=${kind}>
+    <li data-kind=${kind} class=${session ? 'opens' : undefined} onClick=${session ? opener(session) : undefined}>
       <time datetime=${time}>${clock(time)}</time>
       <span class="mark" aria-hidden="true">${mark}</span>
       <span class="what">

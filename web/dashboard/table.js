@@ -1,9 +1,10 @@
 // @ts-check
 // The table of sessions. Only the rows that are seen, and a few beyond, are in
 // the page.
-import { brief, count, rtt, span } from './format.js';
+import { brief, count, many, rtt, span } from './format.js';
 import { html } from './html.js';
 import { Buffered, Grace, Signs, State } from './marks.js';
+import { opener } from './opener.js';
 import { usePhone } from './phone.js';
 import { drawn, reach, scrollTo, step } from './rows.js';
 import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
@@ -180,13 +181,17 @@ function Grid({ model, matching }) {
 function Nothing({ model }) {
   return html`<div role="row" class="empty">
     <span role="gridcell" aria-colspan=${COLUMNS.length}
-      >${searched(model) ? 'No matching sessions.' : none(model.overview)}</span
+      >${searched(model) ? 'No matching sessions.' : none(model)}</span
     >
   </div>`;
 }
 
-/** What to say where there is no session. @param {any} overview */
-function none({ refusals, totals }) {
+/** What to say where there is no session. @param {Model} model */
+function none(model) {
+  const { refusals, totals } = model.overview ?? { refusals: 0, totals: { created: 0, ended: 0 } };
+  if (totals.ended > 0)
+    return html`No sessions now. ${many(totals.ended, 'session')} ended since the process started.${' '}
+      <button type="button" class="small" onClick=${() => model.look({ state: 'ended' })}>Show recent ones</button>`;
   if (totals.created > 0 || refusals === 0) return 'No sessions yet. They appear here as clients connect.';
   return html`No sessions yet, but ${count(refusals)} refused: <a href="#refused">see why</a>.`;
 }
@@ -250,7 +255,6 @@ function Row({ at, top, session, active, now }) {
     return html`<div role="row" class="row waiting" ...${place}>
       <span role="gridcell" aria-colspan=${COLUMNS.length}>…</span>
     </div>`;
-  const open = () => void (location.hash = `#/session/${session.id}`);
   return html`
     <div
       role="row"
@@ -259,7 +263,7 @@ function Row({ at, top, session, active, now }) {
       data-state=${session.state}
       data-active=${active}
       aria-selected=${active}
-      onClick=${open}
+      onClick=${opener(session.id)}
     >
       <span role="gridcell" class="id"
         ><a href=${`#/session/${session.id}`} tabindex="-1" title=${session.path}>${brief(session.id)}</a></span

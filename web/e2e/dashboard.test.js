@@ -221,6 +221,65 @@ describe('the dashboard', () => {
     board.clean();
   });
 
+  test('opens a session by a click anywhere in its row or event, and lets text be selected', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url);
+    const id = await make(gateway.admin, { player: 'ann', group: 'match-7' });
+    const board = await Dashboard.open(await browser.page(t), gateway.admin);
+    const { page } = board;
+    const at = () => page.evaluate(() => location.hash);
+    const leave = async () => {
+      await page.evaluate(() => void (location.hash = ''));
+      await board.rows().first().waitFor();
+    };
+    await board.rows().first().waitFor();
+    for (const part of ['id', 'player', 'group', 'in', 'grace', 'buffer', 'rtt', 'peer', 'age']) {
+      await board.rows().first().locator(`.${part}`).click();
+      await until(`the click on ${part} opens it`, async () => (await at()) === `#/session/${id}`);
+      await leave();
+    }
+    await board.part('feed').locator('.what b').first().click();
+    await until('the click on the event opens it', async () => (await at()) === `#/session/${id}`);
+    await leave();
+
+    for (const place of [board.rows().first().locator('.group'), board.part('feed').locator('.what b').first()]) {
+      const box = await place.boundingBox();
+      assert.ok(box);
+      const middle = box.y + box.height / 2;
+      await page.mouse.move(box.x + 1, middle);
+      await page.mouse.down();
+      await page.mouse.move(box.x + box.width - 1, middle, { steps: 5 });
+      await page.mouse.up();
+      assert.notEqual(await page.evaluate(() => String(document.getSelection())), '', 'text is selected');
+      assert.equal(await at(), '', 'and nothing opened');
+    }
+    await board
+      .rows()
+      .first()
+      .locator('.player')
+      .click({ modifiers: ['Shift'] });
+    assert.equal(await at(), '', 'a click with a key is the browser’s');
+    board.clean();
+  });
+
+  test('says that sessions have ended where none is left, and shows them', limit, async (t) => {
+    const game = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', game.url);
+    const board = await Dashboard.open(await browser.page(t), gateway.admin);
+    await board.says('rows', /^No sessions yet\. They appear here as clients connect\.$/);
+    for (const player of ['ann', 'bob']) {
+      const id = await make(gateway.admin, { player });
+      await fetch(`http://${gateway.admin}/api/v1/sessions/${id}`, { method: 'DELETE' });
+    }
+    await board.says('rows', /^No sessions now\. 2 sessions ended since the process started\. Show recent ones$/);
+    await board.page.setViewportSize({ width: 360, height: 800 });
+    await board.fits();
+    await board.accessible('no session is left');
+    await board.page.getByRole('button', { name: 'Show recent ones' }).click();
+    await until('both are shown', async () => (await board.rows().count()) === 2);
+    board.clean();
+  });
+
   test('finds, narrows and puts in order', limit, async (t) => {
     const game = await startGame(t);
     const gateway = await startGateway(t, '--upstream', game.url);
@@ -419,7 +478,7 @@ describe('the dashboard', () => {
     const newest = board.part('refused').locator('li').first();
     assert.match(
       (await newest.textContent()) ?? '',
-      /403 origin: https:\/\/elsewhere\.example \/match\/7 from 127\.0\.0\.1\s*--origin add the page/,
+      /403 origin: https:\/\/elsewhere\.example \/match\/7 from 127\.0\.0\.1\s*--origin if the page is yours, add --origin https:\/\/elsewhere\.example;/,
     );
     assert.match((await board.part('refused').locator('li').nth(1).textContent()) ?? '', /<img src=x onerror=/);
     assert.equal(await board.page.evaluate('window.pwned'), undefined);
