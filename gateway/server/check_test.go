@@ -154,8 +154,9 @@ func TestErrorsOfTheSystemSayWhatToDo(t *testing.T) {
 		{listen(syscall.EADDRINUSE), "choose another port"},
 		{listen(syscall.EACCES), "CAP_NET_BIND_SERVICE"},
 		{listen(syscall.EADDRNOTAVAIL), "use an address of this machine"},
-		{fmt.Errorf("--token-key-file: k: open: %w", syscall.EACCES), "let that user read the file"},
+		{fmt.Errorf("--token-key-file: k: open: %w", syscall.EACCES), "give that user access"},
 		{fmt.Errorf("--token-key-file: k: open: %w", syscall.ENOENT), ""},
+		{&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EACCES)}, ""},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)}, ""},
 		{os.NewSyscallError("connect", syscall.EACCES), ""},
 	} {

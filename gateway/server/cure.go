@@ -25,7 +25,7 @@ func withCure(err error) string {
 func cure(err error) string {
 	var op *net.OpError
 	var call *os.SyscallError
-	listening, file := errors.As(err, &op) && op.Op == "listen", op == nil && !errors.As(err, &call)
+	listening, file := errors.As(err, &op) && op.Op == "listen" && strings.HasPrefix(op.Net, "tcp"), op == nil && !errors.As(err, &call)
 	switch {
 	case listening && errors.Is(err, syscall.EADDRINUSE):
 		return "another program listens there: stop it, or choose another port"
@@ -34,7 +34,7 @@ func cure(err error) string {
 	case listening:
 		return "use an address of this machine, or none before the colon for all of them"
 	case file && errors.Is(err, fs.ErrPermission):
-		return "this process runs as " + userName() + ": let that user read the file (chown, or chgrp and chmod 640)"
+		return "this process runs as " + userName() + ": give that user access, by chown, or by chgrp and chmod"
 	}
 	return ""
 }
