@@ -240,19 +240,25 @@ func FuzzAnswer101IsReadAsByNetHTTP(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		read := func(src io.Reader) (conn *Conn, refused bool, err error, left string) {
+		type outcome struct {
+			conn    *Conn
+			refused bool
+			err     error
+			behind  string
+		}
+		read := func(src io.Reader) (o outcome) {
 			conn, refusal, err := readAnswer(src, testKey, []string{"chat"})
+			o = outcome{conn: conn, refused: refusal != nil, err: err}
 			if conn != nil {
 				rest, _ := io.ReadAll(src)
-				left, conn.Early = string(conn.Early)+string(rest), nil
+				o.behind, conn.Early = string(conn.Early)+string(rest), nil
 			}
-			return conn, refusal != nil, err, left
+			return o
 		}
-		conn, refused, err, left := read(bytes.NewReader(raw))
+		whole := read(bytes.NewReader(raw))
 		for name, src := range map[string]io.Reader{"byte for byte": iotest.OneByteReader(bytes.NewReader(raw)), "in two halves": io.MultiReader(bytes.NewReader(raw[:len(raw)/2]), bytes.NewReader(raw[len(raw)/2:]))} {
-			c, r, e, l := read(src)
-			if !reflect.DeepEqual(c, conn) || r != refused || e != err || l != left {
-				t.Errorf("%q is %+v, %t, %v with %q behind it, and %s %+v, %t, %v with %q", raw, conn, refused, err, left, name, c, r, e, l)
+			if got := read(src); !reflect.DeepEqual(got, whole) {
+				t.Errorf("%q is %+v, and %s %+v", raw, whole, name, got)
 			}
 		}
 		br := bufio.NewReader(bytes.NewReader(raw))
@@ -263,8 +269,8 @@ func FuzzAnswer101IsReadAsByNetHTTP(f *testing.F) {
 		if theirs != nil || resp.StatusCode != http.StatusSwitchingProtocols || resp.Close {
 			return
 		}
-		if _, e := checkSwitch(resp, testKey, []string{"chat"}); (e == nil) != (conn != nil) && namesAreTokens(resp.Header) {
-			t.Errorf("%q: %v, and %v by net/http", raw, err, e)
+		if _, e := checkSwitch(resp, testKey, []string{"chat"}); (e == nil) != (whole.conn != nil) && namesAreTokens(resp.Header) {
+			t.Errorf("%q: %v, and %v by net/http", raw, whole.err, e)
 		}
 	})
 }
