@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ClientTarget returns the path and the query of a client's request as the client
-// wrote them, still escaped, and whether an empty query had its question mark. For a request line in absolute form the path and
-// query of that URL are returned; its host is ignored. A target in
+// ClientTarget returns the path and the query of a client's request as the client wrote them,
+// still escaped, and whether an empty query had its question mark. For a request line in
+// absolute form the path and query of that URL are returned; its host is ignored. A target in
 // another form (RFC 9112 section 3.2), such as "http:x", is returned whole: NormalPath refuses
 // it.
 func ClientTarget(r *http.Request) (path, rawQuery string, forceQuery bool) {

@@ -16,10 +16,13 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// checked runs reseat check, and returns its findings and its exit status.
+// checked runs reseat check, on ports that are free unless args name others, and returns its
+// findings and its exit status.
 func checked(t *testing.T, args ...string) (lines []string, status int) {
 	t.Helper()
-	out, err := exec.Command(program, append([]string{"check", "--log-level=error"}, args...)...).Output()
+	cmd := exec.Command(program, append([]string{"check", "--log-level=error"}, args...)...)
+	cmd.Env = append(os.Environ(), "RESEAT_LISTEN=127.0.0.1:0", "RESEAT_ADMIN=127.0.0.1:0", "RESEAT_NODE_LISTEN=127.0.0.1:0")
+	out, err := cmd.Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		status = exit.ExitCode()
 	} else if err != nil {
