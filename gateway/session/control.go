@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"reseat/gateway/frame"
@@ -94,7 +95,9 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 	case wire.VerbPing:
 		a.pong, a.pongDue = m.Arg, true
 	case wire.VerbPong:
-		if id, ok := wire.ParseNumber(m.Arg); ok {
+		arg, _ := strings.CutPrefix(m.Arg, askHeard)
+		if id, ok := wire.ParseNumber(arg); ok {
+			s.outage.heard.pong(id)
 			s.pong(now, a, id)
 		}
 	case wire.VerbBye:
@@ -117,6 +120,7 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	}
 	// From here on the messages up to n are freed.
 	s.acked, a.acks = n, now
+	s.outage.heard.prove(n > s.outage.heard.after)
 	// Nothing that was written is unacked: no answer is owed.
 	if n >= a.mark.N {
 		a.owed = 0

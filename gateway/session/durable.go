@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"reseat/gateway/frame"
@@ -78,8 +79,8 @@ func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
 	s.received, s.written, s.ackSent = at, at, at
 	s.acked, s.sentN = c.Received, c.Received
 	s.started, s.epoch, s.expires = c.Started, 1, c.Expires
-	s.reserved = true              // somebody holds a token, whatever was confirmed: the claim is made with it
-	s.outage.told = cfg.Redial > 0 // by the lost node, as far as is known
+	s.reserved = true                                                                           // somebody holds a token, whatever was confirmed: the claim is made with it
+	s.outage.heard = heard{lost: cfg.Redial > 0, unsure: cfg.Redial > 0, after: math.MaxUint64} // by the lost node, as far as is known
 	s.durable = &durable{moved: wire.MovedFailover, epoch: c.Epoch, base: c.Received}
 	s.startPacer(now)
 	s.enterDetached(now)
@@ -158,7 +159,7 @@ func (s *Session) renumber(r Resume, keep bool) {
 
 // giveUpstream takes the upstream off a session that goes on, if there is one. It gets Close 1001.
 func (s *Session) giveUpstream() {
-	s.outage = outage{told: s.outage.told}
+	s.outage = outage{heard: s.outage.heard}
 	s.keepaliveDue = s.keepaliveDue[:0]
 	if !s.up.released && !s.up.over {
 		s.releaseUpstream(s.movedFrame())

@@ -31,7 +31,7 @@ func (s *Session) Leave(now Time) bool {
 	}
 	d.leaving = now
 	if s.outage.since > 0 || s.up.released {
-		s.outage = outage{told: s.outage.told}
+		s.outage = outage{heard: s.outage.heard}
 		s.left()
 		return true
 	}
@@ -182,7 +182,7 @@ func (s *Session) Arrive(now, then Time, epoch uint64) error {
 	s.up = &s.first
 	s.scan, s.keepaliveDue = scanner{overflowed: s.scan.overflowed}, nil
 	s.durable = &durable{moved: wire.MovedHandoff, epoch: epoch, base: s.ring.Last().N}
-	s.outage, s.renewAt, s.awaiting, s.starved = outage{told: s.outage.told}, 0, 0, false
+	s.outage, s.renewAt, s.awaiting, s.starved = outage{heard: s.outage.heard}, 0, 0, false
 	s.startPacer(now)
 	if s.state != Detached {
 		s.enterDetached(now)

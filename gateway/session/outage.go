@@ -1,6 +1,8 @@
 package session
 
 import (
+	"math"
+	"strconv"
 	"time"
 
 	"reseat/gateway/frame"
@@ -19,7 +21,39 @@ type outage struct {
 	// answers and breaks again soon does not get the whole time again.
 	until Time
 	back  Time // the end of the last outage
-	told  bool // a client has been notified of one
+	heard heard
+}
+
+// heard is what the client is known to have heard of outages, whatever connections it came by: protocol section
+// 11. Only what it sends because it has read `upstream`, or a message after that, proves that it has.
+type heard struct {
+	lost   bool   // it has heard of a loss, and not of its end
+	unsure bool   // and perhaps also the newest `upstream` that was sent:
+	said   bool   // its state, true for lost,
+	after  uint64 // the last message before it,
+	ping   uint64 // and the ping that followed; zero: on an earlier connection
+}
+
+// note records that `upstream` was sent.
+func (h *heard) note(lost bool, after, ping uint64) {
+	h.unsure, h.said, h.after, h.ping = true, lost, after, ping
+}
+
+// prove records whether the client has heard what was sent.
+func (h *heard) prove(has bool) {
+	if h.unsure && has {
+		h.lost, h.unsure = h.said, false
+	}
+}
+
+// pong is called when the client has answered a ping of its present connection.
+func (h *heard) pong(id uint64) { h.prove(h.ping > 0 && id >= h.ping) }
+
+// attach is called when the client attaches having received n messages. What is still unsure then will not be
+// proven any more.
+func (h *heard) attach(n uint64) {
+	h.prove(n > h.after)
+	h.after, h.ping = math.MaxUint64, 0
 }
 
 // livingTime is how long an upstream must have lived for the time of a later outage to begin
@@ -91,28 +125,41 @@ func (a *Attachment) newsDue() bool {
 	return a.hasNews && !a.last && a.cur >= a.news[0].at
 }
 
-// tellNews tells it what is due.
+// askHeard begins the argument of the ping that asks whether `upstream` was heard.
+const askHeard = wire.VerbUpstream
+
+// tellNews tells it what is due by the verb `upstream`: protocol section 5. The ping that follows only finds out
+// whether it was heard: a game server that is lost is no reason to declare a client dead sooner.
 func (s *Session) tellNews(a *Attachment) {
+	a.pingID++
 	for a.newsDue() {
 		state := wire.UpstreamLost
 		if a.news[0].back {
 			state = wire.UpstreamBack
 		}
-		s.tellUpstream(a, state)
+		s.outage.heard.note(!a.news[0].back, a.mark.N, a.pingID)
+		a.ctl = wire.AppendJSON(a.ctl, wire.VerbUpstream, wire.Upstream{State: state})
 		if a.news = a.news[1:]; len(a.news) == 0 {
 			a.news, a.hasNews = nil, false
 		}
 	}
+	a.ctl = wire.Append(a.ctl, wire.VerbPing, askHeard+strconv.FormatUint(a.pingID, 10))
 }
 
-// tellState follows hello. A client that has heard of an outage may have missed its end.
+// tellState has a client that attaches hear, after the replay, what it lacks. If it may have heard of a change
+// that is over by now, it hears of both again, in order.
 func (s *Session) tellState(a *Attachment) {
-	switch {
-	case s.outage.since > 0:
-		s.tellUpstream(a, wire.UpstreamLost)
-	case s.outage.told && !s.up.released: // released: it was not reached again
-		s.tellUpstream(a, wire.UpstreamBack)
+	at, lost, known := s.ring.Last().Off, s.outage.since > 0, &s.outage.heard
+	if !lost && s.up.released { // it was not reached again
+		return
 	}
+	if known.unsure && lost == known.lost {
+		a.news = append(a.news, news{at: at, back: known.lost})
+	}
+	if known.unsure || lost != known.lost {
+		a.news = append(a.news, news{at: at, back: !lost})
+	}
+	a.hasNews = len(a.news) > 0
 }
 
 // endOutage records that the session has its next upstream.
@@ -148,10 +195,4 @@ func (s *Session) FailRedial(now Time, why string) {
 		s.dropQueue()
 	}
 	s.deliverEnd(now)
-}
-
-// tellUpstream sends a the verb `upstream`: protocol section 5.
-func (s *Session) tellUpstream(a *Attachment, state string) {
-	s.outage.told = true
-	a.ctl = wire.AppendJSON(a.ctl, wire.VerbUpstream, wire.Upstream{State: state})
 }

@@ -36,7 +36,8 @@ func (b *table) next(early string) {
 }
 
 // hears takes the client's output, and returns what it is sent: messages, the verb `upstream`
-// as "lost" or "back", other verbs by name but acks whole, and Close frames.
+// as "lost" or "back", other verbs by name but acks whole, and Close frames. The ping that asks whether
+// `upstream` was heard is left out: see confirms.
 func (b *table) hears() (list []string) {
 	b.t.Helper()
 	for {
@@ -56,6 +57,9 @@ func (b *table) hears() (list []string) {
 					verb = arg[10:14]
 				case verb == wire.VerbAck:
 					verb = word
+				case verb == wire.VerbPing && len(list) > 0 && (list[len(list)-1] == "lost" || list[len(list)-1] == "back"):
+					b.asked = arg
+					continue
 				}
 				m = verb
 			}
@@ -63,6 +67,9 @@ func (b *table) hears() (list []string) {
 		}
 	}
 }
+
+// confirms answers the ping that followed the newest `upstream`.
+func (b *table) confirms() { b.says("\x10pong " + b.asked) }
 
 func (b *table) wantHears(want ...string) {
 	b.t.Helper()
@@ -405,28 +412,131 @@ func TestLossWhileMessageIsWrittenInPart(t *testing.T) {
 	b.wantState(session.Attached)
 }
 
-// A client that attaches hears the state right behind its hello, before the replay.
-func TestAttachDuringAndAfterOutage(t *testing.T) {
+// A client hears of each change once, whatever connections it comes by, and never between hello and the replay.
+func TestClientHearsOfOutageOnceEachWay(t *testing.T) {
+	for how, proves := range map[string]func(*table){
+		"pong": (*table).confirms,
+		"ack of a later message": func(b *table) {
+			b.game(text("later"))
+			b.wantHears("later")
+			b.says("\x10ack 2")
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			b := started(t, redialConfig())
+			b.game(text("one"))
+			b.breaks()
+			b.wantHears("one", "lost")
+			b.confirms()
+			b.resume(0) // a takeover
+			b.wantHears("hello", "one")
+			b.drop()
+			b.resume(0)
+			b.wantHears("hello", "one")
+			b.next("")
+			b.wantHears("back")
+			proves(b)
+			for range 3 {
+				b.drop()
+				b.resume(b.s.Info().Acked)
+				if got := b.hears(); slices.Contains(got, "back") || slices.Contains(got, "lost") {
+					t.Fatalf("the client hears %q", got)
+				}
+			}
+			b.breaks()
+			b.wantHears("lost")
+			b.confirms()
+			b.s.FailRedial(b.now, "refused")
+			b.drop()
+			b.resume(b.s.Info().Acked)
+			if got := b.hears(); slices.Contains(got, "back") { // nothing is back
+				t.Errorf("the client hears %q", got)
+			}
+		})
+	}
+}
+
+// What a resume states proves it as well: a message behind `upstream`, on the same connection.
+func TestResumeProvesThatOutageWasHeard(t *testing.T) {
 	b := started(t, redialConfig())
 	b.game(text("one"))
 	b.breaks()
-	b.resume(0) // a takeover
-	b.wantHears("hello", "lost", "one")
+	b.wantHears("one", "lost")
+	b.next(text("two") + text("three"))
+	b.wantHears("back", "two", "three")
 	b.drop()
-	b.resume(0)
-	b.wantHears("hello", "lost", "one")
+	b.resume(1) // it may lack both
+	b.wantHears("hello", "two", "three", "lost", "back")
 	b.drop()
+	b.resume(3) // no message lay behind them
+	b.wantHears("hello", "lost", "back")
+	b.game(text("four"))
+	b.wantHears("four")
+	b.drop()
+	b.resume(4)
+	b.wantHears("hello")
+}
+
+// A message that was behind `upstream` on one connection comes before it in the replay of the next: there it
+// proves nothing.
+func TestReplayProvesNothing(t *testing.T) {
+	b := started(t, redialConfig())
+	b.game(text("one"))
+	b.breaks()
 	b.next(text("two"))
-	b.resume(0)
-	b.wantHears("hello", "back", "one", "two")
+	b.wantHears("one", "lost", "back", "two")
+	b.drop()
+	b.resume(1)
+	n := 0
+	for _, p := range b.s.Out(b.now, b.att, nil) { // hello and two
+		n += len(p)
+	}
+	b.s.Wrote(b.now, b.att, n, false)
+	b.says("\x10ack 2")
+	b.drop()
+	b.resume(2)
+	b.wantHears("hello", "lost", "back")
+}
+
+// A client hears again what it may not have heard: a change that is over by now in order with its end.
+func TestUnprovenOutageIsSaidAgain(t *testing.T) {
+	b := started(t, redialConfig())
 	b.breaks()
 	b.wantHears("lost")
-	b.s.FailRedial(b.now, "refused")
 	b.drop()
 	b.resume(0)
-	if got := b.hears(); !slices.Equal(got[:4], []string{"hello", "one", "two", "close"}) { // nothing is back
-		t.Errorf("the client hears %q", got)
-	}
+	b.wantHears("hello", "lost")
+	b.drop()
+	b.next("")
+	b.resume(0)
+	b.wantHears("hello", "lost", "back")
+	b.says("\x10pong 1") // of an earlier ping
+	b.drop()
+	b.breaks()
+	b.resume(0)
+	b.wantHears("hello", "lost")
+	b.confirms()
+	b.next("")
+	b.wantHears("back")
+	b.drop()
+	b.breaks()
+	b.resume(0)
+	b.wantHears("hello", "back", "lost")
+	b.confirms()
+	b.drop()
+	b.resume(0)
+	b.wantHears("hello")
+}
+
+// The ping behind `upstream` is no reason to take a client for dead.
+func TestLostGameServerMakesNoClientDie(t *testing.T) {
+	c := redialConfig()
+	c.Answer, c.Heartbeat = 5*time.Second, time.Minute
+	b := started(t, c)
+	b.breaks()
+	b.wantHears("lost")
+	b.sleep(10 * time.Second)
+	b.wantState(session.Attached)
 }
 
 // A client that was away during the whole outage need not hear of it.
@@ -445,7 +555,7 @@ func TestOutageBeforeFirstAttach(t *testing.T) {
 	b := connecting(t, redialConfig(), []byte(text("one")+closing(1001, "")+text("behind it")))
 	b.wantOutage(b.now.Add(30 * time.Second))
 	b.att = b.s.AttachFirst(b.now, b.pass())
-	b.wantHears("hello", "lost", "one")
+	b.wantHears("hello", "one", "lost")
 	b.next(text("two") + closing(1012, ""))
 	b.wantOutage(b.now.Add(30 * time.Second))
 	b.wantHears("back", "two", "lost")
@@ -517,6 +627,7 @@ func TestHardDetachInOutage(t *testing.T) {
 	b := started(t, c)
 	b.breaks()
 	b.wantHears("lost")
+	b.confirms()
 	b.says("waits")
 	b.drop()
 	b.wantOutage(0)

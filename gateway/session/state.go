@@ -216,7 +216,11 @@ func (o *outage) walk(c *tlv.Codec) {
 	tlv.Num(c, 1, &o.since)
 	tlv.Num(c, 2, &o.until)
 	tlv.Num(c, 3, &o.back)
-	c.Bool(4, &o.told)
+	c.Bool(4, &o.heard.lost)
+	c.Bool(5, &o.heard.unsure)
+	c.Bool(6, &o.heard.said)
+	tlv.Num(c, 7, &o.heard.after)
+	tlv.Num(c, 8, &o.heard.ping)
 }
 
 func (d *durable) walk(c *tlv.Codec) {

@@ -20,6 +20,7 @@ type table struct {
 	now   session.Time
 	att   *session.Attachment
 	up    *session.Upstream
+	asked string // the argument of the ping behind the newest `upstream`
 }
 
 func config() session.Config {

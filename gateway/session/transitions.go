@@ -119,6 +119,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		s.acked = base // no hello reports the lost messages to it, and no Pong can cover them
 	}
 	ev.Replay = s.ring.Last().N - base
+	s.outage.heard.attach(r.Received)
 	s.sentN = max(s.sentN, base)
 	s.stats.Replayed += ev.Replay
 

@@ -333,7 +333,7 @@ func (s *Session) dropQueue() {
 func (s *Session) closeReleased() {
 	switch {
 	case s.outage.since > 0: // there is none, and the resume will dial the next
-		s.outage = outage{told: s.outage.told}
+		s.outage = outage{heard: s.outage.heard}
 	case s.up.mode == Open && !s.up.released:
 		var final []byte
 		if text := s.cfg.Notices.Detach; text != "" {

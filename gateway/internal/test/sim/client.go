@@ -46,6 +46,7 @@ type client struct {
 	falseAlarms    int           // in a row
 
 	upstream string // the state of the game server, as the gateway says it
+	claimed  bool   // another node has claimed the session: it does not know what its client has heard
 	from     int    // which upstream the newest message was from,
 	nth      int    // and which of its messages
 

@@ -209,7 +209,6 @@ func (g *game) arrives(frozen session.Frozen) {
 	if g.core.State() != session.Detached {
 		n.detached = absence{since: w.now, reserved: g.detached.reserved}
 	}
-	n.out.mayKnow, n.out.knows = g.out.mayKnow, g.out.knows
 	n.trip, n.futile, n.ponged, n.roomy, n.bursts = g.trip, g.futile, g.ponged, true, g.bursts+1
 	n.seen.data, n.seen.closedHeard, n.seen.replayed, n.seen.paused = g.seen.data, g.seen.closedHeard, g.seen.replayed, g.seen.paused
 	c := &w.cov

@@ -259,7 +259,7 @@ func (g *game) claim(t *attempt) {
 	n.base = counts{t.settled, t.received}
 	n.expected.received, n.expected.got = t.settled, t.settled
 	n.detached = absence{since: w.now, reserved: true}
-	n.out.mayKnow, n.out.knows = n.redials(), n.redials()
+	c.claimed = true
 	n.seen.data = w.now
 	n.takesOver()
 	if c.count > t.received {

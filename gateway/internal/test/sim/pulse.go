@@ -327,7 +327,8 @@ func (f walked) isPing(resumable bool) (arg string, ok bool) {
 		return string(f.lead), f.op == opPing
 	}
 	rest, ok := bytes.CutPrefix(f.lead, []byte("\x10ping"))
-	return strings.TrimPrefix(string(rest), " "), ok && f.op == opText
+	arg = strings.TrimPrefix(string(rest), " ")
+	return arg, ok && f.op == opText && !strings.HasPrefix(arg, "upstream") // that asks whether the verb was heard, and nothing else
 }
 
 // match compares the pings handed out with those that were due.

@@ -183,6 +183,9 @@ func (l *link) control(text string) {
 	case "upstream":
 		var v struct{ State string }
 		c.g.must(json.Unmarshal([]byte(arg), &v))
+		if c.upstream == "" && v.State == "back" && !c.claimed {
+			c.g.fail("redial", "the client hears that the game server is back, and has not heard that it was lost")
+		}
 		c.upstream = v.State
 	case "token":
 		var v struct{ Token string }

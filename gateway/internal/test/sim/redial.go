@@ -25,8 +25,6 @@ type interruption struct {
 	over  bool         // it ended without an upstream: the session has lost it
 
 	said     []announcement // to whichever client was attached
-	mayKnow  bool           // a client may have heard of one,
-	knows    bool           // or has
 	refusing bool           // every further dial is refused
 	told     promise        // to the upstream that is being dialled
 }
@@ -122,7 +120,6 @@ func (g *game) noteOutage(i session.Info) {
 func (g *game) announce(a announcement) {
 	if g.core.State() == session.Attached {
 		g.out.said = append(g.out.said, a)
-		g.out.mayKnow = true
 	}
 }
 
@@ -349,7 +346,9 @@ func (g *game) lostTalk() bool {
 	if g.out.since == 0 {
 		return false
 	}
-	switch g.w.rng.IntN(9) {
+	switch g.w.rng.IntN(10) {
+	case 9:
+		return g.leave()
 	case 0:
 		return g.awayAndBack()
 	case 1:
@@ -378,64 +377,8 @@ func (g *game) lostTalk() bool {
 
 // What one connection hears.
 
-// expectNews sets the notifications that t must get: the state right after hello, if it is of
-// interest, and then what is announced to its epoch.
-func (t *tap) expectNews() {
-	g := t.l.g
-	o := &g.out
-	if !g.cfg.Resumable || t.late {
-		return
-	}
-	epoch := t.l.att.Epoch()
-	own := slices.IndexFunc(o.said, func(a announcement) bool { return a.epoch == epoch })
-	before := o.since > 0 // at the attach
-	if own >= 0 {
-		before = o.said[own].back
-	}
-	switch {
-	case before:
-		t.opening = "lost"
-		o.mayKnow = true
-		g.w.cov.hit(OutageAttach)
-	case o.over && own < 0:
-	case o.knows:
-		t.opening = "back"
-	case o.mayKnow:
-		t.mayOpen = true
-	}
-}
-
-// news returns the next announcement to t.
-func (t *tap) news() (a announcement, ok bool) {
-	said := t.l.g.out.said
-	for ; t.saidTo < len(said); t.saidTo++ {
-		if said[t.saidTo].epoch == t.l.att.Epoch() {
-			return said[t.saidTo], true
-		}
-	}
-	return a, false
-}
-
-// merged takes off the end of an outage and the beginning of the next if no message lies
-// between: the client need not hear of them. If it has just heard of an end there, it has
-// heard of the last one.
-func (t *tap) merged() bool {
-	a, ok := t.news()
-	if !ok || !a.back && (t.lastState != "back" || a.n != t.lastAt) {
-		return false
-	}
-	at := t.saidTo
-	t.saidTo++
-	if b, ok := t.news(); ok && b.n == a.n {
-		t.saidTo++
-		t.l.g.w.cov.hit(OutageMerged)
-		return true
-	}
-	t.saidTo = at
-	return false
-}
-
-// state checks the verb `upstream`.
+// state checks the verb `upstream`: it changes what the connection has heard, behind the replay or where
+// that was announced.
 func (t *tap) state(arg string) {
 	g := t.l.g
 	var v struct{ State string }
@@ -443,65 +386,48 @@ func (t *tap) state(arg string) {
 	if t.code != 0 || v.State != "lost" && v.State != "back" || v.State == t.lastState {
 		g.fail("redial", "upstream %q is written behind %q and %s %d", v.State, t.lastState, t.verb, t.code)
 	}
-	before := t.lastState
-	t.lastState, t.lastAt = v.State, t.n
-	g.out.knows = g.out.knows || v.State == "lost"
-	switch {
-	case t.opening != "":
-		if v.State != t.opening || t.n != t.stated+t.lost {
-			g.fail("redial", "upstream %q is written behind message %d, want %q behind hello", v.State, t.n, t.opening)
-		}
-		if t.opening == "back" {
-			g.w.cov.hit(OutageMissed)
-		}
-		t.opening = ""
-		return
-	case t.mayOpen && before == "" && v.State == "back" && t.n == t.stated+t.lost:
-		t.mayOpen = false
+	announced := slices.ContainsFunc(g.out.said, func(a announcement) bool {
+		return a.epoch == t.l.att.Epoch() && a.n == t.n && a.back == (v.State == "back")
+	})
+	if !announced && t.n != t.sent {
+		g.fail("redial", "upstream %q is written behind message %d, not behind the replay, which ends with %d", v.State, t.n, t.sent)
+	}
+	if t.lastState == "" && v.State == "back" && !announced {
+		g.w.cov.hit(OutageMissed)
+	}
+	t.lastState = v.State
+}
+
+// checkNews checks that before message n is written everything due was said. A client that has heard of
+// nothing on this connection may know the state from an earlier one.
+func (t *tap) checkNews(n uint64) {
+	g := t.l.g
+	if !g.cfg.Resumable || t.late || t.l.stale() && g.core.State() == session.Ended {
 		return
 	}
-	for {
-		a, ok := t.news()
-		if ok && a.back == (v.State == "back") && a.n == t.n {
-			t.saidTo++
-			return
+	want, announced := t.outage, false
+	for i, said := 0, t.announcements(); i < len(said) && said[i].n < n; i++ {
+		if a := said[i]; a.back && i+1 < len(said) && said[i+1].n == a.n { // the client need not hear that
+			g.w.cov.hit(OutageMerged)
+			i++
+			continue
 		}
-		if !t.merged() {
-			g.fail("redial", "upstream %q is written behind message %d, want %+v, %v", v.State, t.n, a, ok)
-		}
+		want, announced = !said[i].back, true
+	}
+	if name := map[bool]string{true: "lost", false: "back"}[want]; t.lastState != name && (announced || t.lastState != "") {
+		g.fail("redial", "message %d is written, or nothing more, behind upstream %q, want %q", n, t.lastState, name)
 	}
 }
 
-// checkNews checks, before message n is written, that no notification is due first.
-func (t *tap) checkNews(n uint64) {
-	g := t.l.g
-	t.mayOpen = false
-	if t.opening != "" {
-		g.fail("redial", "message %d is written before upstream %q", n, t.opening)
-	}
-	for !t.l.stale() || g.core.State() != session.Ended {
-		a, ok := t.news()
-		if !ok || a.n >= n {
-			return
-		}
-		if !t.merged() {
-			g.fail("redial", "message %d is written, and %+v is not", n, a)
+// announcements returns the announcements to t.
+func (t *tap) announcements() (list []announcement) {
+	for _, a := range t.l.g.out.said {
+		if a.epoch == t.l.att.Epoch() {
+			list = append(list, a)
 		}
 	}
+	return list
 }
 
 // checkHeard checks that an idle connection was sent everything that is due.
-func (t *tap) checkHeard() {
-	if t.opening != "" {
-		t.l.g.fail("redial", "upstream %q is not written behind hello", t.opening)
-	}
-	for {
-		a, ok := t.news()
-		if !ok || a.n > t.n {
-			return
-		}
-		if !t.merged() {
-			t.l.g.fail("redial", "%+v is not written behind message %d", a, t.n)
-		}
-	}
-}
+func (t *tap) checkHeard() { t.checkNews(t.n + 1) }

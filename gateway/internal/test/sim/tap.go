@@ -41,11 +41,8 @@ type tap struct {
 	pongAfter uint64 // what must be acked first
 	wsPongDue bool
 
-	opening   string // the state of the upstream that must follow hello; "": none must,
-	mayOpen   bool   // and the end of an outage may
-	lastState string // the newest,
-	lastAt    uint64 // and the message before it
-	saidTo    int    // how many of the session's announcements are done with
+	outage    bool   // the client was attached in an outage
+	lastState string // of the upstream, as this client has heard
 
 	moved string // how the session came to its node, if the client has not been heard there
 
@@ -68,7 +65,9 @@ func newTap(l *leg, stated uint64) *tap {
 		t.n += t.lost
 	}
 	t.hello = !l.g.cfg.Resumable || t.late
-	t.expectNews()
+	if t.outage = t.l.g.out.since > 0; t.outage {
+		t.l.g.w.cov.hit(OutageAttach)
+	}
 	return t
 }
 
