@@ -139,13 +139,32 @@ func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
 	if a.askedSince() {
 		// Protocol section 5.4: the later of the timeout on the clock, and four round trips
 		// after the first ping that was sent in this silence.
-		limit := s.cfg.Answer
-		if s.trip.smoothed == 0 {
-			limit = max(limit, minAnswer)
-		}
-		dead = max(since.Add(limit), a.probed.Add(4*s.trip.smoothed))
+		dead = max(since.Add(s.answerTime()), a.probed.Add(4*s.trip.smoothed))
 	}
 	return max(since, a.pinged).Add(s.cfg.Answer / 2), dead
+}
+
+// answerTime returns how long an answer may take. Before a round trip is known, that is minAnswer at least. A plain
+// client has no other way to show its round trip than to answer a Ping, and may never do so: its silence ends with
+// the heartbeat and the answer timeout all the same.
+func (s *Session) answerTime() time.Duration {
+	switch limit := s.cfg.Answer; {
+	case s.trip.smoothed > 0:
+		return limit
+	case s.cfg.Resumable:
+		return max(limit, minAnswer)
+	default:
+		return min(max(limit, minAnswer), s.cfg.Heartbeat+limit)
+	}
+}
+
+// quietTime returns after which silence a client is pinged: the heartbeat, or less where an answer may take longer
+// than the answer timeout. So a silent client is dead after both together, if it has the time to answer in.
+func (s *Session) quietTime() time.Duration {
+	if s.cfg.Answer == 0 {
+		return s.cfg.Heartbeat
+	}
+	return max(s.cfg.Heartbeat+s.cfg.Answer-s.answerTime(), 0)
 }
 
 // pingDue returns when the next ping must be sent, for whichever rule of protocol section
@@ -160,7 +179,8 @@ func (s *Session) pingDue(a *Attachment) Time {
 		return t
 	}
 	if !a.askedSince() {
-		t = earlier(t, a.silentSince().Add(s.cfg.Heartbeat))
+		// A client that speaks and answers no ping is not asked at each word.
+		t = earlier(t, max(a.silentSince().Add(s.quietTime()), a.pinged.Add(s.cfg.Answer/2)))
 	}
 	// The round trip must be measured again now and then, even on a busy connection that
 	// needs no other ping.

@@ -257,15 +257,40 @@ func TestDeadConnectionHasFourRoundTripsAfterPing(t *testing.T) {
 }
 
 func TestAnswerTimeoutIsFiveSecondsBeforeFirstRoundTrip(t *testing.T) {
+	c := answerConfig()
+	c.Answer, c.Heartbeat = 200*time.Millisecond, 30*time.Second
+	for _, c.Resumable = range []bool{false, true} {
+		l := newLine(t, c, 2*time.Second)
+		l.die()
+		wantAbout(t, l.run(time.Minute), 20*time.Second, 21*time.Second) // the first ping goes after 15 s
+	}
+}
+
+// A plain client shows its round trip by a Pong alone. Before it has, it is pinged early enough to have five
+// seconds, or all the time that there is, and is dead no later than any other.
+func TestPlainClientThatNeverAnswersIsDeadAfterHeartbeatAndAnswerTimeout(t *testing.T) {
+	for _, tt := range []struct{ heartbeat, answer, want time.Duration }{
+		{3 * time.Second, time.Second, 4 * time.Second},
+		{300 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond},
+		{10 * time.Second, time.Second, 11 * time.Second},
+		{15 * time.Second, 5 * time.Second, 20 * time.Second},
+		{3 * time.Second, 5 * time.Second, 6 * time.Second}, // twice the heartbeat
+	} {
+		c := plainAnswerConfig()
+		c.Heartbeat, c.Answer = tt.heartbeat, tt.answer
+		l := newLine(t, c, 2*time.Second)
+		l.die()
+		wantAbout(t, l.run(time.Minute), tt.want, tt.want)
+	}
+}
+
+func TestSlowPlainClientStaysAttachedWithShortAnswerTimeout(t *testing.T) {
 	c := plainAnswerConfig()
-	c.Answer, c.Heartbeat = 200*time.Millisecond, 300*time.Millisecond
-	l := newLine(t, c, 2*time.Second)
-	l.die()
-	wantAbout(t, l.run(time.Minute), 600*time.Millisecond, 600*time.Millisecond) // twice the heartbeat
-	c.Heartbeat = 30 * time.Second
-	l = newLine(t, c, 2*time.Second)
-	l.die()
-	wantAbout(t, l.run(time.Minute), 20*time.Second, 21*time.Second) // the first ping goes after 15 s
+	c.Heartbeat, c.Answer = 3*time.Second, time.Second
+	l := newLine(t, c, 3*time.Second)
+	if got := l.run(5 * time.Minute); l.s.State() != session.Attached {
+		t.Errorf("dead after %v", got)
+	}
 }
 
 func TestMissingAckAloneDetachesNoClient(t *testing.T) {

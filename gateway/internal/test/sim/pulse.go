@@ -211,11 +211,27 @@ func (p *pulse) unanswered(b int) session.Time {
 	if g.cfg.Answer == 0 || since == 0 || probe == 0 || b == late && (g.upOver() || p.crowded) {
 		return 0
 	}
-	limit, rtt := g.cfg.Answer, g.core.Info().RTT
-	if rtt == 0 {
-		limit = max(limit, leastWait)
+	return max(since.Add(p.answerTime()), probe.Add(4*g.core.Info().RTT))
+}
+
+// answerTime returns how long an answer may take, apart from round trips.
+func (p *pulse) answerTime() time.Duration {
+	c := &p.g.cfg
+	switch {
+	case p.g.core.Info().RTT > 0:
+		return c.Answer
+	case c.Resumable:
+		return max(c.Answer, leastWait)
 	}
-	return max(since.Add(limit), probe.Add(4*rtt))
+	return min(max(c.Answer, leastWait), c.Heartbeat+c.Answer)
+}
+
+// quiet returns after which silence a ping is due.
+func (p *pulse) quiet() time.Duration {
+	if p.g.cfg.Answer == 0 {
+		return p.g.cfg.Heartbeat
+	}
+	return max(p.g.cfg.Heartbeat+p.g.cfg.Answer-p.answerTime(), 0)
 }
 
 // exact reports whether both answers agree.
@@ -242,7 +258,7 @@ func (p *pulse) pingDue() session.Time {
 		t = earlier(t, max(since, pinged).Add(half))
 	}
 	if p.probe(late) == 0 {
-		t = earlier(t, p.lively(late).Add(g.cfg.Heartbeat))
+		t = earlier(t, max(p.lively(late).Add(p.quiet()), pinged.Add(half)))
 	}
 	every := pingEvery
 	if !g.trip.pinged && len(p.open) == 0 {
