@@ -1,8 +1,10 @@
 package session_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
 	"reseat/gateway/frame"
 	"reseat/gateway/replay"
@@ -72,4 +74,30 @@ func (s *seat) write(now session.Time) {
 func (s *seat) ack(now session.Time) {
 	s.s.Read(now, s.a, masked(frame.Text, fmt.Sprint("\x10ack ", s.came)))
 	s.s.Retain()
+}
+
+// BenchmarkUp is a message of the client's to the game server, among them now and then one that it repeats.
+func BenchmarkUp(b *testing.B) {
+	for _, mode := range []session.KeepaliveMode{session.KeepaliveOff, session.KeepaliveHint} {
+		b.Run(mode.String(), func(b *testing.B) {
+			c := config()
+			c.Keepalive, c.Store, c.Key = mode, replay.NewStore(1<<30, nil), func() [4]byte { return [4]byte{1, 2, 3, 4} }
+			s := session.New(c, 1, nil)
+			seat := &seat{s: s, a: s.AttachFirst(1, session.Pass{Gen: 1, Token: "token"})}
+			payload, read := make([]byte, 64), make([]byte, 128)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				now := session.Time(i) * session.Time(50*time.Millisecond)
+				binary.LittleEndian.PutUint64(payload, uint64(i)*min(uint64(i%100), 1))
+				s.Read(now, seat.a, frame.AppendMasked(read[:0], frame.Binary, [4]byte{5, 6, 7, byte(i)}, payload))
+				n := 0
+				seat.out = s.Out(now, s.Upstream(), seat.out[:0])
+				for _, p := range seat.out {
+					n += len(p)
+				}
+				s.Wrote(now, s.Upstream(), n, false)
+				seat.write(now)
+			}
+		})
+	}
 }

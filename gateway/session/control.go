@@ -20,6 +20,9 @@ func (s *Session) clientControl(now Time, a *Attachment, op byte, payload []byte
 	switch op {
 	case frame.Ping:
 		a.wsPongs.add(payload)
+		if s.cfg.Keepalive != KeepaliveOff {
+			s.notice(now, KeepalivePing, payload, [4]byte{})
+		}
 	case frame.Pong:
 		if id, ok := wire.ParseNumber(string(payload)); ok {
 			s.pong(now, a, id)

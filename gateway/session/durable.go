@@ -160,7 +160,7 @@ func (s *Session) renumber(r Resume, keep bool) {
 // giveUpstream takes the upstream off a session that goes on, if there is one. It gets Close 1001.
 func (s *Session) giveUpstream() {
 	s.outage = outage{heard: s.outage.heard}
-	s.keepaliveDue = s.keepaliveDue[:0]
+	s.stopKeepalives()
 	if !s.up.released && !s.up.over {
 		s.releaseUpstream(s.movedFrame())
 	}

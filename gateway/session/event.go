@@ -14,23 +14,26 @@ type Kind uint8
 
 // The events of a session. Each transition emits exactly one.
 const (
-	Created      Kind = iota // first attach, or reserved for a client that has not connected yet
-	Resumed                  // attached again, was detached
-	Superseded               // attached again while attached: the older connection was superseded
-	Disconnected             // detached: the session has no client connection
-	SessionEnded             // ended, with a Reason; no event but Replayed follows
-	Replayed                 // the last message that a resume had to replay was written
-	Overflowed               // the replay buffer overflowed while detached
-	Pong                     // the client answered a ping: Took is the round trip
-	Renew                    // the client needs a token with a later exp: call SendToken
-	Started                  // the game server marked the session started
-	UpstreamLost             // the upstream's connection ended and must be replaced: dial, then Reconnect or FailRedial
-	UpstreamBack             // it is replaced
-	Confirmed                // a client has confirmed a generation of a durable session
-	AskOwner                 // may this node act for a durable session? Call Owned or Fence
-	Left                     // the upstream of a session that is handed over will send nothing more: Freeze it
-	Stays                    // the session is not handed over: its game server has ended it
-	Message                  // a data message was numbered or received; only where Config.MessageLog is on
+	Created          Kind = iota // first attach, or reserved for a client that has not connected yet
+	Resumed                      // attached again, was detached
+	Superseded                   // attached again while attached: the older connection was superseded
+	Disconnected                 // detached: the session has no client connection
+	SessionEnded                 // ended, with a Reason; no event but Replayed follows
+	Replayed                     // the last message that a resume had to replay was written
+	Overflowed                   // the replay buffer overflowed while detached
+	Pong                         // the client answered a ping: Took is the round trip
+	Renew                        // the client needs a token with a later exp: call SendToken
+	Started                      // the game server marked the session started
+	UpstreamLost                 // the upstream's connection ended and must be replaced: dial, then Reconnect or FailRedial
+	UpstreamBack                 // it is replaced
+	Confirmed                    // a client has confirmed a generation of a durable session
+	AskOwner                     // may this node act for a durable session? Call Owned or Fence
+	Left                         // the upstream of a session that is handed over will send nothing more: Freeze it
+	Stays                        // the session is not handed over: its game server has ended it
+	KeepaliveNoticed             // the client sends Keepalive at a steady pace
+	KeepaliveSent                // one was sent while the client is detached; Own: the client's own
+	UpstreamClosed               // the game server has closed the connection of a detached session, which ends once its client knows
+	Message                      // a data message was numbered or received; only where Config.MessageLog is on
 )
 
 // An Event is one thing that happened to a session. Logs, metrics, webhooks and the
@@ -38,17 +41,21 @@ const (
 type Event struct {
 	Kind    Kind
 	Epoch   uint64
-	Reason  string        // Disconnected, SessionEnded, Overflowed, UpstreamLost: why
+	Reason  string        // Disconnected, SessionEnded, Overflowed, UpstreamLost, UpstreamClosed: why
 	Detail  string        // SessionEnded: details for people
-	Elapsed time.Duration // Resumed, SessionEnded: time detached; UpstreamBack: time without an upstream; Replayed: since the handshake arrived; Pong: round trip
-	Silent  time.Duration // Disconnected, SessionEnded of an attached session: since the client's last sign of life
+	Elapsed time.Duration // Resumed, SessionEnded: time detached; UpstreamBack: time without an upstream; UpstreamLost, UpstreamClosed: time detached; Replayed: since the handshake arrived; Pong: round trip
+	Silent  time.Duration // Disconnected, SessionEnded of an attached session, UpstreamClosed, UpstreamLost of a detached one: since the client's last sign of life
 	Outage  time.Duration // Resumed, Superseded: since the last sign of life on an older connection
 	Replay  uint64        // Resumed, Superseded: messages to replay
 	Lost    uint64        // Resumed, Superseded: messages dropped by --overflow
 	Peer    string        // Created, Resumed, Superseded, Disconnected: the client's address
 	OldPeer string        // Superseded: the older client's address
 	Moved   string        // Resumed, Superseded: as in hello.moved
-	Info    *Info         // SessionEnded: a snapshot, taken when Events returned the event
+	Own     bool          // KeepaliveSent
+	// KeepaliveNoticed; UpstreamClosed, and UpstreamLost of a detached session: what was noticed of the client, and is
+	// not sent.
+	Keepalive Keepalive
+	Info      *Info // SessionEnded: a snapshot, taken when Events returned the event
 
 	// Of Message.
 	Down, Text bool   // direction and type
@@ -105,6 +112,7 @@ type Info struct {
 	BufferBytes       int64
 	RTT               time.Duration // smoothed, over all connections; zero: unknown
 	Heard             Time          // the client's last sign of life; zero: none yet
+	Keepalive         Keepalive     // what the client sends at a steady pace; Every is zero: nothing
 	Stats             Stats
 	Tokens            generation.Line
 }
@@ -116,7 +124,7 @@ func (s *Session) Info() Info {
 		Received: s.received.n, Written: s.written.n,
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
-		RTT: s.trip.smoothed, Heard: s.heard,
+		RTT: s.trip.smoothed, Heard: s.heard, Keepalive: s.noticed(),
 	}
 	if s.outcome != nil {
 		i.Ending = s.outcome.Ending

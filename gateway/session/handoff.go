@@ -180,7 +180,7 @@ func (s *Session) Arrive(now, then Time, epoch uint64) error {
 	s.rebase(now.Sub(then))
 	s.first = Upstream{mode: Shut, released: true, heard: now}
 	s.up = &s.first
-	s.scan, s.keepaliveDue = scanner{overflowed: s.scan.overflowed}, nil
+	s.scan, s.keepalives = scanner{overflowed: s.scan.overflowed}, nil
 	s.durable = &durable{moved: wire.MovedHandoff, epoch: epoch, base: s.ring.Last().N}
 	s.outage, s.renewAt, s.awaiting, s.starved = outage{heard: s.outage.heard}, 0, 0, false
 	s.startPacer(now)

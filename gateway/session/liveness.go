@@ -179,8 +179,11 @@ func (s *Session) pingDue(a *Attachment) Time {
 		return t
 	}
 	if !a.askedSince() {
-		// A client that speaks and answers no ping is not asked at each word.
-		t = earlier(t, max(a.silentSince().Add(s.quietTime()), a.pinged.Add(s.cfg.Answer/2)))
+		quiet := a.silentSince().Add(s.quietTime())
+		if a.pinged > 0 { // one that speaks and answers no ping is not asked at each word
+			quiet = max(quiet, a.pinged.Add(s.cfg.Answer/2))
+		}
+		t = earlier(t, quiet)
 	}
 	// The round trip must be measured again now and then, even on a busy connection that
 	// needs no other ping.

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"time"
-
 	"reseat/gateway/frame"
 	"reseat/gateway/wire"
 )
@@ -18,13 +16,6 @@ type Notices struct {
 // A KeepaliveReply is a heartbeat of the game's own, and the answer that the gateway gives while
 // the client is detached: otherwise the game server would drop the player.
 type KeepaliveReply struct{ In, Out string }
-
-// A Keepalive is a message that the game server expects from its client at intervals. The
-// gateway sends it while the client is detached.
-type Keepalive struct {
-	Every time.Duration
-	Text  string
-}
 
 // sendText sends the upstream a text message of the gateway, unless it is closed.
 func (s *Session) sendText(text string) {
@@ -128,46 +119,4 @@ func (s *Session) answerHeartbeat(from, end uint64) {
 			return
 		}
 	}
-}
-
-// startKeepalives restarts the Keepalives at a detach.
-func (s *Session) startKeepalives(now Time) {
-	s.keepaliveDue = s.keepaliveDue[:0]
-	for _, b := range s.cfg.Keepalives {
-		s.keepaliveDue = append(s.keepaliveDue, now.Add(b.Every))
-	}
-}
-
-// tickKeepalives sends the Keepalives that are due, unless the upstream has not taken earlier
-// output, since they must not pile up, or another node may speak for the player.
-func (s *Session) tickKeepalives(now Time) {
-	next := s.nextKeepalive()
-	if next == 0 || now < next {
-		return
-	}
-	sends := s.up.mode == Open && s.q.empty() && len(s.up.rest) == 0
-	waits := sends && !s.mayAct(now)
-	for i, b := range s.cfg.Keepalives {
-		switch {
-		case i >= len(s.keepaliveDue) || now < s.keepaliveDue[i]:
-		case waits:
-			s.keepaliveDue[i] = now.Add(keepaliveWait)
-		default:
-			s.keepaliveDue[i] = now.Add(b.Every)
-			if sends {
-				s.sendText(b.Text)
-			}
-		}
-	}
-}
-
-// keepaliveWait is how much later a keepalive is tried again that waits for certainty.
-const keepaliveWait = 500 * time.Millisecond
-
-// nextKeepalive returns when the next Keepalive is due; zero: never.
-func (s *Session) nextKeepalive() (t Time) {
-	for _, at := range s.keepaliveDue {
-		t = earlier(t, at)
-	}
-	return t
 }

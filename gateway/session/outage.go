@@ -95,7 +95,7 @@ func (s *Session) replaceUpstream(now Time, why string, answer []byte) {
 		s.up.mode, s.up.rest = Shut, nil
 	}
 	s.releaseUpstream(final)
-	s.emit(Event{Kind: UpstreamLost, Reason: why})
+	s.noteAlone(now, UpstreamLost, why)
 	s.announce(news{at: s.ring.Last().Off})
 }
 

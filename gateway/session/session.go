@@ -71,7 +71,7 @@ type Config struct {
 	Protocol string // the application's subprotocol, as the upstream accepted it
 	Notices  Notices
 	// KeepaliveReplies and Keepalives keep the game's own heartbeats going while the client is
-	// detached.
+	// detached. Keepalive is about those of the client's that are not among them.
 	KeepaliveReplies []KeepaliveReply
 	Keepalives       []Keepalive
 	Store            *replay.Store
@@ -86,6 +86,7 @@ type Config struct {
 	Hard        bool          // --disconnect hard: a detached session has no upstream
 	Redial      time.Duration // --upstream-lost redial: for how long a lost upstream is replaced; zero: it is not
 	Durable     bool          // another node may go on with it: see durable.go
+	Keepalive   KeepaliveMode
 	MessageLog  MessageLog
 	Terms
 	Idle              time.Duration // max time without a data message; zero: no limit
@@ -126,18 +127,18 @@ type Session struct {
 	scan    scanner
 
 	// Upward, client to upstream: ackSent <= written <= received, protocol section 5.2.
-	up           *Upstream // the current one, or the last
-	first        Upstream  // saves an allocation: most sessions have only this one
-	q            upqueue
-	writer       *Upstream // whose write of q is in flight; nil: none
-	received     tally     // counted and queued: hello.received, protocol section 5.1
-	written      tally     // written to the upstream whole
-	ackSent      tally     // acked to the client
-	charged      int       // bytes charged to the store for queued and unfinished client messages
-	pace         pacer
-	keepaliveDue []Time   // when each of the Keepalives is due, while detached
-	outage       outage   // of the upstream
-	durable      *durable // nil: only this node can serve it
+	up         *Upstream // the current one, or the last
+	first      Upstream  // saves an allocation: most sessions have only this one
+	q          upqueue
+	writer     *Upstream // whose write of q is in flight; nil: none
+	received   tally     // counted and queued: hello.received, protocol section 5.1
+	written    tally     // written to the upstream whole
+	ackSent    tally     // acked to the client
+	charged    int       // bytes charged to the store for queued and unfinished client messages
+	pace       pacer
+	keepalives *keepalives // nil: there was none yet
+	outage     outage      // of the upstream
+	durable    *durable    // nil: only this node can serve it
 
 	// The life cycle. Only transitions.go writes these, state and att.
 	epoch     uint64   // counts attaches

@@ -92,8 +92,13 @@ func (s *Session) sound() error {
 	for _, p := range s.q.pieces {
 		held += len(p)
 	}
-	a := s.att
+	a, beats := s.att, len(s.cfg.Keepalives)
+	if s.noticed().Every > 0 {
+		beats++
+	}
 	switch {
+	case s.keepalives != nil && len(s.keepalives.due) > beats, s.cfg.Keepalive > KeepaliveAuto:
+		return errors.New("keepalives")
 	case s.state > Detached, (s.state == Attached) != (a != nil):
 		return errors.New("state")
 	case s.acked > base.N, s.written.n > s.received.n:
@@ -135,7 +140,11 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	c.Sub(19, s.written.walk)
 	c.Sub(20, s.ackSent.walk)
 	c.Sub(21, s.pace.walk)
-	tlv.List(c, 22, &s.keepaliveDue, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
+	kept := keepalives{}
+	if s.keepalives != nil {
+		kept = *s.keepalives
+	}
+	tlv.List(c, 22, &kept.due, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
 
 	tlv.Num(c, 23, &s.epoch)
 	// 24 and 25 were what an ended session keeps, which is never restored.
@@ -158,7 +167,27 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	tlv.Pointer(c, 38, &s.att, (*Attachment).walk)
 	c.Sub(40, s.outage.walk)
 	tlv.Pointer(c, 41, &s.durable, (*durable).walk)
+	c.Sub(43, kept.walk)
+	if !c.Writing() && (len(kept.due) > 0 || kept.noticed.Every > 0) {
+		s.keepalives = &kept
+	}
 	return ring
+}
+
+// walk visits all but due, which is older.
+func (k *keepalives) walk(c *tlv.Codec) {
+	k.noticed.walk(c)
+	tlv.Num(c, 4, &k.hash)
+	tlv.Num(c, 5, &k.last)
+}
+
+func (k *Keepalive) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &k.Every)
+	c.String(2, &k.Text)
+	tlv.Num(c, 3, &k.Kind)
+	if k.Kind > KeepalivePing {
+		c.Fail(errors.New("keepalive"))
+	}
 }
 
 // walkRing visits the state of the replay buffer, without its content.
@@ -186,10 +215,7 @@ func (g *Config) walk(c *tlv.Codec) {
 		c.String(1, &r.In)
 		c.String(2, &r.Out)
 	})
-	tlv.List(c, 7, &g.Keepalives, func(c *tlv.Codec, b *Keepalive) {
-		tlv.Num(c, 1, &b.Every)
-		c.String(2, &b.Text)
-	})
+	tlv.List(c, 7, &g.Keepalives, func(c *tlv.Codec, b *Keepalive) { b.walk(c) })
 	c.Float(8, &g.Rate.Messages)
 	c.Float(9, &g.Rate.Bytes)
 	c.Bool(10, &g.Rate.End)
@@ -210,6 +236,7 @@ func (g *Config) walk(c *tlv.Codec) {
 	tlv.Num(c, 25, &g.MaxMessage)
 	tlv.Num(c, 26, &g.Redial)
 	c.Bool(27, &g.Durable)
+	tlv.Num(c, 28, &g.Keepalive)
 }
 
 func (o *outage) walk(c *tlv.Codec) {

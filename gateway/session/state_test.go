@@ -14,28 +14,29 @@ import (
 
 // notInState names the fields that the state omits, and why.
 var notInState = map[string]string{
-	"cfg.Store":        "the new process has its own",
-	"cfg.Key":          "a function",
-	"events":           "Freeze refuses while there are any",
-	"ring":             "replay.State and its content",
-	"up":               "always first afterwards",
-	"writer":           "Freeze refuses while a write is in flight",
-	"charged":          "Restore counts again",
-	"gen":              "by Issued and Confirmed",
-	"att.flight":       "Freeze refuses while a write is in flight",
-	"att.rest":         "of released connections, which stay with their process",
-	"first.flight":     "Freeze refuses while a write is in flight",
-	"first.final":      "only while a write is in flight",
-	"q.pieces":         "joined",
-	"q.borrowed":       "Freeze retains what is borrowed",
-	"q.charge":         "the length of the pieces",
-	"q.units[0].to":    "a pointer: present or not",
-	"q.units[1].to":    "a pointer: present or not",
-	"outcome":          "an ended session is not restored",
-	"takeovers[0]":     "", // checked below: every name here must exist
-	"keepaliveDue[0]":  "",
-	"futile.since":     "",
-	"att.closing.code": "",
+	"cfg.Store":         "the new process has its own",
+	"cfg.Key":           "a function",
+	"events":            "Freeze refuses while there are any",
+	"ring":              "replay.State and its content",
+	"up":                "always first afterwards",
+	"writer":            "Freeze refuses while a write is in flight",
+	"charged":           "Restore counts again",
+	"gen":               "by Issued and Confirmed",
+	"att.flight":        "Freeze refuses while a write is in flight",
+	"att.rest":          "of released connections, which stay with their process",
+	"first.flight":      "Freeze refuses while a write is in flight",
+	"first.final":       "only while a write is in flight",
+	"q.pieces":          "joined",
+	"q.borrowed":        "Freeze retains what is borrowed",
+	"q.charge":          "the length of the pieces",
+	"q.units[0].to":     "a pointer: present or not",
+	"q.units[1].to":     "a pointer: present or not",
+	"outcome":           "an ended session is not restored",
+	"takeovers[0]":      "", // checked below: every name here must exist
+	"keepalives.due[0]": "",
+	"keepalives.seen":   "the new process learns them again, within three keepalives",
+	"futile.since":      "",
+	"att.closing.code":  "",
 }
 
 // eachField calls f with the path and value of each field of v.
@@ -74,7 +75,7 @@ func everyField(t *testing.T) *Session {
 	t.Helper()
 	s := &Session{
 		att: &Attachment{closing: new(relayedClose), pings: make([]probe, 2), wsPongs: pongs{make([][]byte, 2)}, news: make([]news, 2)},
-		cfg: Config{KeepaliveReplies: make([]KeepaliveReply, 2), Keepalives: make([]Keepalive, 2)}, keepaliveDue: make([]Time, 2), takeovers: make([]Time, 2),
+		cfg: Config{KeepaliveReplies: make([]KeepaliveReply, 2), Keepalives: make([]Keepalive, 2)}, keepalives: &keepalives{due: make([]Time, 2)}, takeovers: make([]Time, 2),
 		durable: new(durable), q: upqueue{units: make([]unit, 2)}, first: Upstream{pongs: pongs{make([][]byte, 2)}},
 	}
 	s.up = &s.first

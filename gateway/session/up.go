@@ -232,6 +232,13 @@ func (r *reader) message(now Time, h frame.Header) bool {
 		return a == s.att
 	}
 	s.logUp(msg, in.size)
+	if in.size <= maxKeepalive && in.frames == 1 && s.cfg.Keepalive != KeepaliveOff {
+		kind := KeepaliveBinary
+		if in.text {
+			kind = KeepaliveText
+		}
+		s.notice(now, kind, msg[h.Size:], h.Key)
+	}
 	switch {
 	case in.frames > 1: // by the client, or because its compressed message came in pieces
 		s.q.own(s.masked(in.op(), flatten(msg, in.size)), in.size)

@@ -225,15 +225,34 @@ func (s *Session) upstreamControl(now Time, op byte, payload []byte) {
 		case s.leavingEnds(now, code):
 			return
 		case s.replaces(now, code):
-			s.replaceUpstream(now, "closed with "+strconv.Itoa(code), frame.ClosePayload(code, ""))
+			s.replaceUpstream(now, closedWith(code), frame.ClosePayload(code, ""))
 			return
 		}
 		s.up.over, s.up.code, s.up.reason = true, code, reason
+		s.noteAlone(now, UpstreamClosed, closedWith(code))
 		s.stays()
 		if !s.relayUpstreamClose(now) {
 			s.answerUpstream()
 		}
 	}
+}
+
+func closedWith(code int) string { return "closed with " + strconv.Itoa(code) }
+
+// noteAlone reports that the connection of the upstream has ended, by UpstreamLost, or by UpstreamClosed if the client
+// is away: it may have been closed for the client's silence.
+func (s *Session) noteAlone(now Time, kind Kind, why string) {
+	ev := Event{Kind: kind, Reason: why}
+	switch {
+	case s.state == Detached:
+		ev.Elapsed, ev.Silent = now.Sub(s.detached), now.Sub(max(s.heard, s.created))
+		if s.cfg.Keepalive != KeepaliveAuto {
+			ev.Keepalive = s.noticed()
+		}
+	case kind == UpstreamClosed:
+		return
+	}
+	s.emit(ev)
 }
 
 // upstreamFault treats an upstream that violated RFC 6455 as lost. It reports false.
@@ -252,6 +271,7 @@ func (s *Session) breakUpstream(now Time, why string) {
 	case s.replaces(now, noCode):
 		s.replaceUpstream(now, why, nil)
 	default:
+		s.noteAlone(now, UpstreamClosed, why)
 		s.loseUpstream(now, noCode, why)
 	}
 }

@@ -258,7 +258,11 @@ func (p *pulse) pingDue() session.Time {
 		t = earlier(t, max(since, pinged).Add(half))
 	}
 	if p.probe(late) == 0 {
-		t = earlier(t, max(p.lively(late).Add(p.quiet()), pinged.Add(half)))
+		quiet := p.lively(late).Add(p.quiet())
+		if pinged > 0 {
+			quiet = max(quiet, pinged.Add(half))
+		}
+		t = earlier(t, quiet)
 	}
 	every := pingEvery
 	if !g.trip.pinged && len(p.open) == 0 {
