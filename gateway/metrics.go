@@ -19,7 +19,7 @@ type metrics struct {
 	panics, unlogged, requestsRefused prometheus.Counter
 	shed                              prometheus.Counter
 	ended, resumes, refused           *prometheus.CounterVec
-	logins                            *prometheus.CounterVec
+	logins, keepalives                *prometheus.CounterVec
 	detached, outage, resume, rtt     prometheus.Histogram
 	forwards                          *prometheus.CounterVec // by direction and result
 	forward                           prometheus.Histogram
@@ -63,6 +63,7 @@ func newMetrics() *metrics {
 	m.resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), "ok"))
 	m.refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", refusalReasons)
 	m.logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())
+	m.keepalives = m.vec("reseat_keepalives_sent_total", "Keepalives sent to game servers for clients that were away, by source: --keepalive-send (flag), or noticed of the client (auto).", "source", []string{"flag", "auto"})
 	m.detached = m.histogram("reseat_detached_seconds", "How long sessions were detached, up to their resume or end.", 0.01, 2.5, 13)
 	m.outage = m.histogram("reseat_outage_seconds", "How long clients were disconnected: from the last sign of life to the resume.", 0.01, 2.5, 13)
 	m.resume = m.histogram("reseat_resume_seconds", "From a resume's arrival to the last replayed message written.", 0.0005, 2, 16)

@@ -39,6 +39,7 @@ func (o observer) event(ev session.Event) {
 		m.outage.Observe(ev.Outage.Seconds())
 		g.countsOf(e).resumed.Add(1)
 		o.noteMoved(ev)
+		g.keepAlone(e)
 		o.publish(events.Resumed, ev)
 		o.log("session.resumed", "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Superseded:
@@ -65,8 +66,18 @@ func (o observer) event(ev session.Event) {
 		o.logMessage(ev)
 	case session.UpstreamLost:
 		o.publish(events.UpstreamLost, ev)
-		o.log("session.upstream_lost", "reason", ev.Reason)
+		o.log("session.upstream_lost", append([]any{"reason", ev.Reason}, alone(ev)...)...)
 		g.outages.begin(e)
+	case session.UpstreamClosed:
+		e.SetAlone(registry.Alone{Reason: ev.Reason, Silent: ev.Silent})
+		o.publish(events.UpstreamClosed, ev)
+		o.log("session.upstream_closed", append([]any{"reason", ev.Reason}, alone(ev)...)...)
+	case session.KeepaliveNoticed:
+		if flag, first := g.noticed(e, ev.Keepalive); first {
+			o.log("keepalive.noticed", "route", e.Route, "mode", e.Terms().Keepalive.String(), "hint", flag)
+		}
+	case session.KeepaliveSent:
+		m.keepalives.WithLabelValues(map[bool]string{true: "auto", false: "flag"}[ev.Own]).Inc()
 	case session.UpstreamBack:
 		o.publish(events.UpstreamBack, ev)
 		o.log("session.upstream_back", "after", ev.Elapsed)
@@ -150,6 +161,10 @@ func (o observer) over(ev session.Event) {
 		g.metrics.detached.Observe(ev.Elapsed.Seconds())
 	}
 	info := *ev.Info
+	if e.Alone() != nil {
+		ev.Detail = explained(ev.Detail, e.Snapshot(info))
+		info.Ending.Detail = ev.Detail
+	}
 	e.Note(events.Ended, ev)
 	g.reg.AddTombstone(e, info)
 	o.released()
@@ -168,8 +183,13 @@ func (o observer) publish(kind string, ev session.Event) {
 	switch ev.Kind {
 	case session.Disconnected:
 		out.Reason, out.SilentMS = ev.Reason, registry.WholeMS(ev.Silent)
-	case session.Overflowed, session.UpstreamLost:
+	case session.Overflowed:
 		out.Reason = ev.Reason
+	case session.UpstreamLost, session.UpstreamClosed:
+		out.Reason = ev.Reason
+		if ev.Silent > 0 {
+			out.SilentMS, out.Detail = registry.WholeMS(ev.Silent), registry.KeepaliveFlag(ev.Keepalive)
+		}
 	case session.Resumed, session.Superseded:
 		out.AwayMS = registry.WholeMS(ev.Outage)
 	}

@@ -228,7 +228,7 @@ func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusa
 	if ok {
 		g.refuseResume(a, refusal)
 		name := wire.Name(refusal.Code)
-		g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, v.Evidence, "")
+		g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, v.Evidence, hint(name, ""))
 	}
 }
 

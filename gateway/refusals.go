@@ -157,8 +157,9 @@ func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, m
 	if len(more) > 1 {
 		detail = fmt.Sprint(more[1])
 	}
-	g.keepRefusal(r, status, code, label, detail, detail)
-	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r), "hint", hint(label, detail)}
+	flag := hint(label, detail)
+	g.keepRefusal(r, status, code, label, detail, flag)
+	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r), "hint", flag}
 	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
@@ -204,7 +205,7 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *regi
 	g.metrics.refused.WithLabelValues("upstream").Inc()
 	verdict := closingUpstream(err)
 	c := ifRead(r, verdict)
-	g.keepRefusal(r, verdict.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), upstreamFault(err))
+	g.keepRefusal(r, verdict.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), hint("upstream", upstreamFault(err)))
 	if g.refuseByClose(w, r, c) {
 		upstream.Discard(err)
 		return
@@ -218,13 +219,13 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *regi
 func (g *Gateway) Refusals() []Refusal { return g.refused.newestFirst() }
 
 // keepRefusal keeps that r was refused, for label, which is the metric's, and a detail:
-// with a close of code, or by HTTP where that is 0. fault is what its hint goes by.
+// with a close of code, or by HTTP where that is 0.
 // A request for no WebSocket is not kept.
-func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, fault string) {
+func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, hint string) {
 	if !handshake.Requested(r) {
 		return
 	}
-	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: requestPath(r), Peer: g.clientAddr(r).String(), Hint: hint(label, fault)}
+	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: requestPath(r), Peer: g.clientAddr(r).String(), Hint: hint}
 	if code != 0 {
 		kept.Code = &code
 	}

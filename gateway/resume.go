@@ -265,7 +265,11 @@ func (g *Gateway) logRefusal(r *http.Request, of registry.Snapshot, refusal *ses
 	case of.Reason != "":
 		detail = of.Reason
 	}
-	g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, detail, detail)
+	advice := hint(name, detail)
+	if of.ClosedAfter != "" && !refusal.Superseded {
+		detail, advice = afterSilence(detail, of), g.keepaliveHint(of)
+	}
+	g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, detail, advice)
 	args := []any{"code", refusal.Code, "why", refusal.Text, "path", requestPath(r), "peer", g.clientAddr(r)}
 	if of.ID != "" {
 		args = append(args, "session", of.ID)

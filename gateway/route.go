@@ -92,7 +92,11 @@ var routeContexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 func unsafePath(err error) string { return "this path is ambiguous: " + err.Error() }
 
 // routeCounts are what is counted for one route.
-type routeCounts struct{ created, detached, resumed, refused, ended atomic.Uint64 }
+type routeCounts struct {
+	created, detached, resumed, refused, ended atomic.Uint64
+
+	keepalive atomic.Pointer[string] // RouteFigures.Keepalive; nil: none was noticed
+}
 
 // A route is a policy.Route that is ready to serve.
 type route struct {

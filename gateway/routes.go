@@ -18,6 +18,9 @@ type RouteFigures struct {
 	Resumed  uint64 `json:"resumed"`
 	Refused  uint64 `json:"refused"` // first handshakes and resumes
 	Ended    uint64 `json:"ended"`
+
+	// Keepalive is the flag for what clients send at a steady pace, to paste; "" if nothing was noticed.
+	Keepalive string `json:"keepalive"`
 }
 
 // countsOf are those of a session's route.
@@ -62,6 +65,9 @@ func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {
 		}
 		if n := states[r.Pattern]; n != nil {
 			f.Sessions = *n
+		}
+		if flag := c.keepalive.Load(); flag != nil {
+			f.Keepalive = *flag
 		}
 		list = append(list, f)
 	}

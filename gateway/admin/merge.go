@@ -149,6 +149,7 @@ func (o *overview) addCounts(other *overview) {
 		to.Resumed += f.Resumed
 		to.Refused += f.Refused
 		to.Ended += f.Ended
+		to.Keepalive = cmp.Or(to.Keepalive, f.Keepalive)
 	}
 }
 

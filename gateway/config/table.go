@@ -298,9 +298,15 @@ var table = []flag{
 		setLocal: every(func(l *local) *[]session.KeepaliveReply { return &l.KeepaliveReplies }, keepaliveReply),
 		off:      func(l *local) { l.KeepaliveReplies = nil }},
 	{name: "keepalive-send", group: groupWords, arg: "DUR:MSG", shows: "none", repeat: true,
-		help:     "while the client is disconnected, send MSG every DUR",
+		help:     "while the client is disconnected, send MSG every DUR; DUR/binary:HEX is a binary message, DUR/ping:HEX a Ping",
 		setLocal: every(func(l *local) *[]session.Keepalive { return &l.Keepalives }, keepaliveSend),
 		off:      func(l *local) { l.Keepalives = nil }},
+	{name: "keepalive", group: groupWords, arg: "hint|auto|off", def: "hint",
+		help: "what to do once a client has sent the same message, or Ping, three times at a steady pace of a second or more: hint at the --keepalive-send for it, or auto: go on sending it while that client is disconnected",
+		setLocal: one(func(l *local) *session.KeepaliveMode { return &l.Keepalive }, choice(
+			option[session.KeepaliveMode]{"hint", session.KeepaliveHint},
+			option[session.KeepaliveMode]{"auto", session.KeepaliveAuto},
+			option[session.KeepaliveMode]{"off", session.KeepaliveOff}))},
 
 	{name: "token-key-file", group: groupTokens, arg: "FILE", shows: "a key made at start", repeat: true,
 		help: "key for signing resume tokens: Ed25519, RSA or ECDSA in PEM, or 32 or more random bytes. The first key signs, all verify; reread on SIGHUP",

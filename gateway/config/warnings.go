@@ -144,7 +144,7 @@ func idleWarnings(r *policy.Route) (list []Warning) {
 			flag string
 			set  bool
 		}{
-			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0},
+			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0}, {"keepalive", p.Keepalive == session.KeepaliveAuto},
 			{"overflow", p.Overflow != session.Pause}, {"on-expire", p.Notices.Expire != ""},
 		} {
 			if f.set {
@@ -158,7 +158,8 @@ func idleWarnings(r *policy.Route) (list []Warning) {
 			set  bool
 		}{
 			{"plain-resume", p.PlainResume}, {"durable", p.Durable}, {"on-resume", p.Notices.Resume != ""}, {"disconnect", p.Hard},
-			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0}, {"overflow", p.Overflow != session.Pause},
+			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0},
+			{"keepalive", p.Keepalive == session.KeepaliveAuto}, {"overflow", p.Overflow != session.Pause},
 		} {
 			if f.set {
 				warn(f.flag, "no effect: with --grace 0 a session ends when its client disconnects")

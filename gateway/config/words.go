@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +13,9 @@ import (
 // maxText is the maximum size of a configured text in bytes. A heartbeat of the game is
 // held back until it is complete.
 const maxText = 4 << 10
+
+// maxPing is the maximum size of a Ping's payload in bytes: RFC 6455 section 5.5.
+const maxPing = 125
 
 // message accepts a text message: UTF-8, not empty.
 func message(s string) (string, error) {
@@ -38,20 +42,34 @@ func keepaliveReply(s string) (session.KeepaliveReply, error) {
 	return session.KeepaliveReply{In: in, Out: out}, nil
 }
 
-// keepaliveSend accepts DUR:MSG.
+// keepaliveSend accepts DUR:MSG, DUR/binary:HEX and DUR/ping:HEX.
 func keepaliveSend(s string) (session.Keepalive, error) {
 	every, text, ok := strings.Cut(s, ":")
 	if !ok {
 		return session.Keepalive{}, want("DUR:MSG such as 25s:ping", s)
 	}
+	every, name, typed := strings.Cut(every, "/")
 	d, err := duration(minHeartbeat, day)(every)
 	if err != nil {
 		return session.Keepalive{}, err
 	}
-	if _, err := message(text); err != nil {
-		return session.Keepalive{}, want("DUR:MSG, with a text of 1 to 4096 bytes", s)
+	k := session.Keepalive{Every: max(d, time.Millisecond), Text: text}
+	if !typed {
+		if _, err := message(text); err != nil {
+			return session.Keepalive{}, want("DUR:MSG, with a text of 1 to 4096 bytes", s)
+		}
+		return k, nil
 	}
-	return session.Keepalive{Every: max(d, time.Millisecond), Text: text}, nil
+	payload, err := hex.DecodeString(text)
+	k.Kind, ok = map[string]session.KeepaliveKind{"binary": session.KeepaliveBinary, "ping": session.KeepalivePing}[name]
+	switch {
+	case !ok:
+		return session.Keepalive{}, want("DUR:MSG, DUR/binary:HEX or DUR/ping:HEX", s)
+	case err != nil, k.Kind == session.KeepaliveBinary && (len(payload) == 0 || len(payload) > maxText), k.Kind == session.KeepalivePing && len(payload) > maxPing:
+		return session.Keepalive{}, want("bytes in hexadecimal, 1 to 4096 of a binary message or up to 125 of a Ping", s)
+	}
+	k.Text = string(payload)
+	return k, nil
 }
 
 // perSecond returns a parser of a rate, which also accepts off.

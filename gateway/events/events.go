@@ -23,6 +23,8 @@ const (
 	UpstreamLost = "session.upstream_lost" // with --upstream-lost redial: the session goes on
 	UpstreamBack = "session.upstream_back"
 
+	UpstreamClosed = "session.upstream_closed" // while the client is away: the session ends once it knows
+
 	Moved = "session.moved" // to this node, from one that was lost or that has handed it over
 
 	// Gap stands for events that a Reader missed, or that an earlier process
@@ -32,7 +34,7 @@ const (
 
 // Names lists the types that an Event may have.
 func Names() []string {
-	return []string{Created, Started, Detached, Resumed, Superseded, Ended, Replayed, Overflowed, UpstreamLost, UpstreamBack, Moved, Gap}
+	return []string{Created, Started, Detached, Resumed, Superseded, Ended, Replayed, Overflowed, UpstreamLost, UpstreamBack, UpstreamClosed, Moved, Gap}
 }
 
 // An Event is one thing that happened to a session. In JSON it is the data of
@@ -50,13 +52,14 @@ type Event struct {
 	Path    string    `json:"path"` // of the session's first request, percent-encoded, without the query; at most 200 bytes
 	Reason  string    `json:"reason"`
 	// Detail is the reason that came with the end of a session: the operator's, the
-	// upstream's or the client's text. Empty for other events.
+	// upstream's or the client's text; or, where the upstream's connection ended while the client
+	// was away, the flag for the keepalive that it may have missed. Empty for other events.
 	Detail string `json:"detail,omitempty"`
 	// By is who ended the session by the control API, as in the audit log. Empty for
 	// other events.
 	By string `json:"by,omitempty"`
-	// SilentMS is, for session.detached, how long ago the client's last bytes came;
-	// nil for other events.
+	// SilentMS is, for session.detached, and for the end of the upstream's connection while the client is
+	// away, how long ago the client's last bytes came; nil for other events.
 	SilentMS *int64 `json:"silent_ms"`
 	// AwayMS is, for a resume, how long ago the client's last bytes on an older
 	// connection came; nil for other events.

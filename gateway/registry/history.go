@@ -24,7 +24,7 @@ type Moment struct {
 	Reason string    `json:"reason"` // "" if there is none
 	Detail string    `json:"detail"` // of session.ended: the close reason or error; of grace.changed: the new grace period
 	By     string    `json:"by"`     // of session.ended: who ended it by the control API, as in the audit log; else empty
-	Silent string    `json:"silent"` // of session.detached: how long the client had been silent, as in flags; else empty
+	Silent string    `json:"silent"` // of session.detached and session.upstream_closed: how long the client had been silent, as in flags; else empty
 	Away   string    `json:"away"`   // of session.resumed and session.superseded: since the last sign of life before, as in flags; else empty
 	Replay uint64    `json:"replay"` // messages that a resume replayed
 	Lost   uint64    `json:"lost"`   // messages that were dropped before it
@@ -71,7 +71,7 @@ func repeats(kind string) bool { return kind == events.Replayed || kind == event
 func NewMoment(kind string, ev session.Event) Moment {
 	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.OldPeer, Reason: ev.Reason, Detail: frame.Clip(ev.Detail, maxDetail), Replay: ev.Replay, Lost: ev.Lost}
 	switch kind {
-	case events.Detached:
+	case events.Detached, events.UpstreamClosed:
 		m.Silent = FormatDuration(ev.Silent.Round(time.Millisecond))
 	case events.Resumed, events.Superseded:
 		m.Away = FormatDuration(ev.Outage.Round(time.Millisecond))

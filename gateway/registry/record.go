@@ -56,6 +56,7 @@ type Record struct {
 	data     []byte             // set by the game server; nil if unset
 	tag      uint64             // of data; zero if unset
 	ender    string             // see SetEnder
+	alone    *Alone             // see SetAlone
 	epoch    uint64             // requests sent to the upstream
 	seat     Seat               // of a durable session
 	held     chan struct{}      // see Hold; full while it is held
@@ -288,6 +289,26 @@ func (e *Record) Ender() string {
 	return e.ender
 }
 
+// Alone is how the game server has closed the connection of a detached session.
+type Alone struct {
+	Reason string        // of the event
+	Silent time.Duration // of the client, until then
+}
+
+// SetAlone notes that this has happened.
+func (e *Record) SetAlone(a Alone) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.alone = &a
+}
+
+// Alone is what SetAlone has noted, nil for nothing.
+func (e *Record) Alone() *Alone {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.alone
+}
+
 // Subject is what a token's sub must be: the player, or the session's id if it has none.
 func (e *Record) Subject() string {
 	if e.Player != "" {
@@ -314,7 +335,13 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 		c.KeepaliveReplies = append(c.KeepaliveReplies, session.KeepaliveReply{In: fill(r.In), Out: fill(r.Out)})
 	}
 	for _, b := range p.Keepalives {
-		c.Keepalives = append(c.Keepalives, session.Keepalive{Every: b.Every, Text: fill(b.Text)})
+		if b.Kind == session.KeepaliveText {
+			b.Text = fill(b.Text)
+		}
+		c.Keepalives = append(c.Keepalives, b)
+	}
+	if (c.Resumable || c.PlainResume) && !p.Hard { // others end, or have no upstream, while the client is away
+		c.Keepalive = p.Keepalive
 	}
 	return c
 }

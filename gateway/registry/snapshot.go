@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,11 @@ type Snapshot struct {
 	EndedSince    *time.Time `json:"ended_since"`
 	RTT           *float64   `json:"rtt_ms"`    // smoothed; nil until measured
 	Silent        *int64     `json:"silent_ms"` // since the last sign of life of the client; nil if there was none, or the session has ended
+	// Keepalive is the flag for what the client sends at a steady pace, to paste; "" if there is nothing.
+	Keepalive string `json:"keepalive"`
+	// ClosedAfter is for how long the client had been silent when the game server closed the connection of
+	// the detached session, as in flags; "" if it has not.
+	ClosedAfter string `json:"closed_after,omitempty"`
 
 	Received       uint64 `json:"received"`
 	Written        uint64 `json:"written"`
@@ -145,6 +151,10 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 		BufferMaxMessages: e.Terms().BufferMessages, BufferMaxBytes: e.Terms().BufferBytes,
 		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: frame.Clip(i.Ending.Detail, maxDetail), seq: e.seq,
 	}
+	s.Keepalive = KeepaliveFlag(i.Keepalive)
+	if a := e.Alone(); a != nil {
+		s.ClosedAfter = FormatDuration(a.Silent.Round(100 * time.Millisecond))
+	}
 	seat := e.Seat()
 	s.Durable, s.Epoch, s.Moved = e.Durability(i.State), seat.Epoch, seat.Moved
 	if i.RTT > 0 {
@@ -195,6 +205,8 @@ func (s *Snapshot) walk(c *tlv.Codec) {
 	c.String(36, &s.Moved)
 	c.String(37, &s.Node)
 	tlv.Num(c, 38, &s.seq)
+	c.String(39, &s.Keepalive)
+	c.String(40, &s.ClosedAfter)
 }
 
 func walkOnlyTime(t *time.Time, c *tlv.Codec) { walkTime(c, 1, t) }
@@ -223,6 +235,23 @@ func FormatDuration(d time.Duration) string {
 		s = s[:len(s)-2]
 	}
 	return s
+}
+
+// KeepaliveFlag returns the flag that has the gateway send k, for a shell; "" if its Every is zero.
+func KeepaliveFlag(k session.Keepalive) string {
+	if k.Every == 0 {
+		return ""
+	}
+	value := FormatDuration(k.Every)
+	switch k.Kind {
+	case session.KeepaliveBinary:
+		value += "/binary:" + hex.EncodeToString([]byte(k.Text))
+	case session.KeepalivePing:
+		value += "/ping:" + hex.EncodeToString([]byte(k.Text))
+	default:
+		value += ":" + k.Text
+	}
+	return "--keepalive-send '" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
 // Remembered describes an ended session that is remembered.

@@ -41,6 +41,8 @@ type State struct {
 	tag   uint64
 	ender string
 	past  history
+
+	alone *Alone
 }
 
 // StateTerms are the settings that a session keeps, even if the successor's settings for its route
@@ -90,7 +92,7 @@ func (e *Record) state(ofRoute upstream.Target) State {
 	if e.first != nil {
 		s.First = *e.first
 	}
-	s.Protocol, s.data, s.tag, s.ender, s.past, s.epoch = e.protocol, e.data, e.tag, e.ender, e.past, e.epoch
+	s.Protocol, s.data, s.tag, s.ender, s.past, s.epoch, s.alone = e.protocol, e.data, e.tag, e.ender, e.past, e.epoch, e.alone
 	s.Seat = e.seat
 	s.past.list = slices.Clone(s.past.list) // it goes on
 	return s
@@ -120,7 +122,7 @@ func (r *Registry) Restore(s *State, target upstream.Target, terms *Terms, realm
 	e := &Record{
 		clock: r.clock, ID: s.ID, Route: s.Route, Path: s.Path, Player: s.Player, Resumable: s.Resumable, Since: s.Since,
 		Target: target, player: playerKey{realm: realm, name: s.Player}, block: s.block, won: true,
-		protocol: s.Protocol, data: s.data, tag: s.tag, ender: s.ender, past: s.past, epoch: s.epoch,
+		protocol: s.Protocol, data: s.data, tag: s.tag, ender: s.ender, past: s.past, epoch: s.epoch, alone: s.alone,
 		Durable: s.Durable, seat: s.Seat,
 	}
 	e.SetTerms(terms)
@@ -194,6 +196,10 @@ func (s *State) walk(c *tlv.Codec) {
 	c.Bool(24, &s.Durable)
 	c.Sub(25, s.Seat.walk)
 	c.Bool(26, &s.First.ForceQuery)
+	tlv.Pointer(c, 27, &s.alone, func(a *Alone, c *tlv.Codec) {
+		c.String(1, &a.Reason)
+		tlv.Num(c, 2, &a.Silent)
+	})
 }
 
 func walkHeader(c *tlv.Codec, id uint64, h *http.Header) {
