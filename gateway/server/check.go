@@ -62,6 +62,7 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 	}
 	r.webhook(ctx, set)
 	r.upgrade(set)
+	r.running(ctx, set)
 	r.cluster(ctx, set)
 	return r.status
 }
