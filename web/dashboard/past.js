@@ -28,6 +28,7 @@ export const LOOKS = {
   'session.ended': { mark: '■', kind: 'plain', word: 'ended' },
   'session.upstream_lost': { mark: '◇', kind: 'warn', word: 'game server lost' },
   'session.upstream_back': { mark: '◆', kind: 'good', word: 'game server back' },
+  'session.upstream_closed': { mark: '◌', kind: 'warn', word: 'game server closed' },
   'session.moved': { mark: '↪', kind: 'good', word: 'moved' },
   'token.replayed': { mark: '!', kind: 'bad', word: 'token replayed' },
   'buffer.overflowed': { mark: '▲', kind: 'bad', word: 'buffer overflowed' },
@@ -64,6 +65,11 @@ const WORDS = {
   'session.ended': ({ reason, detail, by }) => [`Ended ${ending(reason, by)}`, quoted(reason, detail)],
   'session.upstream_lost': ({ reason }) => ['Game server lost, dialling again', Boolean(reason) && why(reason)],
   'session.upstream_back': () => ['Game server back'],
+  'session.upstream_closed': ({ reason, silent }) => [
+    'Game server closed the connection while the client was away',
+    Boolean(reason) && why(reason),
+    Boolean(silent) && `${period(silent)} after the client was last heard`,
+  ],
   'session.moved': ({ reason }) => ['Moved to another node', moved(reason)],
   'token.replayed': ({ times }) => [
     `A superseded token was presented${times > 1 ? ` ${times} times` : ''}: a bug, or a theft`,

@@ -13,6 +13,7 @@ import { html } from './html.js';
  * @property {number} resumed
  * @property {number} refused
  * @property {number} ended
+ * @property {string} keepalive the flag for what clients send at a steady pace; empty for nothing
  */
 
 /** @type {[string, (route: RouteFigures) => string][]} */
@@ -59,7 +60,10 @@ export function RoutesPanel({ routes }) {
 /** @param {{route: RouteFigures}} props */
 function Row({ route }) {
   return html`<tr>
-    <th scope="row"><bdi>${route.pattern}</bdi><span class="more">${route.upstream}</span></th>
+    <th scope="row">
+      <bdi>${route.pattern}</bdi><span class="more">${route.upstream}</span>
+      ${route.keepalive && html`<span class="more">clients send, steadily: <code><bdi>${route.keepalive}</bdi></code></span>`}
+    </th>
     ${COLUMNS.map(([, read]) => html`<td>${read(route)}</td>`)}
   </tr>`;
 }

@@ -160,6 +160,7 @@ function Facts({ session, now }) {
       many(session.received),
       lag(session.received - session.written, 'not written to the game server yet'),
     ],
+    ...steady(session),
     ['To the client', many(session.sent), lag(session.sent - session.acked, 'not acknowledged yet')],
     [
       'Replay buffer',
@@ -193,6 +194,12 @@ function inCluster({ node, durable, moved: how, epoch }) {
     ['Durable', ...(LOSS[durable] ?? LOSS.no)],
     ['Moves', count(epoch ?? 0), 'from node to node'],
   ];
+}
+
+/** What the client sends at a steady pace. @param {Session} session */
+function steady({ keepalive }) {
+  if (!keepalive) return [];
+  return [['Keepalive', html`<code><bdi>${keepalive}</bdi></code>`, 'what the client sends at a steady pace, as a flag']];
 }
 
 /** @param {number} n */
