@@ -199,7 +199,8 @@ function inCluster({ node, durable, moved: how, epoch }) {
 /** What the client sends at a steady pace. @param {Session} session */
 function steady({ keepalive }) {
   if (!keepalive) return [];
-  return [['Keepalive', html`<code><bdi>${keepalive}</bdi></code>`, 'what the client sends at a steady pace, as a flag']];
+  const flag = html`<code><bdi>${keepalive}</bdi></code>`;
+  return [['Keepalive', flag, 'what the client sends at a steady pace, as a flag']];
 }
 
 /** @param {number} n */
