@@ -62,7 +62,12 @@ function Row({ route }) {
   return html`<tr>
     <th scope="row">
       <bdi>${route.pattern}</bdi><span class="more">${route.upstream}</span>
-      ${route.keepalive && html`<span class="more">clients send, steadily: <code><bdi>${route.keepalive}</bdi></code></span>`}
+      ${
+        route.keepalive &&
+        html`<span class="more"
+          >clients send, steadily: <code><bdi>${route.keepalive}</bdi></code></span
+        >`
+      }
     </th>
     ${COLUMNS.map(([, read]) => html`<td>${read(route)}</td>`)}
   </tr>`;
