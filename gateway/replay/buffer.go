@@ -66,16 +66,44 @@ func (b *Buffer) Messages() int { return int(b.last.N - b.base.N) }
 // Bytes returns the payload of the complete messages held, in bytes.
 func (b *Buffer) Bytes() int64 { return b.held }
 
+// Memory returns how much memory b holds, in bytes.
+func (b *Buffer) Memory() (n int64) {
+	for c := b.head; c != nil; c = c.next {
+		n += int64(len(c.buf))
+	}
+	return n
+}
+
+// Since returns when the memory that b has held longest was filled, as Stamp says; zero:
+// it holds none, or that is not known.
+func (b *Buffer) Since() int64 {
+	for c := b.head; c != nil; c = c.next {
+		if c.at != 0 {
+			return c.at
+		}
+	}
+	return 0
+}
+
+// Stamp notes when the last Fill was.
+func (b *Buffer) Stamp(now int64) {
+	if c := b.tail; c != nil && c.at == 0 {
+		c.at = now
+	}
+}
+
 // Room returns memory for the next read; Fill must follow. It returns nil while the
-// Store is exhausted, for which Fill must not follow. With frugal set it stays small
-// even after a burst, and so it does where the Store has no more left than that.
+// Store is exhausted and b holds its session's reserve, for which Fill must not follow. With
+// frugal set it stays small even after a burst, and so it does where the Store has no more
+// left than that.
 func (b *Buffer) Room(frugal bool) []byte {
 	if b.tail == nil || len(b.tail.buf)-b.hi < minRoom {
 		size := smallChunk
 		if b.burst && !frugal && b.store.fits(bigChunk) {
 			size = bigChunk
 		}
-		if b.store.exhausted(size) {
+		if !b.store.fits(size) && b.Memory()+int64(size) > b.store.reserve.Load() {
+			b.store.refused()
 			return nil
 		}
 		b.reserved = true

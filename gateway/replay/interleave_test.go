@@ -47,7 +47,7 @@ func (m *model) stepRoom() {
 		want = bigChunk
 	}
 	fresh := m.b.tail == nil || len(m.b.tail.buf)-m.b.hi < minRoom
-	exhausted := fresh && m.b.store.Used()+int64(want) > m.b.store.Limit()
+	exhausted := fresh && m.b.store.Used()+int64(want) > m.b.store.Limit() && m.b.Memory()+int64(want) > m.b.store.reserve.Load()
 	m.room = m.b.Room(frugal)
 	m.note("room(%t) of %d", frugal, len(m.room))
 	switch {

@@ -8,9 +8,16 @@ import (
 	"reseat/gateway/frame"
 )
 
+// newBare returns a Store whose sessions have no reserve.
+func newBare(limit int64, onExhausted func()) *Store {
+	s := NewStore(limit, onExhausted)
+	s.ShareReserve(0)
+	return s
+}
+
 func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 	refused := 0
-	s := NewStore(3*smallChunk, func() { refused++ })
+	s := newBare(3*smallChunk, func() { refused++ })
 	b, other := New(s), New(s)
 	for range 3 {
 		send(t, b, smallChunk-4)
@@ -34,7 +41,7 @@ func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 
 // The free end of a chunk is already charged.
 func TestFreeEndOfAChunkIsNotRefused(t *testing.T) {
-	s := NewStore(smallChunk, nil) // without a callback
+	s := newBare(smallChunk, nil) // without a callback
 	b := New(s)
 	send(t, b, 100)
 	if got := len(b.Room(false)); got != smallChunk-102 {
@@ -49,8 +56,72 @@ func TestFreeEndOfAChunkIsNotRefused(t *testing.T) {
 }
 
 func TestStoreSmallerThanAChunkRefusesEveryRoom(t *testing.T) {
-	if New(NewStore(smallChunk-1, nil)).Room(true) != nil {
+	if New(newBare(smallChunk-1, nil)).Room(true) != nil {
 		t.Error("room beyond the limit")
+	}
+}
+
+// One session that holds all there is does not keep another from its reserve.
+func TestReserveIsGrantedWhileTheStoreIsExhausted(t *testing.T) {
+	refused := 0
+	s := NewStore(1<<20, func() { refused++ })
+	full, other := New(s), New(s)
+	for full.Room(true) != nil {
+		readFull(t, full, true)
+	}
+	if s.Used()+smallChunk <= s.Limit() || refused == 0 {
+		t.Fatalf("%d of %d bytes are used, refused %d times", s.Used(), s.Limit(), refused)
+	}
+	for _, sessions := range []int{1, 4, 10_000} {
+		s.ShareReserve(sessions)
+		want := max(s.Limit()/20/int64(sessions), smallChunk)
+		for other.Room(true) != nil {
+			readFull(t, other, true)
+		}
+		if got := other.Memory(); got > want || got+smallChunk <= want {
+			t.Errorf("with %d sessions one that reads gets %d bytes, want %d", sessions, got, want)
+		}
+		other.Release()
+		if held := int(want); !s.Grants(held) || s.Grants(held+1) {
+			t.Errorf("with %d sessions one does not get %d bytes besides, or gets more", sessions, held)
+		}
+	}
+	if s.ShareReserve(1); New(NewStore(1<<40, nil)).store.reserve.Load() != maxReserve {
+		t.Error("the reserve of one session has no bound")
+	}
+}
+
+// What is charged has no bound of its own, so that the one who lends hears of it.
+func TestChargeBeyondTheLimitIsReported(t *testing.T) {
+	refused := 0
+	s := NewStore(smallChunk, func() { refused++ })
+	s.Charge(smallChunk)
+	s.Charge(-1)
+	if refused > 0 {
+		t.Error("within the limit, and reported")
+	}
+	s.Charge(2)
+	if s.Charge(-1); refused != 1 {
+		t.Errorf("beyond the limit, and reported %d times, want once", refused)
+	}
+}
+
+// How long the oldest bytes have waited is known, whatever came after them.
+func TestSinceIsWhenTheOldestMemoryWasFilled(t *testing.T) {
+	b := New(NewStore(ampleLimit, nil))
+	for i := range 10 {
+		send(t, b, smallChunk/2)
+		b.Stamp(int64(10 + i))
+	}
+	if at := b.Since(); at != 10 {
+		t.Errorf("the oldest of ten messages is of %d, want 10", at)
+	}
+	b.Ack(6, ampleLimit)
+	if at := b.Since(); at < 14 || at > 16 {
+		t.Errorf("the oldest of messages 7 to 10 is of %d", at)
+	}
+	if b.Ack(10, ampleLimit); b.Since() != 0 || b.Memory() != 0 {
+		t.Errorf("an empty buffer holds %d bytes since %d", b.Memory(), b.Since())
 	}
 }
 
@@ -59,7 +130,7 @@ func TestStoreSmallerThanAChunkRefusesEveryRoom(t *testing.T) {
 func TestLimitIsExactForBothSizes(t *testing.T) {
 	for limit, want := range map[int64]int{2*smallChunk - 1: 0, 2 * smallChunk: smallChunk, smallChunk + bigChunk - 1: smallChunk, smallChunk + bigChunk: bigChunk} {
 		refused := 0
-		b := New(NewStore(limit, func() { refused++ }))
+		b := New(newBare(limit, func() { refused++ }))
 		readFull(t, b, false)
 		if got := len(b.Room(false)); got != want || refused > 0 != (want == 0) {
 			t.Errorf("a limit of %d: room of %d bytes, want %d; refused %d times", limit, got, want, refused)
@@ -68,7 +139,7 @@ func TestLimitIsExactForBothSizes(t *testing.T) {
 }
 
 func TestOtherMemoryCountsToo(t *testing.T) {
-	s := NewStore(2*smallChunk, nil)
+	s := newBare(2*smallChunk, nil)
 	s.Charge(smallChunk + 1)
 	if s.Used() != smallChunk+1 || New(s).Room(true) != nil {
 		t.Errorf("%d bytes are used, and a chunk more fits into %d", s.Used(), s.Limit())
