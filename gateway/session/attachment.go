@@ -56,6 +56,7 @@ type Attachment struct {
 	probed  Time    // when the first ping after the last sign of life was sent
 	excused Time    // silence before this moment was the gateway's own doing
 	socket  socketWatch
+	looked  Time // when it was last checked whether the session is crowded
 	greeted bool // the first ack, the answer to hello, has arrived
 
 	// Fields that not every message needs.
@@ -357,13 +358,11 @@ func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) 
 // finish moves what a must still send before its final frames into rest and ctl, which
 // no longer refer to the session. Output in flight comes first, in its order.
 func (s *Session) finish(a *Attachment, flush bool) {
-	head, ctl := max(a.cur, a.mid), len(a.ctl)
-	// Output in flight is already fixed. The driver reports it against what follows here.
+	ctl := len(a.ctl)
 	if a.flight.active {
-		head, ctl = a.cur+uint64(a.flight.head), a.flight.ctl
+		ctl = a.flight.ctl
 	}
-	end := head + uint64(a.flight.body)
-	_, to := s.ring.Around(a.mark, end) // a write may stop at any byte: complete the message
+	head, to := s.toFinish(a)
 	if flush {
 		to = s.ring.Last().Off
 	}
@@ -376,6 +375,25 @@ func (s *Session) finish(a *Attachment, flush bool) {
 	a.ctl = append([]byte(nil), a.ctl[ctl:]...)
 	a.flight = flight{active: a.flight.active, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
 	s.sentOff = max(s.sentOff, to) // the client may receive it and count it in its N
+}
+
+// toFinish returns where the message ends that cur lies inside, and where the last one that a has
+// begun to send.
+func (s *Session) toFinish(a *Attachment) (head, to uint64) {
+	head = max(a.cur, a.mid)
+	// Output in flight is already fixed. The driver reports it against what follows.
+	if a.flight.active {
+		head = a.cur + uint64(a.flight.head)
+	}
+	_, to = s.ring.Around(a.mark, head+uint64(a.flight.body)) // a write may stop at any byte: complete the message
+	return head, to
+}
+
+// unfinished returns how many bytes a must still send before its connection can be closed
+// with a Close frame.
+func (s *Session) unfinished(a *Attachment) uint64 {
+	_, to := s.toFinish(a)
+	return to - a.cur
 }
 
 // ackDue reports whether the client must be acked now (protocol section 5.2), or can

@@ -198,11 +198,11 @@ func (s *Session) Ping(now Time) bool {
 	return true
 }
 
-// askAck pings for the ack that precedes the pong, once the replay buffer is full and
-// the client has been sent all of it: protocol section 5.3. Otherwise both sides would
+// askAck pings for the ack that precedes the pong, once the replay buffer is full, or there
+// is no memory for it, and the client has been sent all of it: protocol section 5.3. Otherwise both sides would
 // wait for the ack timer.
 func (s *Session) askAck(now Time, a *Attachment) {
-	if s.scan.full && a == s.att && s.survivesDisconnect() && len(a.pings) == 0 && !a.last && a.closing == nil && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
+	if (s.scan.full || s.starved) && a == s.att && s.survivesDisconnect() && len(a.pings) == 0 && !a.last && a.closing == nil && a.cur == s.ring.Last().Off && s.acked < s.ring.Last().N {
 		s.sendPing(now, a)
 	}
 }

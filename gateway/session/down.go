@@ -66,6 +66,7 @@ func (u *Upstream) read(s *Session, now Time, p []byte) {
 	}
 	s.ring.Fill(len(p))
 	if len(p) > 0 {
+		s.ring.Stamp(int64(now))
 		s.up.heard = now
 		s.up.pinged = false
 		s.scanRaw(now)

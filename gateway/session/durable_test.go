@@ -939,12 +939,12 @@ func TestEvictionWithoutCertaintyIsSilent(t *testing.T) {
 		if certain {
 			b.s.Owned(b.now)
 		}
-		if !b.s.Evict(b.now) {
+		if !b.s.Evict(b.now, "1 byte") {
 			t.Fatal("not evicted")
 		}
 		if certain {
 			b.wantState(session.Ended)
-			b.wants(b.up, "close 1013 memory for replay buffers exhausted")
+			b.wants(b.up, "close 1013 memory for replay buffers exhausted: 1 byte")
 			continue
 		}
 		b.wantSilentEnd(b.up)

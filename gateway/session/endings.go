@@ -2,7 +2,6 @@ package session
 
 import (
 	"slices"
-
 	"time"
 
 	"reseat/gateway/frame"
@@ -190,39 +189,55 @@ func (s *Session) Drain(now Time, again time.Duration) {
 	})
 }
 
-// Evict ends a detached session because the memory for all replay buffers is
-// exhausted. A later resume gets 4408. It reports false, and does nothing, if the
-// session is not detached.
-func (s *Session) Evict(now Time) bool {
-	const why = "memory for replay buffers exhausted"
-	switch {
-	case s.state != Detached:
+// maxFarewell is how much of what an evicted session holds may stay until a peer has taken it,
+// in bytes: a Close frame waits behind it.
+const maxFarewell = 64 << 10
+
+// Evict ends the session because the memory for all replay buffers is exhausted and it
+// holds much of that; detail says how much. Its client gets 4408, now or at a later resume; the
+// memory is free at once, whether or not the peers take anything. It reports false, and does
+// nothing, if the session has no client yet or has ended.
+func (s *Session) Evict(now Time, detail string) bool {
+	if s.state == Ended || s.state == Connecting && s.awaiting == 0 {
 		return false
-	case s.certain(now):
-		s.endOverflow(now, why)
-	default: // there is no time to ask
+	}
+	why := "memory for replay buffers exhausted: " + detail
+	if s.q.charge > maxFarewell && !s.up.released {
+		s.shutUpstream(s.up)
+	}
+	if s.state == Detached && !s.certain(now) { // there is no time to ask
 		s.emit(Event{Kind: Overflowed, Reason: why})
 		s.endSilently(now, s.overflowEnding(why))
+		return true
 	}
+	s.endOverflow(now, why)
 	return true
 }
 
 // bufferFull is why a session ends under the policy EndSession.
 const bufferFull = "replay buffer full"
 
-// endOverflow ends a session whose messages can no longer all be kept. Its client is
-// detached and learns of it from 4408 at its next resume: protocol section 6.1.
+// endOverflow ends a session whose messages can no longer all be kept. A client that is
+// detached, or is in the middle of a large message, learns of it from 4408 at its next resume:
+// protocol section 6.1.
 func (s *Session) endOverflow(now Time, why string) {
 	s.emit(Event{Kind: Overflowed, Reason: why})
-	s.end(now, s.overflowEnding(why))
+	e := s.overflowEnding(why)
+	if a := s.att; a != nil && s.unfinished(a) > maxFarewell {
+		e.clientMode = Shut
+	}
+	s.end(now, e)
 }
 
 // overflowEnding is its ending.
 func (s *Session) overflowEnding(why string) ending {
-	name := wire.Name(wire.CodeWindowExceeded)
+	const code = wire.CodeWindowExceeded
+	name := wire.Name(code)
+	text := name + ": " + why
 	return ending{
-		Ending: Ending{Reason: name, Code: wire.CodeWindowExceeded, Text: name + ": " + why},
-		code:   wire.UpstreamCode(wire.CodeWindowExceeded), text: why,
+		Ending: Ending{Reason: name, Code: code, Text: text},
+		code:   wire.UpstreamCode(code), text: why,
+		client: s.closing(wire.Closing{Code: code, Reason: text}), clientMode: Linger,
 	}
 }
 

@@ -110,6 +110,8 @@ type Info struct {
 	Sent, Acked       uint64 // upstream messages: numbered, acked by the client
 	BufferMessages    int
 	BufferBytes       int64
+	Memory            int64         // held for both directions, incomplete messages included
+	Unread            Time          // since when the oldest of it waits for the peer; zero: none does
 	RTT               time.Duration // smoothed, over all connections; zero: unknown
 	Heard             Time          // the client's last sign of life; zero: none yet
 	Keepalive         Keepalive     // what the client sends at a steady pace; Every is zero: nothing
@@ -135,7 +137,31 @@ func (s *Session) Info() Info {
 	if s.att != nil {
 		i.Heard = s.att.heard
 	}
+	i.Memory, i.Unread = s.ring.Memory()+int64(s.charged), s.unreadSince()
 	return i
+}
+
+// incompleteWait is how much longer than an unread message an incomplete one of the upstream may wait
+// for memory that others hold.
+const incompleteWait = 5 * time.Second
+
+// unreadSince returns since when the oldest bytes that the session holds wait: for the
+// client, for the rest of their message, or for the upstream. Zero: it holds none.
+func (s *Session) unreadSince() Time {
+	t := Time(s.ring.Since())
+	switch messages := s.ring.Messages(); {
+	case t == 0 && messages > 0: // a predecessor read them
+		t = max(s.detached, s.created)
+	case t > 0 && messages == 0: // the client can take nothing of a message whose rest may wait for memory
+		t = t.Add(incompleteWait)
+	}
+	if s.att != nil {
+		t = earlier(t, s.att.in.began)
+	}
+	if s.q.charge > 0 {
+		t = earlier(t, max(s.up.took, s.created))
+	}
+	return t
 }
 
 // An Observer receives the events of a session. A driver calls its methods one at a

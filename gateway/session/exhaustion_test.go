@@ -19,6 +19,7 @@ func TestUpstreamSurvivesExhaustedStoreInsideMessage(t *testing.T) {
 	message := text(strings.Repeat("x", 5000))
 	b.game(message[:3900]) // the rest of the first chunk is too small for a read
 	held := int(b.store.Limit())
+	b.store.ShareReserve(0)
 	b.store.Charge(held)
 	for range 40 * 4 {
 		if b.s.Room(b.up) != nil {
@@ -49,6 +50,7 @@ func TestQueueOfUnwritableUpstreamDoesNotBlockReadingItsEnd(t *testing.T) {
 			b.s.WriteFailed(b.now, b.up, "write failed")
 			room := b.store.Limit() - b.store.Used() - 20_000
 			b.store.Charge(int(room))
+			b.store.ShareReserve(0)
 			for range 5 {
 				b.says(strings.Repeat("x", 5000))
 			}

@@ -706,6 +706,7 @@ func TestUnwritableUpstreamWhileMemoryIsExhausted(t *testing.T) {
 		b.says("waits")
 		b.s.Retain()
 		b.s.WriteFailed(b.now, b.up, "reset")
+		b.store.ShareReserve(0)
 		b.store.Charge(1 << 30)
 		for b.s.Room(b.up) != nil {
 			b.s.Read(b.now, b.up, make([]byte, 0))

@@ -428,4 +428,5 @@ func (a *Attachment) walk(c *tlv.Codec) {
 	})
 	a.hasNews = len(a.news) > 0
 	tlv.Num(c, 45, &a.repeats)
+	tlv.Num(c, 46, &a.looked)
 }

@@ -45,6 +45,9 @@ func (s *Session) nextAttached(a *Attachment) Time {
 		return a.closing.deadline
 	}
 	t := s.answerBy(a)
+	if s.crowdable() {
+		t = earlier(t, max(a.looked, a.in.progress).Add(starvedRetry))
+	}
 	if !a.last {
 		t = earlier(t, s.nextOwed(a))
 	}
@@ -136,6 +139,9 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 		return
 	}
 	// An unfinished message is judged only while the client is read.
+	if a.looked = now; s.crowded() {
+		s.readAgain(now, a)
+	}
 	reads := a.wants(s)
 	if t := s.nextLook(a); t > 0 && now >= t {
 		a.socket.looked = now
@@ -210,8 +216,11 @@ func (s *Session) tickUpstream(now Time) {
 		s.answerUpstream()
 	}
 	if s.starved && now >= s.up.heard.Add(starvedRetry) {
-		s.starved = false
 		s.up.heard, s.scan.progress = now, now // it was not read: the silence was ours
+		if s.att != nil {
+			s.askAck(now, s.att)
+		}
+		s.starved = false
 		s.relieve(now)
 	}
 	if !s.up.wants(s) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"reseat/gateway/frame"
+	"reseat/gateway/replay"
 	"reseat/gateway/wire"
 )
 
@@ -26,9 +27,9 @@ type inbound struct {
 	whole    int
 	open     bool
 	text     bool
+	first    byte  // of the payload, unmasked, once known: it may be a DLE
 	size     int64 // payload of the open message's complete frames
 	frames   int
-	first    byte // of the payload, unmasked, once known: it may be a DLE
 	began    Time // when a part of a message was first kept
 	progress Time // when it last grew
 }
@@ -44,12 +45,23 @@ func (in *inbound) op() byte {
 // unfinished reports whether a part of a message has arrived.
 func (in *inbound) unfinished() bool { return in.open || len(in.buf) > 0 }
 
-// wants reports whether the client may be read. A resumable one always may: its acks and
-// pings must never be stuck behind data that the upstream does not take, protocol section
-// 5.3. A plain one may not while messages of its own wait for the upstream (frames of the
-// gateway may wait), unless the upstream waits for its Pong.
+// wants reports whether the client may be read. A resumable one may unless it is crowded: its
+// acks and pings must never be stuck behind data that the upstream does not take, protocol
+// section 5.3. A plain one may not while messages of its own wait for the upstream (frames of
+// the gateway may wait), unless the upstream waits for its Pong.
 func (a *Attachment) wants(s *Session) bool {
-	return s.cfg.Resumable || a != s.att || a.closing != nil || !s.q.messages() || s.pongWanted()
+	return a != s.att || a.closing != nil || !s.crowded() && (s.cfg.Resumable || !s.q.messages() || s.pongWanted())
+}
+
+// crowded reports whether the client is not read because the store is exhausted and the
+// messages that it has sent hold more than the session's reserve: an unfinished one, or
+// those that the upstream does not take. Others would pay for what it still sends.
+func (s *Session) crowded() bool { return s.crowdable() && !s.cfg.Store.Grants(s.charged) }
+
+// crowdable reports whether the session may be crowded. It is then looked at again and again,
+// since other sessions decide.
+func (s *Session) crowdable() bool {
+	return s.att != nil && s.q.charge+len(s.att.in.buf) > replay.MinReserve
 }
 
 // pongWanted reports whether the upstream waits for room that only a Pong can make. The

@@ -44,7 +44,7 @@ var codes = map[int]struct {
 	CodeBadToken:          {"bad_token", 0, 0},
 	CodeRefused:           {"refused", 0, 0},
 	CodeNoSession:         {"no_session", 0, 0},
-	CodeWindowExceeded:    {"window_exceeded", CodeTryAgainLater, 0},
+	CodeWindowExceeded:    {"window_exceeded", CodeTryAgainLater, CodeTryAgainLater},
 	CodeSuperseded:        {"superseded", CodeGoingAway, CodePolicyViolation},
 	CodeEnded:             {"ended", CodeGoingAway, 0},
 	CodeTooFast:           {"too_fast", CodePolicyViolation, CodePolicyViolation},

@@ -22,7 +22,7 @@ var section6 = map[int]struct {
 	4401: {"bad_token", 0, 0},
 	4403: {"refused", 0, 0},
 	4404: {"no_session", 0, 0},
-	4408: {"window_exceeded", 1013, 0},
+	4408: {"window_exceeded", 1013, 1013}, // plain: while attached
 	4409: {"superseded", 1001, 1008},
 	4410: {"ended", 1001, 0}, // plain: the same as the upstream
 	4429: {"too_fast", 1008, 1008},

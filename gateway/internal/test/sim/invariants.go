@@ -63,6 +63,7 @@ type snapshot struct {
 func (g *game) snapshot() snapshot {
 	g.sync(false)
 	s := snapshot{info: g.core.Info(), next: g.core.Next()}
+	s.info.Memory, s.info.Unread = 0, 0 // an old write may give memory back
 	if !g.ups.replaced {
 		s.up = g.ups.ten.CloseMode()
 	}

@@ -52,13 +52,10 @@ func (g *game) failCore() bool {
 }
 
 func (g *game) evict() bool {
-	if g.core.State() != session.Detached {
-		if g.core.Evict(g.w.now) {
-			g.fail("I8", "a session was evicted that is %v", g.core.State())
-		}
+	if st := g.core.State(); st == session.Ended || st == session.Connecting {
 		return false
 	}
-	return g.end("evict", cause{"window_exceeded", 1013}, func() { g.core.Evict(g.w.now) })
+	return g.end("evict", cause{"window_exceeded", 1013}, func() { g.core.Evict(g.w.now, "much") })
 }
 
 func (g *game) disconnect() bool { return g.detach("disconnect", g.core.Disconnect) }
@@ -82,8 +79,7 @@ func (g *game) detach(what string, f func(session.Time) bool) bool {
 	return attached
 }
 
-// relieve ends the largest detached session when the store is exhausted, as the gateway
-// does.
+// relieve ends the session that holds most when the store is exhausted, as the gateway does by memory, which depends on moves.
 func (g *game) relieve() bool {
 	w := g.w
 	if !w.exhausted {
@@ -93,7 +89,7 @@ func (g *game) relieve() bool {
 	w.cov.hit(Exhausted)
 	var largest *game
 	for _, other := range w.games {
-		if !other.dead && other.core.State() == session.Detached && (largest == nil || other.core.Info().BufferBytes > largest.core.Info().BufferBytes) {
+		if !other.dead && (largest == nil || other.core.Info().BufferBytes > largest.core.Info().BufferBytes) {
 			largest = other
 		}
 	}

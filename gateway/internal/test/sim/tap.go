@@ -213,7 +213,7 @@ func (t *tap) seeHello(arg string) {
 
 // closeCode is the code that the client gets for an end reason.
 var closeCode = map[string]int{
-	"ended": 4410, "idle_timeout": 4410, "no_progress": 4410, "draining": 4503, "superseded": 4409, "too_fast": 4429,
+	"ended": 4410, "idle_timeout": 4410, "no_progress": 4410, "draining": 4503, "superseded": 4409, "too_fast": 4429, "window_exceeded": 4408,
 	"moved": 4503, "internal_error": 1011, "protocol_error": 1002, "invalid_utf8": 1007, "message_too_big": 1009, "protocol_violation": 4400,
 }
 
