@@ -108,10 +108,6 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsaf
 	}
 }
 
-// memoryLow reports whether the replay buffers use so much memory that new sessions are
-// refused.
-func (g *Gateway) memoryLow() bool { return g.store.Used() >= g.store.Limit()/10*9 }
-
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
 	from := registry.BlockOf(g.clientAddr(r))
 	switch {

@@ -16,33 +16,33 @@ func (g *Gateway) answer(e *registry.Record, protocol string, header http.Header
 	if e.Resumable {
 		protocol = wire.Subprotocol
 	}
-	return &handshake.Answer{Protocol: protocol, Header: header, Deflate: g.deflate(&e.Terms().Policy)}
+	return &handshake.Answer{Protocol: protocol, Header: header, Deflate: g.deflate(e)}
 }
 
-// deflate returns the compression options of a connection under p, nil if compression is off.
+// deflate returns the compression options of e's connections, nil if there is no e, or no compression.
 // Windows are what memory pressure takes first, long before new sessions are refused: a
 // connection that begins then has none.
-func (g *Gateway) deflate(p *policy.Policy) *deflate.Options {
-	if p == nil || !p.Compression {
+func (g *Gateway) deflate(e *registry.Record) *deflate.Options {
+	if e == nil || !e.Terms().Compression {
 		return nil
 	}
-	o := &deflate.Options{Limit: p.MaxMessage, Window: p.CompressionWindow, Charge: g.store.Charge, ChargeWindow: g.chargeWindow}
+	charge := e.ChargeLayer(g.store)
+	o := &deflate.Options{Limit: e.Terms().MaxMessage, Window: e.Terms().CompressionWindow, Charge: charge}
+	o.ChargeWindow = func(n int) {
+		g.windows.Add(int64(n))
+		charge(n)
+	}
 	if g.store.Used() >= g.store.Limit()/4*3 {
 		o.Window = 0
 	}
 	return o
 }
-
-// chargeWindow counts n bytes of compression windows, which may be negative.
-func (g *Gateway) chargeWindow(n int) {
-	g.windows.Add(int64(n))
-	g.store.Charge(n)
 }
 
-// resumePolicy returns the policy of the session that a resume names. It is used only for the
+// resumed returns the session that a resume names. It is used only for the
 // 101, and nil if compression does not matter or there is no such session. The resume
 // itself is verified after the 101, in the order of protocol section 2.
-func (g *Gateway) resumePolicy(h http.Header, offer wire.Offer) *policy.Policy {
+func (g *Gateway) resumed(h http.Header, offer wire.Offer) *registry.Record {
 	if !slices.ContainsFunc(g.cfg.Routes, func(r policy.Route) bool { return r.Policy.Compression }) {
 		return nil
 	}
@@ -53,8 +53,5 @@ func (g *Gateway) resumePolicy(h http.Header, offer wire.Offer) *policy.Policy {
 	if err != nil {
 		return nil
 	}
-	if e := g.reg.Find(claims.Session); e != nil {
-		return &e.Terms().Policy
-	}
-	return nil
+	return g.reg.Find(claims.Session)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"net/netip"
+	"slices"
 	"sync"
 
 	"reseat/gateway/listen"
@@ -12,6 +14,11 @@ import (
 )
 
 // dialsAtOnce is the maximum number of concurrent dials to one upstream. Others wait.
+//
+// A game server may leave handshakes unanswered, and anyone can begin some. So a dial begins
+// only while all dials and those of its client's address together are fewer, where those of
+// the same path count a quarter more: one address never has more than 32, one path of it not
+// more than 29, and the next address up to half of what is left.
 const dialsAtOnce = 64
 
 // dials are the dials in flight, by upstream address.
@@ -22,31 +29,92 @@ type dials struct {
 	queues map[string]*dialQueue
 }
 
-// A dialQueue limits the dials to one upstream.
+// A dialQueue limits the dials to one upstream. It is guarded by dials.mu.
 type dialQueue struct {
-	slots chan struct{}
-	users int // dialling or waiting; guarded by dials.mu
+	dialling int
+	of       map[any]int // the same by address, and by caller
+	waiting  []*dialTurn // in order of arrival
 }
 
-// join returns the queue of an upstream. The caller calls done when it is done.
-func (d *dials) join(addr string) (slots chan struct{}, done func()) {
+// A caller is whose turn it is to dial.
+type caller struct {
+	from netip.Prefix // of the client; zero if unknown
+	path string
+}
+
+// A dialTurn is a dial that waits.
+type dialTurn struct {
+	caller
+	granted chan struct{} // closed when it may begin
+}
+
+// load is what a dial for c must wait for: see dialsAtOnce.
+func (q *dialQueue) load(c caller) int { return q.dialling + q.of[c.from] + q.of[c]/4 }
+
+// add counts a dial for c that begins, or with -1 one that has ended.
+func (q *dialQueue) add(c caller, n int) {
+	q.dialling += n
+	for _, k := range []any{c.from, c} {
+		if q.of[k] += n; q.of[k] == 0 {
+			delete(q.of, k)
+		}
+	}
+}
+
+// grant lets dials begin: those whose callers have the fewest first, then the oldest.
+func (q *dialQueue) grant() {
+	for {
+		best, least := -1, dialsAtOnce
+		for i, t := range q.waiting {
+			if l := q.load(t.caller); l < least {
+				best, least = i, l
+			}
+		}
+		if best < 0 {
+			return
+		}
+		t := q.waiting[best]
+		q.waiting = slices.Delete(q.waiting, best, best+1)
+		q.add(t.caller, 1)
+		close(t.granted)
+	}
+}
+
+// turn waits until c may dial addr, and reports false if ctx was done before. The caller calls
+// done once the dial has ended.
+func (d *dials) turn(ctx context.Context, addr string, c caller) (done func(), ok bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.queues == nil {
 		d.queues = make(map[string]*dialQueue)
 	}
-	l := d.queues[addr]
-	if l == nil {
-		l = &dialQueue{slots: make(chan struct{}, dialsAtOnce)}
-		d.queues[addr] = l
+	q := d.queues[addr]
+	if q == nil {
+		q = &dialQueue{of: make(map[any]int)}
+		d.queues[addr] = q
 	}
-	l.users++
-	return l.slots, func() {
+	t := &dialTurn{c, make(chan struct{})}
+	q.waiting = append(q.waiting, t)
+	q.grant()
+	d.mu.Unlock()
+	done = func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if l.users--; l.users == 0 {
+		if i := slices.Index(q.waiting, t); i >= 0 {
+			q.waiting = slices.Delete(q.waiting, i, i+1)
+		} else {
+			q.add(c, -1)
+			q.grant()
+		}
+		if q.dialling+len(q.waiting) == 0 && d.queues[addr] == q {
 			delete(d.queues, addr)
 		}
+	}
+	select {
+	case <-t.granted:
+		return done, true
+	case <-ctx.Done():
+		done()
+		return nil, false
 	}
 }
 
@@ -77,14 +145,11 @@ func with(h, more http.Header) http.Header {
 // then. ctx limits the wait too.
 func (ds *dials) dial(ctx context.Context, e *registry.Record, ask func() upstream.Request) (*upstream.Conn, error) {
 	target := &e.Target
-	slots, done := ds.join(target.Address())
-	defer done()
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
+	done, ok := ds.turn(ctx, target.Address(), caller{e.Block(), e.Path})
+	if !ok {
 		return nil, target.Late(ctx)
 	}
-	defer func() { <-slots }()
+	defer done()
 	up, err := target.Dial(ctx, ask())
 	if listen.NoDescriptor(err) && ds.conns.FreeOne() {
 		return target.Dial(ctx, ask())

@@ -72,7 +72,7 @@
 //	               redial.go; how each refuses: refusals.go. What an event means outside:
 //	               observe.go. What operators see: inspect.go, overview.go, routes.go,
 //	               refused.go, census.go. Changes by the control API: steer.go. Shutdown:
-//	               drain.go. Memory pressure: relieve in drain.go. Upgrades:
+//	               drain.go. Memory pressure: memory.go. Upgrades:
 //	               freeze.go and takeover.go, the two sides; gate.go keeps handshakes out of a
 //	               freeze; forward.go and late.go have what was under way. serve.go stands above
 //	               these files, gateway.go (the struct) below; none need each other in a

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"runtime"
@@ -9,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway/registry"
 	"reseat/gateway/session"
-	"reseat/gateway/transport"
 )
 
 // closeWait is how long the legs of closed sessions get to finish their closing handshakes.
@@ -161,56 +158,3 @@ func (g *Gateway) closeRemaining() {
 // spread is a random delay of some seconds, so that clients that are disconnected
 // together do not reconnect together.
 func spread() time.Duration { return time.Second + rand.N(4*time.Second) }
-
-// noteExhausted is called when the store refuses memory to a replay buffer.
-func (g *Gateway) noteExhausted() {
-	select {
-	case g.exhausted <- struct{}{}:
-	default:
-	}
-}
-
-// relieve ends the largest detached sessions while --buffer-total is exhausted, until
-// 5% of it is free again.
-func (g *Gateway) relieve(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-g.exhausted:
-		}
-		g.exhaustedLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(), "text", "reading from game servers pauses and the largest detached sessions end; raise --buffer-total")
-		for _, e := range g.largestDetached() {
-			if g.store.Used() <= g.store.Limit()/20*19 {
-				break
-			}
-			if d := e.Driver(); d != nil {
-				d.Do(func(core *session.Session, now session.Time) { core.Evict(now) })
-			}
-		}
-		select { // paused sessions retry after 250 ms
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-func (g *Gateway) largestDetached() []*registry.Record {
-	type sized struct {
-		e     *registry.Record
-		bytes int64
-	}
-	var list []sized
-	all := g.reg.All()
-	for i, info := range transport.Infos(registry.Drivers(all)) {
-		if info.State == session.Detached {
-			list = append(list, sized{all[i], info.BufferBytes})
-		}
-	}
-	slices.SortFunc(list, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
-	entries := make([]*registry.Record, len(list))
-	for i, s := range list {
-		entries[i] = s.e
-	}
-	return entries
-}

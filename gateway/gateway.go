@@ -64,7 +64,7 @@ type Gateway struct {
 	redials     redialer
 	outages     outages
 	tags        atomic.Uint64   // of the sessions' data; each is used once
-	exhausted   chan struct{}   // one slot: the store refused memory
+	pressed     chan struct{}   // one slot: see memory.go
 	ctx         context.Context // until Close
 	stop        context.CancelFunc
 	began       time.Time

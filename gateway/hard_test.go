@@ -189,7 +189,7 @@ func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
 // server gets the headers of the newest handshake.
 func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+		w := newWorld(t, hard(), trustProxies)
 		p := w.detachedHard()
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Reseat-Resumed") == "" {
@@ -199,8 +199,8 @@ func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 			}
 			return false
 		}
-		for range 64 { // the maximum number of concurrent dials
-			go w.Dial("/", []string{wire.Subprotocol})
+		for i := range 64 { // the maximum number of concurrent dials
+			go w.Handshake("/", []string{wire.Subprotocol}, from(i))
 		}
 		synctest.Wait()
 		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}

@@ -97,31 +97,73 @@ func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
 	})
 }
 
-// At most 64 dials to one game server are in flight, and all queued ones succeed.
+// trustProxies has each client say where it comes from.
+func trustProxies(c *gateway.Config) {
+	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+}
+
+// from is the header of a client that comes from the address n.
+func from(n int) string { return fmt.Sprintf("X-Forwarded-For: 198.51.100.%d\r\n", n) }
+
+// At most 64 dials to one game server are in flight, one address has half of them at most, one path
+// of it leaves some of these to others, and all queued ones succeed.
 func TestDialsToOneUpstreamAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		var now, most atomic.Int64
-		w.game.Refuse = func(net.Conn, *http.Request) bool {
-			if n := now.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			time.Sleep(time.Second)
-			now.Add(-1)
-			return false
-		}
-		var done sync.WaitGroup
-		for range 200 {
-			done.Go(func() {
-				if _, err := w.Dial("/", []string{wire.Subprotocol}); err != nil {
-					t.Error(err)
+	for name, c := range map[string]struct{ addresses, paths, want int }{
+		"one address, one path": {1, 1, 29}, "one address": {1, 200, 32}, "two addresses": {2, 1, 40}, "many addresses": {200, 1, 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, testPolicy(), trustProxies)
+				var now, most atomic.Int64
+				w.game.Refuse = func(net.Conn, *http.Request) bool {
+					if n := now.Add(1); n > most.Load() {
+						most.Store(n)
+					}
+					time.Sleep(time.Second)
+					now.Add(-1)
+					return false
+				}
+				var done sync.WaitGroup
+				for i := range 200 {
+					done.Go(func() {
+						if _, _, resp, err := w.Handshake(fmt.Sprint("/", i%c.paths), []string{wire.Subprotocol}, from(i%c.addresses)); err != nil || resp.StatusCode != 101 {
+							t.Error(resp, err)
+						}
+					})
+				}
+				done.Wait()
+				if int(most.Load()) != c.want {
+					t.Errorf("%d dials at once, want %d", most.Load(), c.want)
 				}
 			})
+		})
+	}
+}
+
+// A game server that leaves handshakes unanswered does not keep it from other clients: those of
+// another address, or, as far as anyone can tell them apart, of another path.
+func TestUnansweredHandshakesDelayNoOtherClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy(), trustProxies)
+		w.game.Refuse = func(_ net.Conn, r *http.Request) bool {
+			if r.URL.Path == "/hang" {
+				time.Sleep(time.Minute)
+			}
+			return false
 		}
-		done.Wait()
-		if most.Load() != 64 {
-			t.Errorf("%d dials at once, want 64", most.Load())
+		for range 200 {
+			go w.Handshake("/hang", nil, from(1))
 		}
+		synctest.Wait()
+		for n, path := range map[int]string{1: "/match/7", 2: "/hang/on", 3: "/match/7"} {
+			began := time.Now()
+			p := w.PlayerWith(path, from(n))
+			if took := time.Since(began); took > 0 {
+				t.Errorf("%s from address %d waits %v", path, n, took)
+			}
+			p.Sync()
+		}
+		time.Sleep(time.Minute)
 	})
 }
 
@@ -151,9 +193,15 @@ func TestQueuedDialTimesOut(t *testing.T) {
 
 func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Descriptors = 256 })
-		for range 96 { // 64 in reserve, two each
+		w := newWorld(t, testPolicy(), trustProxies, func(c *gateway.Config) { c.Descriptors = 256 })
+		for range 86 { // 64 in reserve, two each; what is left is for other addresses
 			w.Player("/")
+		}
+		if status := w.refused("/"); status != http.StatusServiceUnavailable {
+			t.Errorf("one more session of an address with nearly all: %d, want 503", status)
+		}
+		for n := range 10 {
+			w.PlayerWith("/", from(n))
 		}
 		if status := w.refused("/"); status != http.StatusServiceUnavailable {
 			t.Errorf("one more session: %d, want 503", status)

@@ -18,6 +18,7 @@ type metrics struct {
 	created, drops, replayed          prometheus.Counter
 	panics, unlogged, requestsRefused prometheus.Counter
 	shed                              prometheus.Counter
+	evicted                           *prometheus.CounterVec // by state
 	ended, resumes, refused           *prometheus.CounterVec
 	logins, keepalives                *prometheus.CounterVec
 	detached, outage, resume, rtt     prometheus.Histogram
@@ -46,6 +47,7 @@ func newMetrics() *metrics {
 	m.unlogged = m.counter("reseat_log_lines_limited_total", "Log lines left out by the rate limit on lines that clients can cause.")
 	m.requestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused because descriptors ran out.")
 	m.shed = m.counter("reseat_waiting_closed_total", "Idle connections closed because descriptors ran out.")
+	m.evicted = m.vec("reseat_sessions_evicted_total", "Sessions ended because --buffer-total was exhausted, or nearly, and they held much of it, by their state.", "state", []string{session.Attached.String(), session.Connecting.String(), session.Detached.String()})
 	m.ended = m.vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons())
 	m.forwards = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "reseat_forwards_total", Help: "Resumes that a node has passed on to the session's node (out), or has received from another (in), by result.",

@@ -7,7 +7,6 @@ import (
 
 	"reseat/gateway/events"
 	"reseat/gateway/handshake"
-	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -31,17 +30,17 @@ const renewAtMost = 500 * time.Millisecond
 // resume answers 101 before it verifies: a browser hides HTTP errors from the page, so a
 // refusal is sent as a close (protocol section 2).
 func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
-	if a, ok := g.answerResume(w, r, g.resumePolicy(r.Header, offer)); ok {
+	if a, ok := g.answerResume(w, r, g.resumed(r.Header, offer)); ok {
 		g.finishResume(a, offer)
 	}
 }
 
-// answerResume answers 101 to a resume of a session with policy p, nil if there is none. It
-// reports false if the client has gone.
-func (g *Gateway) answerResume(w http.ResponseWriter, r *http.Request, p *policy.Policy) (*arrival, bool) {
+// answerResume answers 101 to a resume of e, nil if there is no such session. It reports false
+// if the client has gone.
+func (g *Gateway) answerResume(w http.ResponseWriter, r *http.Request, e *registry.Record) (*arrival, bool) {
 	a := arrival{r: r, at: g.arrivedAt(r), peer: g.clientAddr(r).String()}
 	var err error
-	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(p)}).Switch(w, r)
+	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(e)}).Switch(w, r)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return nil, false

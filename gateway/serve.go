@@ -40,17 +40,17 @@ func New(cfg Config) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
-		clock:     cfg.Clock,
-		events:    events.New(time.Now),
-		table:     newTable(cfg.UnsafePaths),
-		pages:     make(map[string]http.Handler),
-		signing:   make(chan struct{}, runtime.GOMAXPROCS(0)),
-		exhausted: make(chan struct{}, 1),
-		ctx:       ctx, stop: stop, began: time.Now(),
+		clock:   cfg.Clock,
+		events:  events.New(time.Now),
+		table:   newTable(cfg.UnsafePaths),
+		pages:   make(map[string]http.Handler),
+		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		pressed: make(chan struct{}, 1),
+		ctx:     ctx, stop: stop, began: time.Now(),
 	}
 	g.driver = transport.NewDriver(cfg.Driver, g.clock)
 	g.gate.turns = make(chan struct{}, turnsPerProcessor*runtime.GOMAXPROCS(0))
-	g.store = replay.NewStore(cfg.BufferTotal, g.noteExhausted)
+	g.store = replay.NewStore(cfg.BufferTotal, g.press)
 	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
 	g.metrics = newMetrics()
 	g.metrics.registry.MustRegister(&census{g: g})

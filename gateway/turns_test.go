@@ -36,15 +36,15 @@ func TestHandshakesAtOnceAreLimited(t *testing.T) {
 // are.
 func TestHandshakesDoNotWaitForThoseThatWaitForTheGame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+		w := newWorld(t, testPolicy(), trustProxies)
 		p, _ := w.play()
 		p.Sync()
 		w.game.Refuse = func(net.Conn, *http.Request) bool {
 			time.Sleep(5 * time.Second)
 			return false
 		}
-		for range 2 * gateway.Turns(w.gw) {
-			go w.Player("/")
+		for i := range 2 * gateway.Turns(w.gw) {
+			go w.PlayerWith("/", from(i))
 		}
 		synctest.Wait()
 		wantResumedAtOnce(t, p)

@@ -44,6 +44,7 @@ type Record struct {
 
 	current atomic.Pointer[Terms]
 	live    atomic.Pointer[transport.Session]
+	layer   atomic.Int64 // memory that the layers of its client's connections hold
 	peer    atomic.Pointer[string]
 	memo    atomic.Pointer[tokens.Memo] // of the newest token
 	pongs   bell                        // signalled when the client answers a ping, and at the end
@@ -191,6 +192,27 @@ func (e *Record) DriverBegun() *transport.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.Driver()
+}
+
+// Block returns the address block of the client that began the session; zero if it was
+// pre-created.
+func (e *Record) Block() netip.Prefix { return e.block }
+
+// ChargeLayer returns a function that charges memory to store and to e: what a layer of e's
+// client's connection holds.
+func (e *Record) ChargeLayer(store *replay.Store) func(n int) {
+	return func(n int) {
+		e.layer.Add(int64(n))
+		store.Charge(n)
+	}
+}
+
+// Memory returns the memory of e that counts towards --buffer-total and that its session's core
+// does not know.
+func (e *Record) Memory() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.layer.Load() + int64(sizeOf(e.first))
 }
 
 // SetPeer records the address of the newest client.

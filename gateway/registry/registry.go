@@ -63,7 +63,7 @@ func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 	switch {
 	case r.Sessions > 0 && len(r.live) >= r.Sessions:
 		return TooManySessions, nil
-	case r.exhaustedLocked():
+	case r.exhaustedLocked(), r.Open > 0 && r.openLocked()+r.blocks[e.block]/sessionsOfOne >= r.Open:
 		return OutOfDescriptors, nil
 	case r.PerAddr > 0 && e.block.IsValid() && r.blocks[e.block] >= r.PerAddr:
 		return TooManySessionsPerAddr, nil
@@ -93,6 +93,10 @@ func (r *Registry) addLocked(e *Record) {
 		r.blocks[e.block]++
 	}
 }
+
+// sessionsOfOne is the part that one address (or /64) leaves to others: where it has nearly all
+// of the sessions that descriptors allow, a ninth is left.
+const sessionsOfOne = 8
 
 // exhaustedLocked reports whether there are no descriptors for another session or
 // request.

@@ -28,6 +28,7 @@ var notInRecord = map[string]string{
 	"current":  "by StateTerms: TestStateTermsCoverSettingsOfCore",
 	"live":     "the driver: Adopt",
 	"memo":     "a cache",
+	"layer":    "the connections are new",
 	"pongs":    "who waits for it stays with its process",
 	"breakOff": "nil after the first dial",
 	"held":     "made anew when it is needed",
