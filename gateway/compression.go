@@ -37,7 +37,6 @@ func (g *Gateway) deflate(e *registry.Record) *deflate.Options {
 	}
 	return o
 }
-}
 
 // resumed returns the session that a resume names. It is used only for the
 // 101, and nil if compression does not matter or there is no such session. The resume

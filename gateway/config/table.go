@@ -233,7 +233,7 @@ var table = []flag{
 		help:     "replay buffer of one session, in messages",
 		setLocal: one(func(l *local) *int { return &l.BufferMessages }, count(1, maxMessages))},
 	{name: "buffer-total", group: groupSessions, arg: "SIZE", def: "1GiB",
-		help: "memory limit for all replay buffers together, at least 64KiB",
+		help: "memory limit for all replay buffers and incomplete messages together, at least 64KiB; when it is exhausted, the sessions that hold most without reading it end",
 		set:  one(func(d *draft) *int64 { return &d.Gateway.BufferTotal }, size(minTotal, maxBuffer))},
 	{name: "overflow", group: groupSessions, arg: "pause|drop-oldest|end", def: "pause",
 		help: "when the replay buffer is full while the client is disconnected: pause reading the game server, drop the oldest messages, or end the session",
