@@ -246,8 +246,8 @@ func TestKeptAliveConnectionEndsWithItsRequest(t *testing.T) {
 	resp.Body.Close()
 }
 
-// maxDials is how many dials to a game server are under way at a time.
-const maxDials = 64
+// maxDials is how many dials to a game server are under way at a time, for one path and one client address.
+const maxDials = 29
 
 // dialWaiting begins handshakes whose game server has not answered, and returns how they end.
 func (s *stage) dialWaiting(n *node, count int, protocols ...string) <-chan *websocket.Conn {
