@@ -61,10 +61,10 @@ func TestEveryDisconnectDetachesWithoutLoss(t *testing.T) {
 	}
 }
 
-func TestGraceAfterUnconfirmedHelloIsTwiceTheHeartbeat(t *testing.T) {
+func TestUnconfirmedHelloHasGracePeriodOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()
-		pol.Grace, pol.Heartbeat = time.Hour, time.Second
+		pol.Grace, pol.GraceUnconfirmed = time.Hour, 2*time.Second
 		w := newWorld(t, pol)
 		p, game := w.play()
 		p.Drop() // no ack: perhaps the token never arrived
@@ -98,6 +98,18 @@ func TestGraceRestartsWithEachDisconnect(t *testing.T) {
 		}
 		p.Sync()
 		w.wantState(p, session.Attached)
+	})
+}
+
+// A page that gives up while it connects says bye as soon as it has its hello.
+func TestByeRightAfterHelloEndsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy())
+		p, game := w.play()
+		p.Control("bye")
+		game.WantClose(wire.CodeNormal)
+		p.WantClose(wire.CodeNormal)
+		w.wantState(p, session.Ended)
 	})
 }
 

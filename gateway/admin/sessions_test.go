@@ -156,6 +156,7 @@ func (w *world) describe(p *wstest.Player) map[string]any {
 func TestDetachedSessionShowsDetachTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
+		p.Sync()
 		time.Sleep(10 * time.Second)
 		p.Drop()
 		synctest.Wait()

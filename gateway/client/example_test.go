@@ -44,7 +44,7 @@ func serve() (address string, stop func()) {
 	target, _ := url.Parse(game.URL)
 	keys, _ := tokens.Load(nil, tokens.Options{})
 	rules := policy.Policy{
-		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
+		Grace: 30 * time.Second, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	gw, err := gateway.New(gateway.Config{

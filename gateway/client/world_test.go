@@ -102,7 +102,7 @@ func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
 		t.Fatal(err)
 	}
 	rules := policy.Policy{
-		Grace: grace, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
+		Grace: grace, GraceUnconfirmed: 5 * time.Second, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	for _, f := range change {
@@ -137,6 +137,7 @@ func (w *world) play(o client.Options) (*client.Conn, *wstest.Peer) {
 		w.Fatal(err)
 	}
 	w.Cleanup(c.CloseNow)
+	synctest.Wait() // hello is confirmed
 	return c, w.game.Next()
 }
 

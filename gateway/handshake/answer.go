@@ -3,6 +3,7 @@ package handshake
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -28,8 +29,12 @@ type Answer struct {
 }
 
 // Switch answers 101 and takes the connection over. early is what the client has already
-// sent after its handshake; conn will not return it. The request must have passed Check.
+// sent after its handshake; conn will not return it. The request must have passed Check. A client
+// that has gone, as the request's context says, gets no answer: a socket would still accept one.
 func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, early []byte, err error) {
+	if err := context.Cause(r.Context()); err != nil {
+		return nil, nil, fmt.Errorf("the client has gone: %w", err)
+	}
 	conn, early, err = takeOver(w)
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)

@@ -2,8 +2,11 @@ package handshake
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -184,4 +187,29 @@ func FuzzHandshakeHead(f *testing.F) {
 			t.Errorf("passes: %q", head)
 		}
 	})
+}
+
+// A hijacker counts how often its connection is taken.
+type hijacker struct {
+	*httptest.ResponseRecorder
+	taken int
+}
+
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h.taken++
+	return nil, nil, net.ErrClosed
+}
+
+// The game server would keep a player whom nobody has the token of.
+func TestClientThatHasGoneGetsNoAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for want := 1; want >= 0; want-- {
+		h := &hijacker{ResponseRecorder: httptest.NewRecorder()}
+		_, _, err := new(Answer).Switch(h, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+		if err == nil || h.taken != want {
+			t.Errorf("taken %d times, want %d; %v", h.taken, want, err)
+		}
+		cancel()
+	}
 }

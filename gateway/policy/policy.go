@@ -32,6 +32,9 @@ type Policy struct {
 	// GraceBeforeStart replaces Grace until the game server has marked the session
 	// started. Nil means Grace.
 	GraceBeforeStart *time.Duration
+	// GraceUnconfirmed is how long a session is kept at most whose client has confirmed no hello:
+	// --grace-unconfirmed.
+	GraceUnconfirmed time.Duration
 	// Hard closes the upstream connection while a session is detached, and dials again at
 	// the resume: --disconnect hard.
 	Hard bool

@@ -24,12 +24,16 @@ func (s *Session) keep() time.Duration {
 
 // grace returns how long the session is kept after this detach. If no hello was ever
 // confirmed, nobody may hold a token for it, so it is kept for less: protocol section
-// 11, an unconfirmed first hello.
+// 11, an unconfirmed first hello. A cookie client confirms by the Pong to a first Ping, which
+// may come a heartbeat after its handshake.
 func (s *Session) grace() time.Duration {
-	if s.gen.Confirmed() == 0 && !s.reserved {
-		return min(s.keep(), 2*s.cfg.Heartbeat)
+	switch {
+	case s.reserved, s.gen.Confirmed() > 0:
+		return s.keep()
+	case s.cfg.Resumable:
+		return min(s.keep(), s.cfg.GraceUnconfirmed)
 	}
-	return s.keep()
+	return min(s.keep(), 2*s.cfg.Heartbeat)
 }
 
 // SetTerms changes the terms. A running grace timer changes at once, and an attached

@@ -84,11 +84,12 @@ type Config struct {
 	Resumable   bool          // the client speaks reseat.v1
 	PlainResume bool          // a plain client that may return with a cookie: protocol section 9
 	Hard        bool          // --disconnect hard: a detached session has no upstream
-	Redial      time.Duration // --upstream-lost redial: for how long a lost upstream is replaced; zero: it is not
 	Durable     bool          // another node may go on with it: see durable.go
+	Redial      time.Duration // --upstream-lost redial: for how long a lost upstream is replaced; zero: it is not
 	Keepalive   KeepaliveMode
 	MessageLog  MessageLog
 	Terms
+	GraceUnconfirmed  time.Duration // at most so long is a session kept whose client has confirmed no hello
 	Idle              time.Duration // max time without a data message; zero: no limit
 	Heartbeat         time.Duration
 	Answer            time.Duration // protocol section 5.4, answer_ms; zero: only the heartbeat detaches

@@ -237,6 +237,10 @@ func (g *Config) walk(c *tlv.Codec) {
 	tlv.Num(c, 26, &g.Redial)
 	c.Bool(27, &g.Durable)
 	tlv.Num(c, 28, &g.Keepalive)
+	tlv.Num(c, 29, &g.GraceUnconfirmed)
+	if !c.Writing() && g.GraceUnconfirmed == 0 { // an older process writes none, and kept them for so long
+		g.GraceUnconfirmed = 2 * g.Heartbeat
+	}
 }
 
 func (o *outage) walk(c *tlv.Codec) {

@@ -26,7 +26,7 @@ type table struct {
 func config() session.Config {
 	terms := session.Terms{Grace: 30 * time.Second, GraceBeforeStart: 30 * time.Second}
 	return session.Config{
-		ID: "s1", Resumable: true, Terms: terms, Heartbeat: 15 * time.Second,
+		ID: "s1", Resumable: true, Terms: terms, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 }

@@ -46,7 +46,7 @@ func newPlayerOf(t *testing.T, d *transport.Driver, change func(*session.Config)
 	t.Helper()
 	store := replay.NewStore(1<<30, nil)
 	cfg := session.Config{
-		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
+		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, GraceUnconfirmed: time.Minute, Heartbeat: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Store: store, Key: zeroKey,
 	}
 	if change != nil {

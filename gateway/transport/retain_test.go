@@ -22,7 +22,7 @@ func TestWaitingMessagesOutliveTheReadBuffer(t *testing.T) {
 func waitingMessagesOutliveTheReadBuffer(t *testing.T, d *transport.Driver) {
 	store := replay.NewStore(1<<30, nil)
 	cfg := session.Config{
-		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
+		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, GraceUnconfirmed: time.Minute, Heartbeat: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Store: store, Key: zeroKey,
 	}
 	p := &player{t: t, driver: d, events: newEvents()}

@@ -189,7 +189,7 @@ func newRigOf(t testing.TB, d *transport.Driver, key func() [4]byte, clientEnd, 
 	gameEnd, game := wstest.TCPPair(t, nil)
 	r.client, r.game = client, game
 	core := session.New(session.Config{
-		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
+		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, GraceUnconfirmed: time.Minute, Heartbeat: time.Minute, BufferBytes: 1 << 20, BufferMessages: 4096,
 		MaxMessage: 1 << 20, Store: r.store, Key: key,
 	}, d.Clock().Now(), nil)
 	r.drive = d.New(core, gameEnd, clientEnd, r.events)

@@ -76,7 +76,7 @@ func newRigOn(t *testing.T, loop *Loop, clock *handClock, clientEnd int, client 
 	gameEnd, game := socketPair(t)
 	r.game, r.client = game, client
 	cfg := session.Config{
-		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: 15 * time.Second,
+		ID: "s", Resumable: true, Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, GraceUnconfirmed: time.Minute, Heartbeat: 15 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
 	}

@@ -30,7 +30,7 @@ func (o closeObserver) Closed()              { close(o.closed) }
 func newSession(t *testing.T, up net.Conn, peers *[]net.Conn, with ...func(*session.Config)) *Session {
 	t.Helper()
 	cfg := session.Config{
-		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, Heartbeat: time.Minute,
+		ID: "s", Terms: session.Terms{Grace: time.Minute, GraceBeforeStart: time.Minute}, GraceUnconfirmed: time.Minute, Heartbeat: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
 	}
 	for _, change := range with {

@@ -29,10 +29,13 @@ func keeps(t session.Terms, started bool) time.Duration {
 }
 
 // kept returns how long the session is kept under terms t. Protocol section 6 has a
-// special case: a session whose hello was not confirmed.
+// special case: a session whose hello was not confirmed. A cookie has none to confirm.
 func (g *game) kept(t session.Terms) time.Duration {
 	d := keeps(t, g.started)
 	if i := g.core.Info(); i.Tokens.Confirmed() == 0 && !g.detached.reserved {
+		if g.cfg.Resumable {
+			return min(d, g.cfg.GraceUnconfirmed)
+		}
 		return min(d, 2*g.cfg.Heartbeat)
 	}
 	return d

@@ -31,6 +31,7 @@ func (g *game) configure() {
 	g.cfg.PlainResume = !g.cfg.Resumable && w.chance(750)
 	g.cfg.Grace = pick(w, 0, w.beat/2, w.beat, 2*w.beat, 30*time.Second, 30*time.Second, 30*time.Second)
 	g.cfg.GraceBeforeStart = g.cfg.Grace
+	g.cfg.GraceUnconfirmed = pick(w, 1, w.beat/2, 2*w.beat, 5*time.Second)
 	if w.chance(200) {
 		g.cfg.GraceBeforeStart = pick(w, 0, w.beat, 20*time.Second)
 	}

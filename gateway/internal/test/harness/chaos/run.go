@@ -209,7 +209,7 @@ func origin(front string) string { return strings.Replace(front, "ws", "http", 1
 
 func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
-		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
+		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--grace-unconfirmed=" + r.cfg.unheard().String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
 		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=1m"}, r.keys.flags()...)
 	for e, s := range specials {
 		if e.isDurable() && r.cluster == nil {

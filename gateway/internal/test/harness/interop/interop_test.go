@@ -452,7 +452,7 @@ func reportError(t *testing.T, err error) {
 // testPolicy is the tests' default policy.
 func testPolicy() policy.Policy {
 	return policy.Policy{
-		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: time.Minute,
+		Grace: 30 * time.Second, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 }
