@@ -119,6 +119,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", clip(r.Host))
 		return
 	}
+	if isProbe(r) {
+		answerProbe(w, r)
+		return
+	}
 	if r.Method == http.MethodConnect {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
 		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")

@@ -140,6 +140,7 @@ func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	s.gen.Issue(p.Gen)
 	a.gen = p.Gen
 	h.Session, h.Token, h.Protocol, h.Route, h.Durable = s.cfg.ID, p.Token, s.cfg.Protocol, p.Route, p.Durable
+	h.Probe = true
 	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)

@@ -27,6 +27,7 @@ type Hello struct {
 	// has been heard there: one of the constants below, or "".
 	Durable bool   `json:"durable,omitempty"`
 	Moved   string `json:"moved,omitempty"`
+	Probe   bool   `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
 }
 
 // The values of Hello.Moved.

@@ -17,6 +17,9 @@ import (
 // Subprotocol is what a resumable client offers and the gateway selects.
 const Subprotocol = "reseat.v1"
 
+// ProbeQuery is the query of a request that asks whether a gateway is there: protocol section 2.
+const ProbeQuery = "reseat.alive"
+
 // Refusals is offered by a client that accepts the refusal of its first handshake as a
 // close message, protocol section 2.
 const Refusals = "reseat.refusals"
