@@ -201,7 +201,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer
 		g.refuseUpstream(w, r, e, err)
 		return
 	}
-	g.accept(w, r, e, up, arrived)
+	g.accept(w, r, e, up, arrived, offer.Parts)
 }
 
 // admit reserves a place for e before its upstream is dialled, or says why it cannot.
@@ -245,8 +245,9 @@ func (g *Gateway) beginSession(e *registry.Record, up *upstream.Conn, client net
 	return e.Begin(g.driver, g.store, observer{g, e}, up, client)
 }
 
-// accept answers the client of a session whose upstream has accepted it.
-func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Record, up *upstream.Conn, arrived session.Time) {
+// accept answers the client of a session whose upstream has accepted it. With parts, the client takes
+// large messages in parts.
+func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Record, up *upstream.Conn, arrived session.Time, parts bool) {
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
@@ -283,7 +284,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Rec
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
 	}
-	p.Peer = e.Peer()
+	p.Peer, p.Parts = e.Peer(), parts
 	d := g.beginSession(e, up, conn)
 	p.Durable = g.seats.settle(r.Context(), e)
 	d.AttachFirst(conn, early, p)

@@ -37,6 +37,7 @@ type arrival struct {
 	at    session.Time // of its handshake
 	want  session.Resume
 	peer  string // its address
+	parts bool   // it takes large messages in parts
 }
 
 // A redial is the dial of a new upstream for a session, and the client that waits for it.

@@ -99,7 +99,7 @@ func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
 		return g.refuseMissing(claims)
 	}
-	a.r = only
+	a.r, a.parts = only, offer.Parts
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
 	if e.Durable && offer.SettledOK {
 		a.want.Settled = settledOf(e.Terms().Redeliver, offer)
@@ -152,7 +152,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 				return session.Refuse(wire.CodeInternalError, "")
 			}
 		}
-		p.Peer, p.Durable = a.peer, e.Durable && e.Seat().Covered
+		p.Peer, p.Parts, p.Durable = a.peer, a.parts, e.Durable && e.Seat().Covered
 		if refusal := g.seats.confirm(a.r.Context(), e); refusal != nil {
 			return refusal
 		}

@@ -79,6 +79,7 @@ type Pass struct {
 	Peer    string        // the client's address, for Event.Peer
 	Route   string        // of hello: protocol section 5.1
 	Durable bool          // of hello: the session outlives its node
+	Parts   bool          // the client takes large messages in parts
 }
 
 // noteTakeover records a takeover. The last takeoverLimit times are kept, oldest

@@ -36,7 +36,7 @@ type Attachment struct {
 	// ctl, then the whole messages that follow. A control message thus never splits a
 	// data message.
 	cur    uint64      // stream offset up to which bytes were written
-	mid    uint64      // end of the message that cur lies inside, or any offset up to cur
+	mid    uint64      // end of the message, or of the part of one, that cur lies inside, or any offset up to cur
 	mark   replay.Mark // the end of a message at or before cur
 	ctl    []byte      // control messages and frames of the gateway
 	flight flight      // returned by Out, not yet reported by Wrote
@@ -56,10 +56,15 @@ type Attachment struct {
 	probed  Time    // when the first ping after the last sign of life was sent
 	excused Time    // silence before this moment was the gateway's own doing
 	socket  socketWatch
+	clogged Time // when something was last seen to hold up a pong, or what it answers: see sampled
 	looked  Time // when it was last checked whether the session is crowded
-	greeted bool // the first ack, the answer to hello, has arrived
+
+	greeted    bool // the first ack, the answer to hello, has arrived
+	resumed    bool
+	takesParts bool // large messages are sent in parts: see parts.go
 
 	// Fields that not every message needs.
+	parts   *parts        // of the message that cur lies inside; nil: it is not sent in parts
 	rest    [][]byte      // once released: what goes out before ctl
 	closing *relayedClose // a plain client's Close that was passed on: the client is asked nothing more
 	catchUp uint64        // offset at which the replay of a resume is complete
@@ -82,16 +87,16 @@ type Attachment struct {
 	peer    string // the client's address, for events
 	since   Time
 	arrived Time // when its handshake arrived
-	resumed bool
 }
 
 // A flight is output that is in flight: returned by Out, not yet reported by Wrote.
 type flight struct {
 	active    bool
 	waits     bool // the write blocks until the socket takes everything: see Session.WriteBlocks
-	head, ctl int  // bytes of the message that cur lies inside, of ctl,
-	body      int  // of the messages that follow,
-	restBytes int  // or, once released, of rest
+	parts     bool // what follows ctl are parts of a message
+	part      int  // bytes of the part of a message that cur lies inside,
+	head, ctl int  // or of the message; of ctl,
+	body      int  // of the messages that follow, or the bytes of the stream that parts stand for
 }
 
 // pongs holds the payloads of unanswered WebSocket Pings, oldest first.
@@ -187,6 +192,9 @@ func (a *Attachment) handed() uint64 {
 // liveOut returns the output of the attached client. Ring slices point into the replay
 // buffer, which pins them until Wrote.
 func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
+	if a.takesParts && s.large > a.cur {
+		return s.partsOut(a, dst)
+	}
 	from := a.cur
 	if a.mid > from {
 		dst = s.ring.Slices(dst, from, a.mid)
@@ -211,10 +219,7 @@ func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
 
 // restOut returns the output of a released attachment.
 func (a *Attachment) restOut(dst [][]byte) [][]byte {
-	for _, p := range a.rest {
-		a.flight.restBytes += len(p)
-		dst = append(dst, p)
-	}
+	dst = append(dst, a.rest...)
 	if len(a.ctl) > 0 {
 		dst = append(dst, a.ctl)
 		a.flight.ctl = len(a.ctl)
@@ -236,6 +241,9 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	if full && !a.behind {
 		a.socket.looked = now
 	}
+	if full || a.behind {
+		a.clogged = now
+	}
 	a.behind = full
 	if a != s.att {
 		a.restWrote(n)
@@ -243,9 +251,15 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	}
 	// Bytes count in the order in which Out returned them: the rest of the message first,
 	// then ctl, then the messages that follow. Only the stream's bytes move cur.
-	head := min(n, out.head)
-	ctl := min(n-head, out.ctl)
-	a.cur += uint64(n - ctl)
+	var ctl int
+	inParts := out.parts || out.part > 0
+	if inParts {
+		ctl = s.wroteParts(a, out, n)
+	} else {
+		head := min(n, out.head)
+		ctl = min(n-head, out.ctl)
+		a.cur += uint64(n - ctl)
+	}
 	a.dropCtl(ctl)
 	if len(a.ctl) == 0 && a.socket.mark == queued {
 		a.socket.mark, look = written, true
@@ -256,13 +270,16 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 		s.ring.Unpin()
 		a.cur, a.mid, a.mark = base.Off, base.Off, base // what it acked is no longer in the buffer,
 		s.violation(now, wire.CodeProtocolViolation, "ack %d before it was sent", base.N)
-		a.mode, a.rest, a.ctl = Shut, nil, nil // so the rest of that message cannot be sent
+		a.mode, a.rest, a.ctl, a.parts = Shut, nil, nil, nil // so the rest of that message cannot be sent
 		return false
 	}
 	if n > ctl {
 		// A write may stop inside a message. Until the rest of it has been written, nothing else
 		// may be.
-		a.mark, a.mid = s.ring.Around(a.mark, a.cur)
+		mid := a.mid
+		if a.mark, a.mid = s.ring.Around(a.mark, a.cur); inParts {
+			s.betweenParts(a, mid)
+		}
 		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked && a.mark.Off > a.start { // not for messages reported as lost
 			a.owed = now
 		}
@@ -358,42 +375,51 @@ func (s *Session) release(a *Attachment, f CloseMode, final []byte, flush bool) 
 // finish moves what a must still send before its final frames into rest and ctl, which
 // no longer refer to the session. Output in flight comes first, in its order.
 func (s *Session) finish(a *Attachment, flush bool) {
-	ctl := len(a.ctl)
-	if a.flight.active {
-		ctl = a.flight.ctl
+	f, ctl := a.flight, len(a.ctl)
+	if f.active {
+		ctl = f.ctl
 	}
-	head, to := s.toFinish(a)
+	from, to, end := s.toFinish(a)
 	if flush {
-		to = s.ring.Last().Off
+		end = s.ring.Last().Off
 	}
-	a.rest = s.ring.Slices(a.rest, a.cur, head)
+	if a.parts != nil && len(a.parts.rest) > 0 {
+		a.rest = append(a.rest, a.parts.rest)
+	} else {
+		a.rest = s.ring.Slices(a.rest, a.cur, from)
+	}
 	if ctl > 0 {
 		a.rest = append(a.rest, a.ctl[:ctl:ctl])
 	}
-	a.rest = s.ring.Slices(a.rest, head, to)
+	if f.parts {
+		a.rest = append(a.rest, a.parts.next)
+	} else {
+		a.rest = s.ring.Slices(a.rest, from, to)
+	}
+	a.rest = s.appendUntil(a, a.rest, to, end)
 	// A copy: the first part of ctl may be in flight, and final is appended to the rest.
 	a.ctl = append([]byte(nil), a.ctl[ctl:]...)
-	a.flight = flight{active: a.flight.active, restBytes: a.flight.head + a.flight.ctl + a.flight.body}
-	s.sentOff = max(s.sentOff, to) // the client may receive it and count it in its N
+	a.flight = flight{active: f.active}
+	s.sentOff = max(s.sentOff, end) // the client may receive it and count it in its N
 }
 
-// toFinish returns where the message ends that cur lies inside, and where the last one that a has
-// begun to send.
-func (s *Session) toFinish(a *Attachment) (head, to uint64) {
-	head = max(a.cur, a.mid)
-	// Output in flight is already fixed. The driver reports it against what follows.
-	if a.flight.active {
-		head = a.cur + uint64(a.flight.head)
+// toFinish returns offsets on the stream: where the message, or the part of one, ends that cur lies inside; where
+// output in flight ends, which is fixed; and where the last message or part ends that a has begun to send.
+func (s *Session) toFinish(a *Attachment) (from, to, end uint64) {
+	f := a.flight
+	from = max(a.cur, a.mid)
+	if f.active && f.part == 0 {
+		from = a.cur + uint64(f.head)
 	}
-	_, to = s.ring.Around(a.mark, head+uint64(a.flight.body)) // a write may stop at any byte: complete the message
-	return head, to
+	to = from + uint64(f.body)
+	return from, to, s.unbroken(a, to) // a write may stop at any byte
 }
 
 // unfinished returns how many bytes a must still send before its connection can be closed
 // with a Close frame.
 func (s *Session) unfinished(a *Attachment) uint64 {
-	_, to := s.toFinish(a)
-	return to - a.cur
+	_, _, end := s.toFinish(a)
+	return end - a.cur
 }
 
 // ackDue reports whether the client must be acked now (protocol section 5.2), or can

@@ -154,6 +154,9 @@ func (s *Session) bye(now Time, b wire.Bye) {
 // its pong.
 func (s *Session) sendPing(now Time, a *Attachment) {
 	a.pingID++
+	if s.large > s.ring.Base().Off { // its answer may come after a large message
+		a.clogged = now
+	}
 	// The probe names the last message that was written whole before this ping: one that is
 	// cut need not have arrived when its pong does.
 	p := probe{id: a.pingID, n: a.mark.N, at: now}
@@ -215,7 +218,9 @@ func (s *Session) pong(now Time, a *Attachment, id uint64) {
 		s.covered(now, a, id) // a duplicate, or the ping is no longer remembered
 		return
 	}
-	s.trip.sample(now.Sub(p.at), true)
+	if a.sampled(p) {
+		s.trip.sample(now.Sub(p.at), true)
+	}
 	s.emit(Event{Kind: Pong, Elapsed: now.Sub(p.at)})
 	if s.cfg.Resumable && a.overdue.at == 0 && p.n > s.acked {
 		a.overdue = probe{n: p.n, at: now}

@@ -27,12 +27,12 @@ type scanner struct {
 	open       bool  // a message has begun and not ended
 	text       bool  // it is text, and its first byte is still to be checked for a DLE
 	fin        bool  // the current frame is the message's last
+	full       bool  // a message did not fit: raw bytes wait for room
+	overflowed bool  // Overflowed was emitted since the detach
 	rem        int64 // payload of the current frame still to come
 	size       int64 // payload of the open message so far, as announced
 	stored     int64 // the same as stored in the buffer: one more for an escaping DLE
 	frames     int
-	full       bool // a message did not fit: raw bytes wait for room
-	overflowed bool // Overflowed was emitted since the detach
 	progress   Time // when the open message last grew
 }
 
@@ -213,6 +213,9 @@ func (s *Session) endFrame(now Time) {
 	// EndMessage moves Last behind the message, so its beginning is taken before.
 	from := s.ring.Last().Off
 	s.ring.EndMessage(s.scan.stored)
+	if s.scan.stored > PartBytes {
+		s.large = s.ring.Last().Off
+	}
 	s.logDown(from, s.scan.size)
 	s.stats.ToClient++
 	s.stats.ToClientBytes += uint64(s.scan.size)

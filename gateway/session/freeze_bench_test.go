@@ -28,7 +28,7 @@ func BenchmarkFreezeAndRestore(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var err error
-			if f, err = s.Freeze(1); err != nil {
+			if f, err = s.Freeze(Formats[0]); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -37,7 +37,7 @@ func BenchmarkFreezeAndRestore(b *testing.B) {
 	b.Run("restore", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := Restore(1, f.State, slices.Concat(f.Content...), store, key); err != nil {
+			if _, err := Restore(Formats[0], f.State, slices.Concat(f.Content...), store, key); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -18,6 +18,7 @@ const (
 	firstPing = 15 * time.Second // protocol section 11: the same before any ping was answered
 	minAnswer = 5 * time.Second  // protocol section 5.4: min answer timeout before a round trip is known
 	maxPings  = 8                // unanswered pings that are remembered
+	maxSilent = 3                // so often the answer timeout is doubled before a round trip is known
 
 	// pauseAfter is how late a Tick must be to prove that the process or the machine stood
 	// still: protocol section 11, Liveness. What clients sent meanwhile has not been read
@@ -31,6 +32,7 @@ const (
 type roundTrip struct {
 	smoothed time.Duration // zero: unknown
 	pinged   bool          // measured by a ping, not only from hello to the first ack
+	silent   uint8         // connections in a row that ended as silent before it was known, at most maxSilent
 }
 
 // sample adds one measurement. The first ping replaces the estimate from hello, during
@@ -46,23 +48,30 @@ func (r *roundTrip) sample(d time.Duration, byPing bool) {
 		r.smoothed -= (r.smoothed - d) / 8
 	}
 	r.pinged = r.pinged || byPing
+	r.silent = 0
 }
+
+// sampled reports whether the answer to a ping measures the round trip. It does not where the line was
+// clogged meanwhile: a queue of 40 s would keep a dead connection for minutes.
+func (a *Attachment) sampled(p probe) bool { return p.at > a.clogged }
 
 // A SocketState is what the operating system knows about a client's connection.
 type SocketState struct {
-	Acked  uint64 // bytes acknowledged by the peer's TCP since the connection began
-	Queued int    // bytes in the socket that the peer has not acknowledged
-	Unread bool   // received bytes wait to be read
+	RTT    time.Duration // TCP's own round trip; zero: unknown
+	Acked  uint64        // bytes acknowledged by the peer's TCP since the connection began
+	Queued int           // bytes in the socket that the peer has not acknowledged
+	Unread bool          // received bytes wait to be read
 }
 
 // A socketWatch is what the session remembers of the last SocketState.
 type socketWatch struct {
 	looked  Time // when a look was last due, or the reason to look arose
 	known   bool // acked is valid
-	acked   uint64
 	mark    pingMark
+	acked   uint64
 	pingEnd uint64 // value of acked from which on TCP has delivered the newest marked ping
 	drained Time   // when the peer was last seen to take bytes, with more to come
+	rtt     time.Duration
 }
 
 // A pingMark says whether the stream offset of the newest ping is known.
@@ -139,32 +148,42 @@ func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
 	if a.askedSince() {
 		// Protocol section 5.4: the later of the timeout on the clock, and four round trips
 		// after the first ping that was sent in this silence.
-		dead = max(since.Add(s.answerTime()), a.probed.Add(4*s.trip.smoothed))
+		trip := s.trip.smoothed
+		if trip == 0 {
+			trip = a.socket.rtt
+		}
+		dead = max(since.Add(s.answerTime()), a.probed.Add(4*trip))
 	}
 	return max(since, a.pinged).Add(s.cfg.Answer / 2), dead
 }
 
-// answerTime returns how long an answer may take. Before a round trip is known, that is minAnswer at least. A plain
+// answerTime returns how long an answer may take. Before a round trip is known it doubles with each connection
+// in a row that ended by it.
+func (s *Session) answerTime() time.Duration {
+	if s.trip.smoothed > 0 {
+		return s.cfg.Answer
+	}
+	return s.firstAnswerTime() << min(s.trip.silent, maxSilent)
+}
+
+// firstAnswerTime returns how long an answer may take at the least before a round trip is known. A plain
 // client has no other way to show its round trip than to answer a Ping, and may never do so: its silence ends with
 // the heartbeat and the answer timeout all the same.
-func (s *Session) answerTime() time.Duration {
-	switch limit := s.cfg.Answer; {
-	case s.trip.smoothed > 0:
+func (s *Session) firstAnswerTime() time.Duration {
+	limit := max(s.cfg.Answer, minAnswer)
+	if s.cfg.Resumable {
 		return limit
-	case s.cfg.Resumable:
-		return max(limit, minAnswer)
-	default:
-		return min(max(limit, minAnswer), s.cfg.Heartbeat+limit)
 	}
+	return min(limit, s.cfg.Heartbeat+s.cfg.Answer)
 }
 
 // quietTime returns after which silence a client is pinged: the heartbeat, or less where an answer may take longer
 // than the answer timeout. So a silent client is dead after both together, if it has the time to answer in.
 func (s *Session) quietTime() time.Duration {
-	if s.cfg.Answer == 0 {
+	if s.cfg.Answer == 0 || s.trip.smoothed > 0 {
 		return s.cfg.Heartbeat
 	}
-	return max(s.cfg.Heartbeat+s.cfg.Answer-s.answerTime(), 0)
+	return max(s.cfg.Heartbeat+s.cfg.Answer-s.firstAnswerTime(), 0)
 }
 
 // pingDue returns when the next ping must be sent, for whichever rule of protocol section
@@ -224,7 +243,7 @@ func (a *Attachment) socketState(s *Session, now Time, st SocketState) {
 	}
 	// Only progress since the last look counts. The first look has nothing to compare with.
 	takes := w.known && st.Acked > w.acked
-	w.acked, w.known = st.Acked, true
+	w.acked, w.known, w.rtt = st.Acked, true, st.RTT
 	if takes && st.Queued > 0 {
 		w.drained = now
 	}

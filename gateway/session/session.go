@@ -125,6 +125,7 @@ type Session struct {
 	sentN   uint64 // newest message known to be written, or skipped as lost,
 	sentOff uint64 // and the stream offset up to which bytes were written
 	ring    replay.Buffer
+	large   uint64 // no message behind this offset has more than PartBytes
 	scan    scanner
 
 	// Upward, client to upstream: ackSent <= written <= received, protocol section 5.2.

@@ -11,4 +11,8 @@ func TestSessionFitsIntoItsSizeClass(t *testing.T) {
 	if size := unsafe.Sizeof(Session{}); size > class {
 		t.Errorf("a Session takes %d bytes, want at most %d", size, class)
 	}
+	const ofClient = 576
+	if size := unsafe.Sizeof(Attachment{}); size > ofClient {
+		t.Errorf("an Attachment takes %d bytes, want at most %d", size, ofClient)
+	}
 }

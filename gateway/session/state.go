@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"reseat/gateway/replay"
 	"reseat/gateway/tlv"
@@ -14,8 +15,9 @@ import (
 // a test holds that no field is left out without a reason.
 
 // Formats are the formats that Freeze can write and Restore can read, newest first. A
-// release that adds one keeps the previous one, so that an upgrade can be rolled back.
-var Formats = []int{1}
+// release that adds one keeps the previous one, so that an upgrade can be rolled back. Format 2 knows
+// messages that are sent in parts.
+var Formats = []int{2, 1}
 
 // ErrBusy is returned by Freeze while the session cannot be frozen: a write is in flight,
 // events have not been taken, or the session has ended.
@@ -36,8 +38,10 @@ type Frozen struct {
 // happened, or be discarded. Times are those of the driver's clock.
 func (s *Session) Freeze(format int) (Frozen, error) {
 	switch {
-	case format != Formats[0]:
+	case !slices.Contains(Formats, format):
 		return Frozen{}, fmt.Errorf("no format %d", format)
+	case format == 1 && s.att != nil && s.att.parts != nil: // an older process would go on with it as it lies in the buffer
+		return Frozen{}, ErrBusy
 	case s.state == Ended, len(s.events) > 0, s.writer != nil, s.up.flight.active, s.att != nil && s.att.flight.active, !s.ring.Idle():
 		return Frozen{}, ErrBusy
 	}
@@ -50,7 +54,7 @@ func (s *Session) Freeze(format int) (Frozen, error) {
 // Restore makes a session from what Freeze returned. store and key are those of Config:
 // they cannot be serialised.
 func Restore(format int, state, content []byte, store *replay.Store, key func() [4]byte) (*Session, error) {
-	if format != Formats[0] {
+	if !slices.Contains(Formats, format) {
 		return nil, fmt.Errorf("no format %d", format)
 	}
 	s := &Session{cfg: Config{Store: store, Key: key}}
@@ -64,6 +68,9 @@ func Restore(format int, state, content []byte, store *replay.Store, key func() 
 		return nil, fmt.Errorf("session: %w", err)
 	}
 	s.ring = *b
+	if format == 1 { // it may hold large messages
+		s.large = s.ring.Last().Off
+	}
 	if err := s.sound(); err != nil {
 		s.ring.Release()
 		return nil, fmt.Errorf("session: %w", err)
@@ -105,7 +112,8 @@ func (s *Session) sound() error {
 		return errors.New("counts")
 	case queued != held, s.q.held > len(s.q.units), s.q.part > 0 && s.q.part >= queued:
 		return errors.New("queue")
-	case a != nil && (a.cur < base.Off || a.cur > last.Off && a.cur > a.mid || a.in.whole > len(a.in.buf)):
+	case a != nil && (a.cur < base.Off || a.cur > last.Off && a.cur > a.mid || a.in.whole > len(a.in.buf)),
+		a != nil && a.parts != nil && (a.cur > last.Off || a.mid > last.Off || len(a.parts.rest) > 0 != (a.mid > a.cur)):
 		return errors.New("attachment")
 	}
 	return nil
@@ -171,6 +179,8 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	if !c.Writing() && (len(kept.due) > 0 || kept.noticed.Every > 0) {
 		s.keepalives = &kept
 	}
+	tlv.Num(c, 45, &s.trip.silent)
+	tlv.Num(c, 46, &s.large)
 	return ring
 }
 
@@ -376,6 +386,7 @@ func (w *socketWatch) walk(c *tlv.Codec) {
 	tlv.Num(c, 4, &w.mark)
 	tlv.Num(c, 5, &w.pingEnd)
 	tlv.Num(c, 6, &w.drained)
+	tlv.Num(c, 7, &w.rtt)
 }
 
 // walk visits the client leg. Nothing of it is in flight: see Freeze.
@@ -433,4 +444,7 @@ func (a *Attachment) walk(c *tlv.Codec) {
 	a.hasNews = len(a.news) > 0
 	tlv.Num(c, 45, &a.repeats)
 	tlv.Num(c, 46, &a.looked)
+	c.Bool(48, &a.takesParts)
+	tlv.Pointer(c, 47, &a.parts, func(p *parts, c *tlv.Codec) { c.Bytes(1, &p.rest) })
+	tlv.Num(c, 49, &a.clogged)
 }

@@ -152,6 +152,9 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 	case s.answerBy(a) > 0 && now >= s.answerBy(a):
 		s.drop(now, "close not answered", Shut, nil)
 	case dead > 0 && now >= dead:
+		if s.trip.smoothed == 0 && s.trip.silent < maxSilent { // perhaps its round trip takes longer
+			s.trip.silent++
+		}
 		s.drop(now, "silent", Reset, nil)
 	case s.deadlockedAt(a) > 0 && now >= s.deadlockedAt(a):
 		s.drop(now, "its answer lies behind what the game server does not take", Reset, nil)

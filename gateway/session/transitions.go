@@ -141,6 +141,9 @@ func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	a.gen = p.Gen
 	h.Session, h.Token, h.Protocol, h.Route, h.Durable = s.cfg.ID, p.Token, s.cfg.Protocol, p.Route, p.Durable
 	h.Probe = true
+	if p.Parts {
+		a.takesParts, h.PartBytes = true, PartBytes
+	}
 	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)

@@ -100,6 +100,7 @@ func (a *Attachment) read(s *Session, now Time, p []byte) {
 	in := &a.in
 	b, gathered := p, len(in.buf) > 0
 	if gathered { // the message began in an earlier read
+		a.clogged = now
 		in.buf = append(in.buf, p...)
 		b = in.buf
 	}

@@ -27,6 +27,8 @@ type Hello struct {
 	// has been heard there: one of the constants below, or "".
 	Durable bool   `json:"durable,omitempty"`
 	Moved   string `json:"moved,omitempty"`
+	// PartBytes: larger messages come in parts of at most so many bytes; zero: they do not.
+	PartBytes int64  `json:"part_bytes,omitempty"`
 	Probe   bool   `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
 }
 
@@ -41,6 +43,12 @@ type Limits struct {
 	MessageBytes    int64 `json:"message_bytes"`
 	UnackedMessages int64 `json:"unacked_messages"`
 	UnackedBytes    int64 `json:"unacked_bytes"`
+}
+
+// Part is the argument of parts.
+type Part struct {
+	Bytes int64 `json:"bytes"` // of the whole message
+	Text  bool  `json:"text"`
 }
 
 // Upstream is the argument of upstream.

@@ -31,6 +31,7 @@ type Offer struct {
 	Resumable  bool     // reseat.v1 was offered
 	Resume     bool     // with a token or a received count, so it is a resume
 	Refusals   bool     // reseat.refusals was offered with a first handshake
+	Parts      bool     // reseat.parts was offered
 	Token      string   // empty if missing, or if two differ
 	Received   uint64
 	ReceivedOK bool // Received is present, well formed and unambiguous
@@ -60,6 +61,8 @@ func ParseOffer(h http.Header) Offer {
 			o.Resumable = true
 		case p == Refusals:
 			o.Refusals = true
+		case p == Parts:
+			o.Parts = true
 		case strings.HasPrefix(p, prefixToken):
 			tokens = append(tokens, p[len(prefixToken):])
 		case strings.HasPrefix(p, prefixReceived):
@@ -69,7 +72,7 @@ func ParseOffer(h http.Header) Offer {
 		}
 	}
 	if !o.Resumable {
-		o.Refusals = false
+		o.Refusals, o.Parts = false, false
 		return o
 	}
 	tokens = append(tokens, h.Values("Reseat-Token")...)

@@ -17,6 +17,9 @@ import (
 // Subprotocol is what a resumable client offers and the gateway selects.
 const Subprotocol = "reseat.v1"
 
+// Parts is offered by a client that takes large messages in parts, protocol section 3.
+const Parts = "reseat.parts"
+
 // ProbeQuery is the query of a request that asks whether a gateway is there: protocol section 2.
 const ProbeQuery = "reseat.alive"
 
@@ -41,6 +44,7 @@ const (
 	VerbClose = "close"
 
 	VerbUpstream = "upstream"
+	VerbParts    = "parts"
 )
 
 // Errors of ParseClient. The close code for ErrUTF8 is 1007, for the others
@@ -86,7 +90,7 @@ func ParseClient(b []byte) (Message, error) {
 		ok = isPingArg(arg, has)
 	case VerbBye:
 		m.Bye, ok = parseBye(arg, has)
-	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream:
+	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream, VerbParts:
 		return Message{}, ErrDirection
 	default:
 		return Message{}, nil

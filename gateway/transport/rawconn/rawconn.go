@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 )
 
 // ErrUnsupported means that the connection has no descriptor that this package can use:
@@ -85,9 +86,10 @@ func ConnOf(fd int) (net.Conn, error) {
 
 // A State is what the operating system reports about a connection.
 type State struct {
-	Acked  uint64 // bytes that the peer has acknowledged since the connection was opened
-	Queued int    // bytes in the send buffer that the peer has not acknowledged
-	Unread bool   // the receive buffer is not empty
+	RTT    time.Duration // smoothed round trip; zero: none was measured
+	Acked  uint64        // bytes that the peer has acknowledged since the connection was opened
+	Queued int           // bytes in the send buffer that the peer has not acknowledged
+	Unread bool          // the receive buffer is not empty
 }
 
 // Lowest unwraps conn (TLS, compression) by its NetConn methods and returns the

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -173,7 +174,7 @@ func StateOf(fd int) (State, error) {
 		return State{}, err
 	}
 	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
-	return State{Acked: info.Bytes_acked, Queued: queued, Unread: unread > 0}, err
+	return State{RTT: time.Duration(info.Rtt) * time.Microsecond, Acked: info.Bytes_acked, Queued: queued, Unread: unread > 0}, err
 }
 
 // AddrOf converts the address of a TCP socket.

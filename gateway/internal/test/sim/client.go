@@ -97,7 +97,10 @@ type link struct {
 	closed        bool          // it has sent a Close
 	lostAt        bool          // the client considers it dead
 	last          bool          // after end or close 4502: the answer to its Close ends the session
-	rogueEnd      uint64        // offset of the end of the bytes that violate the protocol
+	takesParts    bool          // it has offered so,
+	parts         assembly      // and this message comes so
+	partAcked     session.Time
+	rogueEnd      uint64 // offset of the end of the bytes that violate the protocol
 }
 
 // A mark is the offset, in what a link sends, of the end of something that the core
@@ -146,7 +149,7 @@ func (c *client) connect() *link {
 
 func (c *client) newLink() *link {
 	w := c.g.w
-	l := &link{c: c, g: c.g, conn: c.g.connection(), opened: w.now, heard: w.now, next: 1}
+	l := &link{c: c, g: c.g, conn: c.g.connection(), opened: w.now, heard: w.now, next: 1, takesParts: c.offers()}
 	l.mute(c.g.lineDown, c.g.lineDown)
 	return l
 }

@@ -58,6 +58,7 @@ func (g *game) configure() {
 	g.style = pick(w, raw, raw, blocking, poll)
 	g.blind = g.style == blocking && w.chance(500)
 	g.cfg.Answer = w.answer
+	g.knowsTrip = w.chance(300)
 	g.readSize = pick(w, 16, 512, 4096, 64<<10)
 	g.terms = g.cfg.Terms
 	g.seen.dropping = g.terms.Overflow == session.DropOldest
@@ -104,6 +105,7 @@ func (g *game) voices() {
 
 // draw draws the world of a seed.
 func (w *world) draw() {
+	w.parts = pick(w, 0, 500, 1000)
 	w.pipes = pick(w, 20, 300, 300, 2000, 2000, 20<<10, 300<<10)
 	w.beat = pick(w, 300*time.Millisecond, 2*time.Second, 15*time.Second)
 	w.answer = pick(w, 0, w.beat/5, w.beat, 5*time.Second, 5*time.Second)

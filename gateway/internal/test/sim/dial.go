@@ -183,13 +183,13 @@ func (g *game) reconnect(told promise) {
 	if g.detached.since > 0 && g.detached.waits == 0 {
 		g.detached.waits = g.w.now // it has been detached while it waited
 	}
-	g.next(told, g.cfg.Notices.Resume, g.redials() && !g.w.calm && g.w.chance(150))
+	g.next(told, g.cfg.Notices.Resume, "", g.redials() && !g.w.calm && g.w.chance(150))
 	g.w.cov.hit(EdgeUpstream)
 }
 
-// next gives the session its next upstream, which first gets word. With leaves that goes away
-// again at once.
-func (g *game) next(told promise, word string, leaves bool) {
+// next gives the session its next upstream, which first gets word, and last after what waits for it. With
+// leaves that goes away again at once.
+func (g *game) next(told promise, word, last string, leaves bool) {
 	old := g.up
 	u := newUpstream(g, told)
 	u.no = old.ups.no + 1
@@ -198,6 +198,7 @@ func (g *game) next(told promise, word string, leaves bool) {
 	g.log("reconnect", int64(u.no), int64(len(early)))
 	g.connect(u, g.core.Reconnect(g.w.now, early))
 	g.seen.upOpen = true // for what it has sent already
+	g.expectText(last)
 	g.sync(true)
 	g.brokenOff(old)
 	g.flush(old)

@@ -83,11 +83,12 @@ type game struct {
 	cause  cause
 
 	// of the newest client connection; nil: there was none
-	life     *pulse // of the newest client's connection; nil: there was none
-	trip     trip
-	futile   futility
-	silenced bool // a line was silent for a while
-	lineDown bool // the client's network is down: all its connections, old and new, pass nothing
+	life      *pulse // of the newest client's connection; nil: there was none
+	trip      trip
+	knowsTrip bool // TCP does
+	futile    futility
+	silenced  bool // a line was silent for a while
+	lineDown  bool // the client's network is down: all its connections, old and new, pass nothing
 
 	keys map[[4]byte]struct{} // handed out and not used yet
 

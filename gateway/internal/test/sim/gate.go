@@ -85,7 +85,7 @@ func (g *game) attachFirst() bool {
 	before := g.snapshot()
 	g.seen.attach = session.Event{Kind: session.Created}
 	p := g.pass(g.core.NextGen(), g.w.now)
-	p.Durable = g.cfg.Durable
+	p.Durable, p.Parts = g.cfg.Durable, l.takesParts
 	a := g.core.AttachFirst(g.w.now, p)
 	if before.info.State == session.Ended {
 		g.unchanged(before, "a first attach after the end")
@@ -108,6 +108,7 @@ func (g *game) attachLeg(t *attempt, a *session.Attachment) {
 	}
 	l := &leg{g: g, conn: t.conn, att: a, buf: make([]byte, 1+g.w.rng.IntN(g.readSize)), lastIn: g.w.now, lastOut: g.w.now}
 	l.tap, l.gen = newTap(l, t.received), g.core.Generation()
+	l.tap.takesParts = t.link != nil && t.link.takesParts
 	g.down = l
 	g.legs = append(g.legs, l)
 	g.noteAttached(t, old)
@@ -226,7 +227,7 @@ func (g *game) attach(t *attempt) {
 		g.fail("O2", "an owner of epoch %d issues generation %d", g.epoch, t.gen)
 	}
 	p := g.pass(t.gen, t.arrived)
-	p.Durable = g.cfg.Durable
+	p.Durable, p.Parts = g.cfg.Durable, t.link != nil && t.link.takesParts
 	if g.cfg.PlainResume {
 		p = session.Pass{Arrived: t.arrived} // it has its cookie
 	}

@@ -35,6 +35,10 @@ func (g *game) event(e session.Event, after []session.Event) {
 	case session.Disconnected:
 		if e.Reason == "silent" {
 			g.checkSilent()
+			if g.core.Info().RTT == 0 {
+				g.trip.silent++
+				g.w.cov.hit(SilentUnmeasured)
+			}
 		}
 		g.detachedEvent(e)
 		g.noteDetached()
@@ -107,7 +111,7 @@ func (g *game) dropped(after []session.Event) {
 		}
 		return
 	}
-	if g.leaving == 0 || !g.cfg.Hard {
+	if g.leaving == 0 || !g.cfg.Hard || reason == "grace_over" {
 		g.expectText(g.cfg.Notices.Detach)
 	}
 	if reason == "grace_over" {

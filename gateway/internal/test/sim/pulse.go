@@ -83,6 +83,8 @@ type pulse struct {
 	spoke  bool         // a whole message has arrived, or a Close frame
 	greets bool         // the first ack has arrived
 
+	clogged span // when the line was last seen to be clogged
+
 	socket socketPulse
 }
 
@@ -101,6 +103,7 @@ type socketPulse struct {
 	waiting session.Time // since when
 	refuses bool         // and its state shows that it is full
 	drained session.Time // when it last accepted bytes, with more queued
+	rtt     time.Duration
 }
 
 // newPulse returns the pulse of the client that is being attached.
@@ -211,16 +214,25 @@ func (p *pulse) unanswered(b int) session.Time {
 	if g.cfg.Answer == 0 || since == 0 || probe == 0 || b == late && (g.upOver() || p.crowded) {
 		return 0
 	}
-	return max(since.Add(p.answerTime()), probe.Add(4*g.core.Info().RTT))
+	rtt := g.core.Info().RTT
+	if rtt == 0 {
+		rtt = p.socket.rtt
+	}
+	return max(since.Add(p.answerTime()), probe.Add(4*rtt))
 }
 
 // answerTime returns how long an answer may take, apart from round trips.
 func (p *pulse) answerTime() time.Duration {
+	if p.g.core.Info().RTT > 0 {
+		return p.g.cfg.Answer
+	}
+	return p.firstAnswerTime() << min(p.g.trip.silent, 3)
+}
+
+// firstAnswerTime is answerTime for the first connection.
+func (p *pulse) firstAnswerTime() time.Duration {
 	c := &p.g.cfg
-	switch {
-	case p.g.core.Info().RTT > 0:
-		return c.Answer
-	case c.Resumable:
+	if c.Resumable {
 		return max(c.Answer, leastWait)
 	}
 	return min(max(c.Answer, leastWait), c.Heartbeat+c.Answer)
@@ -228,15 +240,15 @@ func (p *pulse) answerTime() time.Duration {
 
 // quiet returns after which silence a ping is due.
 func (p *pulse) quiet() time.Duration {
-	if p.g.cfg.Answer == 0 {
+	if p.g.cfg.Answer == 0 || p.g.core.Info().RTT > 0 {
 		return p.g.cfg.Heartbeat
 	}
-	return max(p.g.cfg.Heartbeat+p.g.cfg.Answer-p.answerTime(), 0)
+	return max(p.g.cfg.Heartbeat+p.g.cfg.Answer-p.firstAnswerTime(), 0)
 }
 
 // exact reports whether both answers agree.
 func (p *pulse) exact() bool {
-	ok := p.heard.exact() && p.pinged.exact() && p.hidden() == 0 && !p.crowded
+	ok := !p.g.trip.perhapsPinged && p.heard.exact() && p.pinged.exact() && p.hidden() == 0 && !p.crowded
 	for _, q := range p.open {
 		ok = ok && q.sent.exact()
 	}
@@ -276,6 +288,9 @@ func (p *pulse) compose(sent span) {
 	q := &ping{sent: sent}
 	p.open, p.unseen, p.probes = append(p.open, q), append(p.unseen, q), append(p.probes, sent)
 	p.pinged = sent
+	if !sent.exact() || p.g.largeUnacked() {
+		p.clogs(false)
+	}
 	p.crowded = p.crowded || len(p.open) > manyPings
 }
 
@@ -419,6 +434,9 @@ func (p *pulse) writes(n int, full bool) {
 			p.hear(k.full || k.refuses)
 		}
 	}
+	if full || k.full || k.waits {
+		p.clogs(full || k.full || k.refuses)
+	}
 	k.full, k.waits, k.refuses = full, false, false
 	p.leg.each(0, n, func(b []byte) { p.sight.walk(b, nil) })
 	t := p.leg.tap
@@ -439,7 +457,7 @@ func (p *pulse) marks() { p.through, p.socket.known = p.sight.at, p.socket.full 
 func (p *pulse) looks(st session.SocketState) {
 	k, g := &p.socket, p.g
 	takes := k.known && st.Acked > k.acked
-	k.known, k.acked = true, st.Acked
+	k.known, k.acked, k.rtt = true, st.Acked, st.RTT
 	if takes && st.Queued > 0 {
 		k.drained = g.w.now
 	}
@@ -482,7 +500,9 @@ func (p *pulse) noteDrained(sure bool) {
 // reads processes the client's input, before the core does.
 func (p *pulse) reads(b []byte) {
 	p.hear(true)
-	p.spoken = p.g.w.now
+	if p.spoken = p.g.w.now; !p.words.between() {
+		p.clogs(true)
+	}
 	whole := false
 	p.words.walk(b, func(f walked) {
 		whole = whole || f.op < opClose && f.fin
@@ -526,7 +546,7 @@ func (p *pulse) measured(took time.Duration) {
 		p.expect = p.expect[1:]
 		switch {
 		case at >= sent[early] && at <= sent[late]:
-			p.g.trip.sample(took, true)
+			p.measures(took, sent)
 			return
 		case !p.crowded: // otherwise that one was forgotten
 			p.g.fail("section 5", "a round trip of %v is reported, and the ping was sent at %d", took, sent)
@@ -615,12 +635,15 @@ func (p *pulse) String() string {
 type trip struct {
 	low, high time.Duration
 	pinged    bool // a ping has measured it
+	silent    int  // connections in a row that ended as silent before it was known
+	// perhapsPinged: perhaps a ping has, and pinged is false.
+	perhapsPinged bool
 }
 
 // sample adds a measurement. The first ping replaces the estimate from hello.
 func (t *trip) sample(d time.Duration, byPing bool) {
 	d = max(d, 1)
-	if t.high == 0 || byPing && !t.pinged {
+	if t.high == 0 || byPing && !t.pinged && !t.perhapsPinged {
 		t.low, t.high = d, d
 	} else {
 		toward := func(from time.Duration, sixteenths time.Duration) time.Duration {
@@ -629,6 +652,9 @@ func (t *trip) sample(d time.Duration, byPing bool) {
 		low := min(toward(t.low, 1), toward(t.low, 12), toward(t.high, 1), toward(t.high, 12))
 		t.low, t.high = low, max(toward(t.low, 1), toward(t.low, 12), toward(t.high, 1), toward(t.high, 12))
 	}
+	if byPing && t.perhapsPinged { // or it replaces the estimate
+		t.low, t.high, t.perhapsPinged = min(t.low, d), max(t.high, d), false
+	}
 	t.pinged = t.pinged || byPing
 }
 
@@ -636,8 +662,11 @@ func (t *trip) sample(d time.Duration, byPing bool) {
 func (t *trip) check(g *game) {
 	const rounding = 16
 	rtt := g.core.Info().RTT
-	if rtt < t.low-rounding || rtt > t.high+rounding || (rtt == 0) != (t.high == 0) {
+	if rtt < t.low-rounding || rtt > t.high+rounding || rtt == 0 && t.low > 0 || rtt > 0 && t.high == 0 {
 		g.fail("section 5", "the round trip is %v, and must be from %v to %v", rtt, t.low, t.high)
 	}
 	t.low, t.high = rtt, rtt
+	if rtt > 0 {
+		t.silent = 0
+	}
 }

@@ -20,6 +20,7 @@ type helloArg struct {
 	Grace    int64  `json:"grace_ms"`
 	Beat     int64  `json:"heartbeat_ms"`
 	Answer   int64  `json:"answer_ms"`
+	Parts    int    `json:"part_bytes"`
 	Durable  bool   `json:"durable"`
 	Moved    string `json:"moved"`
 	Protocol string `json:"protocol"`
@@ -104,7 +105,15 @@ func (l *link) take(a arrival) {
 	case l.hello == 0:
 		c.g.fail("I7", "data before hello on connection %d", l.id)
 	default:
-		l.data(a)
+		whole, ok, bad := l.parts.add(a, l.takesParts)
+		if bad != "" {
+			c.g.fail("parts", "the client got opcode %d of %d bytes: %s", a.op, len(a.p), bad)
+		}
+		if ok {
+			l.data(whole)
+		} else {
+			l.parted()
+		}
 	}
 }
 
@@ -179,6 +188,10 @@ func (l *link) control(text string) {
 			c.g.fail("section 5", "the client got the pong %q after %d pings", arg, l.pings)
 		}
 		l.ponged(n)
+	case "parts":
+		if bad := l.parts.announce(arg, c.g.cfg.MaxMessage); bad != "" || !l.takesParts {
+			c.g.fail("parts", "the client got parts %s: %s", arg, bad)
+		}
 	case "move":
 	case "upstream":
 		var v struct{ State string }
@@ -222,6 +235,9 @@ func (l *link) gotHello(arg string) {
 	if h.Limits.Messages != windowMessages || h.Limits.Bytes != windowBytes || h.Session != c.g.cfg.ID || h.Beat != c.g.cfg.Heartbeat.Milliseconds() || h.Answer != c.g.cfg.Answer.Milliseconds() ||
 		h.Limits.Message != c.g.cfg.MaxMessage || h.Protocol != c.g.cfg.Protocol {
 		c.g.fail("protocol", "hello says %s", arg)
+	}
+	if h.Parts == partBytes != l.takesParts {
+		c.g.fail("parts", "hello says part_bytes %d", h.Parts)
 	}
 	l.checkEpoch(h)
 	old := c.live

@@ -251,8 +251,7 @@ func (g *game) replace() {
 	case i.State == session.Attached && g.down != nil && g.down.tap.n < i.Sent:
 		w.cov.hit(OutageBackSlow)
 	}
-	g.next(g.out.told, word, !w.calm && w.chance(150))
-	g.expectText(last)
+	g.next(g.out.told, word, last, !w.calm && w.chance(150))
 	w.cov.hit(OutageBack)
 	if !w.calm && w.chance(150) { // it breaks again at once
 		g.ups.crash()

@@ -1,6 +1,10 @@
 package sim
 
-import "reseat/gateway/session"
+import (
+	"time"
+
+	"reseat/gateway/session"
+)
 
 // lookBefore gives the core, before a Tick, the state of the client's socket if that is
 // useful and available, as a driver does.
@@ -21,7 +25,11 @@ func (g *game) look(l *leg) {
 		n = uint64(g.w.rng.IntN(300))
 	}
 	out.acknowledge(n)
-	st := session.SocketState{Acked: out.acked, Queued: int(out.put - out.acked), Unread: l.conn.in.readable() > 0}
+	var rtt time.Duration
+	if g.knowsTrip {
+		rtt = g.w.beat / 3
+	}
+	st := session.SocketState{RTT: rtt, Acked: out.acked, Queued: int(out.put - out.acked), Unread: l.conn.in.readable() > 0}
 	if g.life.alive() && g.life.leg == l {
 		g.life.looks(st)
 	}

@@ -20,6 +20,9 @@ type tap struct {
 
 	nums *numbers // what its messages are
 
+	takesParts bool
+	parts      assembly
+
 	stated   uint64 // in the resume
 	received uint64 // by the core, before the attach
 	sent     uint64 // numbered before the attach
@@ -84,6 +87,9 @@ func (t *tap) accept(b []byte) {
 		}
 		t.see(a)
 	}
+	if t.parts.left > 0 && t.dec.torn() {
+		t.l.g.w.cov.hit(CutPart)
+	}
 	if t.closed && t.dec.torn() {
 		t.l.g.fail("I12", "something is written behind a Close")
 	}
@@ -111,7 +117,13 @@ func (t *tap) see(a arrival) {
 	case t.code != 0:
 		g.fail("I12", "data is written behind %s", t.verb)
 	default:
-		t.data(a)
+		whole, ok, bad := t.parts.add(a, t.takesParts)
+		if bad != "" {
+			g.fail("parts", "opcode %d of %d bytes is written: %s", a.op, len(a.p), bad)
+		}
+		if ok {
+			t.data(whole)
+		}
 	}
 }
 
@@ -147,6 +159,11 @@ func (t *tap) control(text string) {
 		t.acked = n
 	case verb == "pong":
 		t.pong(arg)
+	case verb == "parts":
+		if bad := t.parts.announce(arg, g.cfg.MaxMessage); bad != "" || !t.takesParts {
+			g.fail("parts", "parts %s is written: %s", arg, bad)
+		}
+		g.w.cov.hit(Parted)
 	case verb == "grace":
 		t.grace(arg)
 	case verb == "upstream":
@@ -265,6 +282,9 @@ func (t *tap) checkClose(p []byte) {
 // finished checks that everything for this connection is written.
 func (t *tap) finished() {
 	g := t.l.g
+	if t.parts.left > 0 {
+		g.w.cov.hit(ReleasedParts)
+	}
 	switch {
 	case t.dec.torn():
 		g.fail("I1", "a connection is closed within a message, after message %d", t.n)

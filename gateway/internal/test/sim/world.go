@@ -95,6 +95,7 @@ type world struct {
 	jumps      int // of 1000 clock moves, this many go to the next due time
 	sizes      sizes
 	maxMessage int64
+	parts      int // of 1000 connections, this many offer to take parts
 	hard       int // of 1000 sessions, this many are under --disconnect hard
 	redial     int // and this many under --upstream-lost redial
 	durable    int // and this many of the resumable ones are durable
