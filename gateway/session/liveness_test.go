@@ -39,6 +39,7 @@ type line struct {
 	noPongs bool                               // it answers no ping
 	taken   func(wrote, pingEnd uint64) uint64 // bytes that its TCP has acknowledged; nil: the driver cannot tell
 	unread  bool                               // received bytes wait to be read
+	rtt     time.Duration                      // as TCP knows it; zero: it does not
 	wrote   uint64
 	pingEnd uint64
 	pings   []session.Time
@@ -121,10 +122,10 @@ func (l *line) message() session.Time {
 }
 
 func (l *line) look() {
-	if l.taken == nil && !l.unread {
+	if l.taken == nil && !l.unread && l.rtt == 0 {
 		return
 	}
-	st := session.SocketState{Unread: l.unread}
+	st := session.SocketState{Unread: l.unread, RTT: l.rtt}
 	if l.taken != nil {
 		st.Acked = l.taken(l.wrote, l.pingEnd)
 		st.Queued = int(l.wrote - st.Acked)
@@ -765,4 +766,113 @@ func TestReservedSessionIsAwaySinceCreation(t *testing.T) {
 	if ev := b.s.Events(); ev[len(ev)-1].Outage != 7*time.Second {
 		t.Errorf("%+v, want away for 7s", ev)
 	}
+}
+
+// detaches counts how often a client that resumes at once is detached within d.
+func (l *line) detaches(d time.Duration) (n int) {
+	for end := l.now.Add(d); ; n++ {
+		l.run(end.Sub(l.now))
+		if l.s.State() == session.Attached {
+			return n
+		}
+		l.answers = nil
+		l.resume(l.seen)
+	}
+}
+
+// Before a round trip is known, the limit doubles with each connection that ends by it.
+func TestLongRoundTripDetachesOnceAtMost(t *testing.T) {
+	for tcp, most := range map[time.Duration]int{0: 1, 8 * time.Second: 0} {
+		l := newLine(t, answerConfig(), 8*time.Second)
+		l.tick, l.rtt = 200*time.Millisecond, tcp
+		if n := l.detaches(5 * time.Minute); n > most {
+			t.Errorf("detached %d times, want %d at most; TCP's round trip is %v", n, most, tcp)
+		}
+	}
+}
+
+func TestLimitBeforeRoundTripGrowsEightfoldAtMost(t *testing.T) {
+	c := answerConfig()
+	c.Heartbeat = time.Minute
+	l := newLine(t, c, time.Hour)
+	l.tick = time.Second
+	for _, want := range []time.Duration{5, 10, 20, 40, 40} {
+		got := l.run(2 * time.Minute)
+		wantAbout(t, got, want*time.Second-time.Second, want*time.Second+time.Second)
+		l.answers = nil
+		l.resume(l.seen)
+	}
+}
+
+// The limit that a line needed before its round trip was known is no limit afterwards.
+func TestRoundTripEndsDoubling(t *testing.T) {
+	l := newLine(t, answerConfig(), time.Hour)
+	l.tick = 50 * time.Millisecond
+	l.run(time.Minute)
+	l.answers, l.trip = nil, 50*time.Millisecond
+	l.resume(l.seen)
+	l.run(20 * time.Second)
+	l.die()
+	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
+}
+
+// A pong that waits in a queue measures no round trip: a dead line below a large message would be
+// kept for four times as long.
+func TestQueueIsNoRoundTrip(t *testing.T) {
+	const queue = 3 * time.Second
+	for name, c := range map[string]struct {
+		before, after func(l *line)
+		sampled       bool
+	}{
+		"nothing waits":                  {func(*line) {}, func(*line) {}, true},
+		"a large message, unacked":       {func(l *line) { l.large(); l.reads() }, func(*line) {}, false},
+		"a large message, not sent":      {func(l *line) { l.large() }, func(*line) {}, false},
+		"a large message, acked":         {func(l *line) { l.large(); l.reads(); l.says("\x10ack 1") }, func(*line) {}, true},
+		"a small message, unacked":       {func(l *line) { l.game(text("small")); l.reads() }, func(*line) {}, true},
+		"the socket is full":             {func(*line) {}, func(l *line) { l.game(text("more")); l.fills() }, false},
+		"a message of the client's":      {func(l *line) { l.half() }, func(l *line) { l.otherHalf() }, false},
+		"such a message behind the ping": {func(*line) {}, func(l *line) { l.half(); l.otherHalf() }, false},
+	} {
+		l := newLine(t, answerConfig(), 50*time.Millisecond)
+		l.run(20 * time.Second)
+		known := l.s.Info().RTT
+		c.before(l)
+		l.s.Ping(l.now)
+		l.now++
+		c.after(l)
+		l.reads()
+		l.now = l.now.Add(queue)
+		l.says("\x10pong " + fmt.Sprint(len(l.pings)+1))
+		if got := l.s.Info().RTT; got > known != c.sampled {
+			t.Errorf("%s: a round trip of %v, before the pong %v", name, got, known)
+		}
+	}
+}
+
+// fills lets the client's socket take a byte, and no more.
+func (l *line) fills() {
+	l.s.Out(l.now, l.att, nil)
+	l.s.Wrote(l.now, l.att, 1, true)
+}
+
+func (l *line) half()      { l.s.Read(l.now, l.att, masked(frame.Text, "a message")[:8]) }
+func (l *line) otherHalf() { l.s.Read(l.now, l.att, masked(frame.Text, "a message")[8:]) }
+
+// While a large message comes, the client says again what it has: it lives, and that is all.
+func TestRepeatedAckIsSignOfLifeAlone(t *testing.T) {
+	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l.run(time.Second)
+	l.large()
+	l.reads()
+	l.mute, l.noPongs = true, true
+	before := l.s.Info()
+	for range 60 {
+		l.run(time.Second)
+		l.says("\x10ack 0")
+	}
+	after := l.s.Info()
+	if l.s.State() != session.Attached || after.Acked != 0 || after.Heard != l.now || after.RTT != before.RTT || after.Received != before.Received {
+		t.Errorf("%v, acked %d, heard %v ago, round trip %v", l.s.State(), after.Acked, l.now.Sub(after.Heard), after.RTT)
+	}
+	wantAbout(t, l.run(time.Minute), 4*time.Second, 10*time.Second)
 }

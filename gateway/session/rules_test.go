@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,6 +122,26 @@ func TestEachAckRestartsCloseAnswerTimeout(t *testing.T) {
 	}
 	b.sleep(10 * time.Second)
 	b.wantState(session.Detached)
+}
+
+// The game server closes behind a large message, which takes minutes on a slow line. The client says again what
+// it has.
+func TestClientThatReceivesLargeMessageKeepsCloseAnswerTimeout(t *testing.T) {
+	for size, want := range map[int]session.State{session.PartBytes: session.Detached, session.PartBytes + 1: session.Attached} {
+		b := newTable(t, config())
+		for rest := text(strings.Repeat("x", size)) + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))); rest != ""; {
+			n := min(len(rest), 1000)
+			b.game(rest[:n])
+			rest = rest[n:]
+		}
+		b.reads()
+		b.reads() // and the Close
+		for range 8 {
+			b.sleep(10 * time.Second)
+			b.says("\x10ack 0")
+		}
+		b.wantState(want)
+	}
 }
 
 // Overflowed is emitted once per detach, not once per session.

@@ -169,7 +169,8 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 }
 
 // answerBy returns when our Close frame must have been answered; zero: never. A client
-// that may still have messages to read has a minute, counted from its newest ack; any other
+// that may still have messages to read has a minute, counted from its newest ack, or from its last sign
+// of life if one of them is large; any other
 // has a second, counted from its last sign of life. Protocol section 11, Close frames from
 // the client.
 func (s *Session) answerBy(a *Attachment) Time {
@@ -177,7 +178,11 @@ func (s *Session) answerBy(a *Attachment) Time {
 		return 0
 	}
 	if s.survivesDisconnect() && s.acked < s.ring.Last().N {
-		return max(a.closed, a.acks, a.excused).Add(overdueAck)
+		since := max(a.closed, a.acks, a.excused)
+		if s.large > s.ring.Base().Off { // it may take minutes to receive
+			since = max(since, a.heard)
+		}
+		return since.Add(overdueAck)
 	}
 	if !s.cfg.Resumable && !s.up.lost {
 		return a.closed.Add(closeWait)

@@ -28,8 +28,8 @@ type Hello struct {
 	Durable bool   `json:"durable,omitempty"`
 	Moved   string `json:"moved,omitempty"`
 	// PartBytes: larger messages come in parts of at most so many bytes; zero: they do not.
-	PartBytes int64  `json:"part_bytes,omitempty"`
-	Probe   bool   `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
+	PartBytes int64 `json:"part_bytes,omitempty"`
+	Probe     bool  `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
 }
 
 // The values of Hello.Moved.
