@@ -28,8 +28,11 @@ const (
 	MessageBinary = websocket.MessageBinary
 )
 
-// defaultReadLimit is the ReadLimit of zero Options.
-const defaultReadLimit = 16 << 20
+// What zero Options mean.
+const (
+	defaultReadLimit   = 16 << 20
+	defaultGiveUpAfter = 10 * time.Minute
+)
 
 // Options configure Dial. The zero value, or nil, is usable.
 type Options struct {
@@ -49,6 +52,10 @@ type Options struct {
 	// ReadLimit is the max size of a message that is read, in bytes; a larger one breaks
 	// the connection. Zero means 16 MiB, a negative one no limit.
 	ReadLimit int64
+	// GiveUpAfter is how long the client tries to resume while no gateway answers at all, counted from the
+	// last sign of life; the gateway may have changed the grace period meanwhile. It is never less than
+	// the grace period that the client knows and two heartbeats. Zero means 10 minutes.
+	GiveUpAfter time.Duration
 	// OnDetach is called when the connection is lost, or has been silent for so long
 	// that the client resumes beside it (protocol section 5, suspicion); why says
 	// which, as in "no answer for 5s". It is called once per loss. OnResume follows

@@ -171,23 +171,58 @@ func traffic(t *testing.T, c *client.Conn, game *wstest.Peer, seed uint64, done 
 	all.Wait()
 }
 
-func TestDisconnectLongerThanGraceEndsTheSession(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c, game := w.play(client.Options{})
-		w.down.Store(true)
-		began := time.Now()
-		w.cut()
-		if err := wantEnd(t, c); !errors.Is(err, client.ErrLost) {
-			t.Errorf("the end is %v, want ErrLost", err)
-		}
-		if took := time.Since(began); took > grace+2*heartbeat || took < grace+2*heartbeat-5*time.Second {
-			t.Errorf("gave up after %v, want %v or a little less", took, grace+2*heartbeat)
-		}
-		game.WantClose(1001)
-		if err := c.Write(t.Context(), client.MessageText, nil); !errors.Is(err, client.ErrLost) {
-			t.Errorf("a write afterwards: %v", err)
-		}
-	})
+// The gateway alone knows how long the session is kept. A client that reaches none gives up in its own time, but not
+// before the time that it has heard of.
+func TestClientGivesUpWhereNoGatewayAnswers(t *testing.T) {
+	const known = grace + 2*heartbeat
+	for option, limit := range map[time.Duration]time.Duration{0: 10 * time.Minute, 3 * time.Minute: 3 * time.Minute, time.Second: known} {
+		inWorld(t, func(t *testing.T, w *world) {
+			c, game := w.play(client.Options{GiveUpAfter: option})
+			w.down.Store(true)
+			began := time.Now()
+			w.cut()
+			if err := wantEnd(t, c); !errors.Is(err, client.ErrLost) {
+				t.Errorf("the end is %v, want ErrLost", err)
+			}
+			if took := time.Since(began); took > limit || took < limit*9/10 {
+				t.Errorf("GiveUpAfter %v: gave up after %v, want %v or a little less", option, took, limit)
+			}
+			game.WantClose(1001)
+			if err := c.Write(t.Context(), client.MessageText, nil); !errors.Is(err, client.ErrLost) {
+				t.Errorf("a write afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// What is changed for a session while its player is away holds, though its client never hears of it.
+func TestGracePeriodThatIsExtendedWhileAwayHolds(t *testing.T) {
+	const before, after = 3 * time.Second, 5 * time.Minute
+	for name, extend := range map[string]func(w *world, id string){
+		"PATCH": func(w *world, id string) {
+			d := after
+			w.gw.Patch(id, gateway.Change{Grace: &d})
+		},
+		"the group starts": func(w *world, id string) { w.gw.StartGroup("m") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.game.Header = "Reseat-Group: m\r\n"
+				c, game := w.play(client.Options{})
+				w.down.Store(true)
+				w.cut()
+				time.Sleep(2 * time.Second)
+				extend(w, c.Session())
+				time.Sleep(after - 30*time.Second)
+				game.Text("are you there?")
+				w.down.Store(false)
+				want(t, c, "are you there?")
+			}, func(p *policy.Policy) {
+				d := before
+				p.Grace, p.GraceBeforeStart, p.Heartbeat = after, &d, time.Second
+			})
+		})
+	}
 }
 
 func TestResumeAfterGraceIsRefused(t *testing.T) {

@@ -64,6 +64,7 @@ type loop struct {
 	silence          silence
 	suspected, spoke bool
 	lastLife         time.Time     // last sign of life before the loss that OnDetach reported
+	answered         time.Time     // when a gateway last refused a resume
 	slowest          time.Duration // longest time to a 101 so far
 	slow             int           // attempts in a row that reached a server but timed out before the 101
 

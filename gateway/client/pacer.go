@@ -14,16 +14,16 @@ const (
 )
 
 // A pacer computes the backoff: none after a useful connection, then a random part of a
-// delay that doubles from 1 s to 5 s.
+// delay that doubles from 1 s to 5 s, and after long to a twentieth of the time away.
 type pacer struct{ tries, unproductive int }
 
-// next returns the delay before the next attempt.
-func (p *pacer) next() time.Duration {
+// next returns the delay before the next attempt of a client that has been away for so long.
+func (p *pacer) next(away time.Duration) time.Duration {
 	p.tries++
 	if p.tries == 1 {
 		return 0
 	}
-	span := min(minBackoff<<min(p.tries-2, 8), maxBackoff)
+	span := min(minBackoff<<min(p.tries-2, 8), max(maxBackoff, away/20))
 	return max(minPause, rand.N(span))
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -125,11 +126,10 @@ func (p *loop) lose(why error, after time.Duration) {
 	p.scheduleResume(now, why, after)
 }
 
-// scheduleResume schedules the next attempt, within the grace period and twice the
-// heartbeat; after Close, within the grace period. One attempt is made in any case, and
-// one whenever the gateway named a delay. The pause counts from the start of the
-// previous attempt or from the loss, so that the next attempt follows a timed-out one
-// immediately.
+// scheduleResume schedules the next attempt. It gives up after GiveUpAfter without any answer; after
+// Close, when the grace period is over. One attempt is made in any case, and one whenever the gateway
+// named a delay. The pause counts from the start of the previous attempt or from the loss, so that the
+// next attempt follows a timed-out one immediately.
 func (p *loop) scheduleResume(from time.Time, why error, after time.Duration) {
 	if p.attempt != nil {
 		return
@@ -137,15 +137,17 @@ func (p *loop) scheduleResume(from time.Time, why error, after time.Duration) {
 	now := time.Now()
 	until := p.dropped.Add(milliseconds(p.current.Grace))
 	if p.bye == nil {
-		until = until.Add(2 * p.heartbeat())
+		until = later(until.Add(2*p.heartbeat()), later(p.lastLife, p.answered).Add(p.giveUpAfter()))
 	}
-	at := later(from.Add(p.pacer.next()), now.Add(after))
+	at := later(from.Add(p.pacer.next(now.Sub(p.dropped))), now.Add(after))
 	if p.tried && after == 0 && at.After(until) {
 		p.finish(fmt.Errorf("%w: %w", ErrLost, why))
 		return
 	}
 	p.alarms.pace = at
 }
+
+func (p *loop) giveUpAfter() time.Duration { return cmp.Or(p.opts.GiveUpAfter, defaultGiveUpAfter) }
 
 // attemptFailed continues after a failed attempt.
 func (p *loop) attemptFailed(l *link, why error, after time.Duration) {
@@ -193,7 +195,7 @@ func (p *loop) verdict(l *link, v verdict) {
 // the count that this attempt stated, and only them.
 func (p *loop) refused(l *link, v verdict) {
 	l.cancel()
-	p.attempt = nil
+	p.attempt, p.answered = nil, time.Now()
 	p.alarms.attempt = time.Time{}
 	stale := l.token != p.current.Token || l.stated != p.handed()
 	switch {

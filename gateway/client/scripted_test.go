@@ -513,7 +513,7 @@ func TestAttemptsArePacedAndSpread(t *testing.T) {
 			t.Errorf("%d connections at once, want the first and one more", n)
 		}
 		err := wantEnd(t, s.c)
-		if n := s.dials.Load(); n < 12 || n > 90 || !errors.Is(err, client.ErrLost) {
+		if n := s.dials.Load(); n < 30 || n > 150 || !errors.Is(err, client.ErrLost) {
 			t.Errorf("%d attempts in %v, then %v", n, time.Since(began), err)
 		}
 	})
