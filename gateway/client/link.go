@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,20 +33,30 @@ type link struct {
 	heard   atomic.Int64 // last sign of life, in ns since born
 	reached atomic.Bool  // a server accepted the connection, even if the handshake is slow
 	watched atomic.Bool  // the loop wants flowing at the next sign of life
+	blocked atomic.Bool  // a write had to wait
 	partial int          // the reader's: bytes received since the newest complete message
 
 	// The loop's.
-	opened  bool
-	hello   int    // which of the session's hellos it got, 0 for none yet
-	last    uint64 // number of the newest message that came on it, repeats included
-	acked   int64  // the newest ack given on it, -1 for none
-	busy    bool   // its writer writes
-	words   []frame
-	waiting *pong
-	bye     bool
-	useful  bool // it brought anything new
-	since   time.Time
-	verdict *verdict
+	opened   bool
+	hello    int    // which of the session's hellos it got, 0 for none yet
+	last     uint64 // number of the newest message that came on it, repeats included
+	acked    int64  // the newest ack given on it, -1 for none
+	busy     bool   // its writer writes
+	words    []frame
+	waiting  *pong
+	bye      bool
+	useful   bool      // it brought anything new
+	parts    *parts    // of the message that comes in parts; nil: none does
+	repeated time.Time // when the last ack was last said again for it, or it began
+	since    time.Time
+	verdict  *verdict
+}
+
+// parts is what has come of a message that comes in parts, protocol section 3.
+type parts struct {
+	typ   MessageType
+	bytes int64
+	data  []byte
 }
 
 // A frame is an outgoing message. verb is "" for data.
@@ -138,7 +149,7 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 		TLSHandshakeStart: func() { l.reached.Store(true) },
 		GotConn:           func(httptrace.GotConnInfo) { l.reached.Store(true) },
 	})
-	subprotocols := append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol)
+	subprotocols := append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol, wire.Parts)
 	if l.token == "" {
 		subprotocols = append(subprotocols, wire.Refusals)
 	} else if wire.ValidRoute(l.route) {
@@ -154,13 +165,12 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 		ws.CloseNow()
 		return nil, ErrNotReseat
 	}
-	limit := c.opts.ReadLimit
-	if limit == 0 {
-		limit = defaultReadLimit
-	}
-	ws.SetReadLimit(max(limit, -1))
+	ws.SetReadLimit(c.readLimit())
 	return ws, nil
 }
+
+// readLimit is the max size of a message that is read, -1 for none.
+func (c *Conn) readLimit() int64 { return max(cmp.Or(c.opts.ReadLimit, defaultReadLimit), -1) }
 
 // strictTransport makes connections whose end of stream is an error: nothing is read
 // after a Close frame, so every end of stream truncates something. The library would
@@ -208,6 +218,7 @@ func (t strictStream) Write(b []byte) (int, error) {
 	n, err := t.ReadWriteCloser.Write(b)
 	if err == nil && time.Since(began) >= blockedWrite {
 		t.stream.link.note()
+		t.stream.link.blocked.Store(true)
 	}
 	return n, err
 }

@@ -205,7 +205,9 @@ func (p *loop) handle(e event) {
 			p.alarms.attempt = time.Now().Add(resumeHelloTimeout)
 		}
 	case wrote:
-		l.busy = false
+		if l.busy = false; l.blocked.Swap(false) && l == p.live {
+			p.silence.clogged()
+		}
 	case arrived:
 		if l.verdict == nil {
 			p.arrived(l, e)
@@ -259,6 +261,8 @@ func (p *loop) arrived(l *link, e event) {
 	switch {
 	case control:
 		p.control(l, string(e.data[1:]), e.at)
+	case l.parts != nil:
+		p.part(l, e)
 	default:
 		p.data(l, e.typ, unescape(e.typ, e.data))
 	}
@@ -281,6 +285,38 @@ func (p *loop) data(l *link, typ MessageType, data []byte) {
 		}
 	}
 	p.addOwed(int64(len(data)))
+}
+
+// part adds one part of a message that comes in parts. The gateway hears at least once a second that they
+// come: the last ack once more.
+func (p *loop) part(l *link, e event) {
+	m := l.parts
+	if e.typ != MessageBinary || len(e.data) == 0 || int64(len(m.data)+len(e.data)) > m.bytes {
+		p.broken(l, fmt.Errorf("%w: parts", errBroken))
+		return
+	}
+	p.silence.clogged()
+	if m.data = append(m.data, e.data...); int64(len(m.data)) == m.bytes {
+		l.parts = nil
+		p.data(l, m.typ, unescape(m.typ, m.data))
+		return
+	}
+	if l == p.live && p.talking() && e.at.Sub(l.repeated) >= time.Second {
+		l.repeated = e.at
+		l.send(wire.VerbAck, strconv.FormatInt(l.acked, 10))
+	}
+}
+
+// beginParts begins a message that comes in parts.
+func (p *loop) beginParts(l *link, v wire.Part) {
+	if limit := p.readLimit(); l.parts != nil || limit > 0 && v.Bytes > limit+1 { // one more for an escaping DLE
+		p.broken(l, fmt.Errorf("%w: parts of a message of %d bytes", errBroken, v.Bytes))
+		return
+	}
+	l.parts, l.repeated = &parts{typ: MessageBinary, bytes: v.Bytes}, time.Now()
+	if v.Text {
+		l.parts.typ = MessageText
+	}
 }
 
 // noHello ends an attempt on which something else came before hello.
@@ -333,6 +369,8 @@ func (p *loop) control(l *link, text string, at time.Time) {
 	case wire.VerbMove:
 		p.moveBy = time.Now().Add(w.within)
 		p.alarms.move = time.Now().Add(part(w.within))
+	case wire.VerbParts:
+		p.beginParts(l, w.part)
 	case wire.VerbUpstream:
 		p.upstream(w.lost)
 	case wire.VerbEnd, wire.VerbClose:

@@ -639,3 +639,63 @@ func TestMessageCutAfterItsHeaderIsNotDelivered(t *testing.T) {
 		})
 	}
 }
+
+// Large messages come in parts, with control messages in between. The gateway hears at least once a second that
+// they come.
+func TestMessageInPartsIsReadWhole(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(map[string]any{"part_bytes": 4096})
+		g.Control(`parts {"bytes":8200,"text":true,"later":1}`)
+		part := strings.Repeat("x", 4096)
+		g.Binary("\x10\x10" + part[2:])
+		g.Control("ping 7")
+		for range 3 {
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		g.Binary(part)
+		wantWords(t, g, "^ack 0", "^pong 7", "^ack 0")
+		g.Binary("yyyyyyyy")
+		g.Text("small")
+		want(t, s.c, "\x10"+part[2:]+part+"yyyyyyyy", "small")
+		time.Sleep(time.Second)
+		wantWords(t, g, "^ack 2")
+	})
+}
+
+func TestBadPartsBreakTheConnection(t *testing.T) {
+	for name, says := range map[string]func(g *wstest.Peer){
+		"text":           func(g *wstest.Peer) { g.Control(`parts {"bytes":10,"text":true}`); g.Text("part") },
+		"too much":       func(g *wstest.Peer) { g.Control(`parts {"bytes":3,"text":true}`); g.Binary("part") },
+		"empty":          func(g *wstest.Peer) { g.Control(`parts {"bytes":3,"text":true}`); g.Binary("") },
+		"twice":          func(g *wstest.Peer) { g.Control(`parts {"bytes":9}`); g.Control(`parts {"bytes":9}`) },
+		"no argument":    func(g *wstest.Peer) { g.Control("parts") },
+		"over the limit": func(g *wstest.Peer) { g.Control(`parts {"bytes":99999999999}`) },
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			says(s.dial(nil))
+			hello(s.door.Next(), nil)
+			synctest.Wait()
+			if len(s.lost) != 1 {
+				t.Errorf("%s: losses %v", name, s.lost)
+			}
+		})
+	}
+}
+
+// A message that was cut is sent anew from its beginning.
+func TestMessageInPartsBeginsAnewAfterResume(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := s.dial(nil)
+		g.Control(`parts {"bytes":6}`)
+		g.Binary("one")
+		synctest.Wait()
+		g.Drop()
+		g = s.door.Next()
+		hello(g, nil)
+		g.Control(`parts {"bytes":6}`)
+		g.Binary("one")
+		g.Binary("two")
+		want(t, s.c, "onetwo")
+	})
+}

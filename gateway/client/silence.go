@@ -17,6 +17,8 @@ const (
 	probePause   = 30 * time.Second // after a ping that proved needless
 	attemptPause = 4 * time.Second  // between two attempts beside a connection, twice that after each false alarm
 
+	rememberedPings = 8 // on a slow line a pong comes after newer pings
+
 	maxDeaths, maxFalseAlarms = 3, 6 // what doubles is doubled so often at most
 )
 
@@ -48,9 +50,13 @@ type silence struct {
 	heard  time.Time // last byte received, or start of the clocks
 	owed   time.Time // when something was sent while nothing was unanswered; zero: nothing is unanswered
 	pinged time.Time // first ping since heard; zero: none
-	sent   time.Time // newest ping; zero: none, or its round trip is not to be measured
+	sent   time.Time // newest ping; zero: none
 	asked  string    // argument of the newest ping; "" once it is answered
-	pings  int       // sent so far, in the session
+	pings  int       // sent so far, in the session; the arguments are their numbers
+
+	answered int                        // the newest that was answered
+	measured int                        // the newest whose round trip is not to be measured
+	times    [rememberedPings]time.Time // when they were sent
 
 	// lively: data has arrived on this connection since the line was last found to
 	// be merely quiet. Only a lively line has usual gaps and can be suspected.
@@ -74,6 +80,7 @@ func (s *silence) attach(now time.Time, answer, heartbeat time.Duration) {
 	s.heard, s.message = now, now
 	s.owed, s.pinged, s.sent, s.probe = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	s.asked, s.lively = "", false
+	s.answered, s.measured = s.pings, s.pings
 }
 
 // opened records the time that a connection took to its 101. Only the fastest counts: a
@@ -90,7 +97,12 @@ func (s *silence) opened(took time.Duration) {
 func (s *silence) restart(now time.Time) {
 	s.heard = now
 	s.pinged, s.sent, s.message, s.probe = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	s.clogged()
 }
+
+// clogged records that something has held up the line: the answers to pings so far measure a queue, and
+// no round trip.
+func (s *silence) clogged() { s.measured = s.pings }
 
 // ---- what happened
 
@@ -139,21 +151,24 @@ func (s *silence) learn(gap time.Duration, at time.Time, data bool) {
 	}
 }
 
-// pong records the answer to a ping.
+// pong records the answer to a ping, and to those before it.
 func (s *silence) pong(arg string, at time.Time) {
-	if s.asked == "" || arg != s.asked {
+	n, err := strconv.Atoi(arg)
+	if err != nil || n <= s.answered || n > s.pings {
 		return
+	}
+	s.answered = n
+	if n == s.pings {
+		s.asked, s.pinged = "", time.Time{}
+	}
+	if n > s.measured && n > s.pings-rememberedPings {
+		sample := max(at.Sub(s.times[n%rememberedPings]), time.Microsecond)
+		if s.roundTrip == 0 {
+			s.roundTrip = sample
+		}
+		s.roundTrip += (sample - s.roundTrip) / 8
 	}
 	s.works()
-	s.asked, s.pinged = "", time.Time{}
-	if s.sent.IsZero() {
-		return
-	}
-	sample := max(at.Sub(s.sent), time.Microsecond)
-	if s.roundTrip == 0 {
-		s.roundTrip = sample
-	}
-	s.roundTrip += (sample - s.roundTrip) / 8
 }
 
 // ping records that a ping is sent, and returns its argument. On an idle line the
@@ -173,6 +188,7 @@ func (s *silence) ping(now time.Time) (arg string) {
 	}
 	s.sent = now
 	s.pings++
+	s.times[s.pings%rememberedPings] = now
 	s.asked = strconv.Itoa(s.pings)
 	return s.asked
 }

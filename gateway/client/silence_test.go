@@ -445,3 +445,39 @@ func TestLatenessCountsByEitherClock(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// On a line with a long round trip newer pings are under way when a pong comes.
+func TestPongOfOlderPingMeasuresRoundTrip(t *testing.T) {
+	l := newLine(t, 5*sec, 15*sec)
+	var args []string
+	for i := range 3 {
+		args = append(args, l.ping(l.at(time.Duration(i)*3*sec)))
+	}
+	l.pong(args[0], l.at(8*sec))
+	if l.roundTrip != 8*sec || l.asked != args[2] {
+		t.Errorf("round trip %v, %q is unanswered; want 8s, %q", l.roundTrip, l.asked, args[2])
+	}
+	l.pong(args[0], l.at(20*sec)) // once more, or one of an older connection
+	if l.roundTrip != 8*sec {
+		t.Errorf("round trip %v after a pong that came twice", l.roundTrip)
+	}
+	l.pong(args[2], l.at(14*sec))
+	if l.asked != "" {
+		t.Errorf("%q is unanswered", l.asked)
+	}
+}
+
+// A pong that waited behind a large message measures the queue.
+func TestPongOnCloggedLineMeasuresNothing(t *testing.T) {
+	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
+	older := l.ping(l.at(sec))
+	l.clogged()
+	l.pong(older, l.at(40*sec))
+	if l.roundTrip != 50*ms || l.asked != "" {
+		t.Errorf("round trip %v, %q is unanswered", l.roundTrip, l.asked)
+	}
+	l.pong(l.ping(l.at(41*sec)), l.at(41*sec+100*ms))
+	if l.roundTrip == 50*ms {
+		t.Error("the next ping measures nothing either")
+	}
+}

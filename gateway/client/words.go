@@ -28,6 +28,7 @@ type controlMessage struct {
 	verdict verdict // end, close
 	within  time.Duration
 	lost    bool // upstream
+	part    wire.Part
 }
 
 // parseControl reads a control message without its DLE, protocol section 5.
@@ -55,6 +56,8 @@ func parseControl(text string) (controlMessage, error) {
 		}
 		ok = object(arg, &m) && m.Within >= 0
 		w.within = milliseconds(m.Within)
+	case wire.VerbParts:
+		ok = object(arg, &w.part) && w.part.Bytes > 0
 	case wire.VerbUpstream:
 		var u wire.Upstream
 		ok = object(arg, &u)
