@@ -65,7 +65,7 @@ type silence struct {
 	probe   time.Time // first ping since that message; zero: none
 
 	roundTrip   time.Duration // smoothed as in RFC 6298 section 2; zero: unknown
-	handshake   time.Duration // the fastest so far, at most attemptPause; zero: none
+	handshake   time.Duration // the fastest so far; zero: none
 	usual       gaps
 	noProbe     time.Time // suspicion sends no ping before
 	attempted   time.Time // start of the newest attempt beside a connection
@@ -86,7 +86,7 @@ func (s *silence) attach(now time.Time, answer, heartbeat time.Duration) {
 // opened records the time that a connection took to its 101. Only the fastest counts: a
 // handshake may also have waited for the game server, or for the network's return.
 func (s *silence) opened(took time.Duration) {
-	if took = min(took, attemptPause); s.handshake == 0 || took < s.handshake {
+	if s.handshake == 0 || took < s.handshake {
 		s.handshake = took
 	}
 }
@@ -303,11 +303,12 @@ func (s *silence) pingedLast() time.Time {
 	return s.sent
 }
 
-// limit is how long the answer clock may run, at least.
+// limit is how long the answer clock may run, at least. While no ping was answered, a line may need as long as
+// two handshakes.
 func (s *silence) limit() time.Duration {
 	limit := s.answer
 	if s.roundTrip == 0 {
-		limit = max(limit, unmeasured)
+		limit = max(limit, unmeasured, 2*s.handshake)
 	}
 	return s.scaled(limit)
 }
@@ -317,7 +318,7 @@ func (s *silence) limit() time.Duration {
 // otherwise the first pause on a line with a round trip of 2 s raises a false alarm.
 func (s *silence) patience() time.Duration {
 	if s.roundTrip == 0 {
-		return max(suspectAfter, s.handshake)
+		return max(suspectAfter, min(s.handshake, attemptPause))
 	}
 	return max(suspectAfter, fourTrips*s.roundTrip)
 }

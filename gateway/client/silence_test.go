@@ -481,3 +481,14 @@ func TestPongOnCloggedLineMeasuresNothing(t *testing.T) {
 		t.Error("the next ping measures nothing either")
 	}
 }
+
+// A handshake takes a round trip or more. Before one is measured it says how long an answer may take.
+func TestSlowHandshakeLengthensFirstLimit(t *testing.T) {
+	l := newLine(t, 5*sec, 30*sec)
+	l.opened(9 * sec)
+	l.opened(8 * sec)
+	l.data(l.at(0))
+	l.ping(l.at(15 * sec))
+	l.want(16*sec, giveUp)
+	l.measured(50 * ms).want(15*sec+200*ms, giveUp)
+}

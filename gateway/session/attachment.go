@@ -192,7 +192,7 @@ func (a *Attachment) handed() uint64 {
 // liveOut returns the output of the attached client. Ring slices point into the replay
 // buffer, which pins them until Wrote.
 func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {
-	if a.takesParts && s.large > a.cur {
+	if s.large > a.cur && a.takesParts {
 		return s.partsOut(a, dst)
 	}
 	from := a.cur

@@ -37,7 +37,7 @@ var notInState = map[string]string{
 	"keepalives.seen":   "the new process learns them again, within three keepalives",
 	"futile.since":      "",
 	"att.closing.code":  "",
-	"att.parts.next": "only while a write is in flight",
+	"att.parts.next":    "only while a write is in flight",
 }
 
 // eachField calls f with the path and value of each field of v.
