@@ -9,6 +9,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
+	"reseat/gateway/session"
 )
 
 // A client asks by HTTP whether a gateway is there, where its browser holds WebSockets back.
@@ -52,5 +53,20 @@ func TestProbeIsAnsweredAtEveryPath(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// The client says so in each handshake, of a resume too.
+func TestHelloAnswersOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy())
+		p := w.Player("/", "reseat.parts")
+		first, q := p.Hello, p.Resume(0)
+		if first.PartBytes != session.PartBytes || q.Hello.PartBytes != session.PartBytes || !first.Probe {
+			t.Errorf("part_bytes %d, and after the resume %d; probe %v", first.PartBytes, q.Hello.PartBytes, first.Probe)
+		}
+		if h := w.Player("/").Hello; h.PartBytes != 0 {
+			t.Errorf("part_bytes %d without the offer", h.PartBytes)
+		}
 	})
 }

@@ -490,5 +490,5 @@ func TestSlowHandshakeLengthensFirstLimit(t *testing.T) {
 	l.data(l.at(0))
 	l.ping(l.at(15 * sec))
 	l.want(16*sec, giveUp)
-	l.measured(50 * ms).want(15*sec+200*ms, giveUp)
+	l.measured(50*ms).want(15*sec+200*ms, giveUp)
 }

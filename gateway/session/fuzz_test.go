@@ -134,3 +134,58 @@ func gameSays(t *testing.T, reads [][]byte, resumable bool) []string {
 	}
 	return frames(t, got)
 }
+
+// Where writes stop makes no difference to a client that takes large messages in parts.
+func FuzzParts(f *testing.F) {
+	seeds(f, false)
+	var all []byte
+	for _, shape := range [][]int{{5000}, {100}, {4000, 0, 97}, {0, 9000, 0}, {4096}, {20000}} {
+		for i, n := range shape {
+			op := byte(frame.Text)
+			if i > 0 {
+				op = frame.Continuation
+			}
+			all = frame.AppendHeader(all, op, i == len(shape)-1, n)
+			all = append(all, bytes.Repeat([]byte{0x10}, n)...)
+		}
+		f.Add(bytes.Clone(all), uint64(len(all)), len(shape)%2 == 0)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64, tiny bool) {
+		if len(data) > maxFuzzed {
+			return
+		}
+		whole, cut := gameSaysInParts(t, data, 0, false), gameSaysInParts(t, data, seed, tiny)
+		if fmt.Sprintf("%q", whole) != fmt.Sprintf("%q", cut) {
+			t.Errorf("in whole writes the client gets %.300q; in pieces by seed %d %.300q", whole, seed, cut)
+		}
+	})
+}
+
+// gameSaysInParts feeds a game server's bytes to a session, and returns what a client puts together that takes parts.
+func gameSaysInParts(t *testing.T, data []byte, seed uint64, tiny bool) []string {
+	b, r := newParted(t, config()), rand.New(rand.NewPCG(seed, 2))
+	write := func() int {
+		switch {
+		case seed == 0:
+			return 1 << 30
+		case tiny:
+			return r.IntN(50)
+		}
+		return r.IntN(1 + r.IntN(9000))
+	}
+	for len(data) > 0 {
+		room := b.s.Room(b.up)
+		n := copy(room, data)
+		if n == 0 {
+			break // it is over
+		}
+		b.s.Read(b.now, b.up, room[:n])
+		data = data[n:]
+	}
+	for idle := 0; idle < 20; idle++ {
+		if b.takes(write()) {
+			idle = 0
+		}
+	}
+	return b.got
+}

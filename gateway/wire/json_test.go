@@ -111,6 +111,13 @@ func TestHelloMatchesTheProtocol(t *testing.T) {
 	}
 }
 
+func TestOptionalMembersOfHello(t *testing.T) {
+	got := argument(t, frames(t, AppendJSON(nil, VerbHello, Hello{PartBytes: 4096, Probe: true}), frame.Text)[0], VerbHello)
+	if got["part_bytes"] != 4096.0 || got["probe"] != true {
+		t.Errorf("hello %v", got)
+	}
+}
+
 // A client may rely on each member: zero values are not omitted.
 func TestHelloHasAllItsMembersWhenEmpty(t *testing.T) {
 	got := argument(t, frames(t, AppendJSON(nil, VerbHello, Hello{}), frame.Text)[0], VerbHello)

@@ -220,3 +220,14 @@ func TestWithoutTheSubprotocolNothingElseCounts(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestPartsAreForClientsThatCanResume(t *testing.T) {
+	for lines, want := range map[string]bool{
+		"reseat.v1, reseat.parts": true, "reseat.parts, chat.v1, reseat.v1": true, "reseat.v1, reseat.token.x, reseat.received.1, reseat.parts": true,
+		"reseat.v1": false, "reseat.parts": false, "reseat.v1, reseat.parts2": false,
+	} {
+		if got := ParseOffer(offer(lines)); got.Parts != want {
+			t.Errorf("%q: parts %v, want %v", lines, got.Parts, want)
+		}
+	}
+}
