@@ -15,8 +15,9 @@
 //	down  transport reads the upstream straight into the session's replay.Buffer; session
 //	      walks over the frame headers and numbers whole messages; transport writes to the
 //	      client from the attachment's cursor, control messages at message boundaries;
-//	      an ack moves the buffer's base. Replaying and live sending are the same loop:
-//	      only the cursor differs. A message for a slow or detached client waits in the
+//	      an ack moves the buffer's base. A large message goes to a client that takes
+//	      parts as copies with headers of their own (session/parts.go). Replaying and
+//	      live sending are the same loop: only the cursor differs. A message for a slow or detached client waits in the
 //	      replay.Buffer and nowhere else.
 //	up    transport reads the client; session assembles messages, takes control messages
 //	      out, admits data under the epoch (hello.received), gives each frame a fresh
