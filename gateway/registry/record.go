@@ -54,8 +54,7 @@ type Record struct {
 	pending  []CoreFunc         // queued while connecting
 	welcomed chan struct{}      // while the first client is answered; closed then
 	protocol string             // chosen by the upstream
-	data     []byte             // set by the game server; nil if unset
-	tag      uint64             // of data; zero if unset
+	data     *userData          // set by the game server; nil if unset
 	ender    string             // see SetEnder
 	alone    *Alone             // see SetAlone
 	epoch    uint64             // requests sent to the upstream
@@ -281,7 +280,10 @@ func (e *Record) SetAgain(ask upstream.Request, store *replay.Store) {
 func (e *Record) Data() (data []byte, tag uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.data, e.tag
+	if e.data == nil {
+		return nil, 0
+	}
+	return e.data.bytes, e.data.tag
 }
 
 // SetData replaces the data and its tag. If want is not nil and reports false for the
@@ -289,11 +291,29 @@ func (e *Record) Data() (data []byte, tag uint64) {
 func (e *Record) SetData(data []byte, tag uint64, want func(tag uint64) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if want != nil && !want(e.tag) {
+	var before uint64
+	if e.data != nil {
+		before = e.data.tag
+	}
+	if want != nil && !want(before) {
 		return false
 	}
-	e.data, e.tag = data, tag
+	e.data = newUserData(data, tag)
 	return true
+}
+
+// userData is what the game server keeps with a session. Few sessions have any.
+type userData struct {
+	bytes []byte
+	tag   uint64
+}
+
+// newUserData returns nil where there is none.
+func newUserData(b []byte, tag uint64) *userData {
+	if b == nil && tag == 0 {
+		return nil
+	}
+	return &userData{b, tag}
 }
 
 // SetEnder notes who is about to end the session by the control API: a caller's name, as

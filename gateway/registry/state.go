@@ -92,7 +92,10 @@ func (e *Record) state(ofRoute upstream.Target) State {
 	if e.first != nil {
 		s.First = *e.first
 	}
-	s.Protocol, s.data, s.tag, s.ender, s.past, s.epoch, s.alone = e.protocol, e.data, e.tag, e.ender, e.past, e.epoch, e.alone
+	if e.data != nil {
+		s.data, s.tag = e.data.bytes, e.data.tag
+	}
+	s.Protocol, s.ender, s.past, s.epoch, s.alone = e.protocol, e.ender, e.past, e.epoch, e.alone
 	s.Seat = e.seat
 	s.past.list = slices.Clone(s.past.list) // it goes on
 	return s
@@ -122,7 +125,7 @@ func (r *Registry) Restore(s *State, target upstream.Target, terms *Terms, realm
 	e := &Record{
 		clock: r.clock, ID: s.ID, Route: s.Route, Path: s.Path, Player: s.Player, Resumable: s.Resumable, Since: s.Since,
 		Target: target, player: playerKey{realm: realm, name: s.Player}, block: s.block, won: true,
-		protocol: s.Protocol, data: s.data, tag: s.tag, ender: s.ender, past: s.past, epoch: s.epoch, alone: s.alone,
+		protocol: s.Protocol, data: newUserData(s.data, s.tag), ender: s.ender, past: s.past, epoch: s.epoch, alone: s.alone,
 		Durable: s.Durable, seat: s.Seat,
 	}
 	e.SetTerms(terms)

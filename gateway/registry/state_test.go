@@ -190,9 +190,10 @@ func TestStateHasEveryFieldOfRecordOrNamesReason(t *testing.T) {
 func TestDataThatIsEmptyIsNotUnset(t *testing.T) {
 	for _, want := range [][]byte{nil, {}, []byte("x")} {
 		e, _ := filledRecord(t)
-		e.data = want
-		if got, _ := restored(t, e); (got.data == nil) != (want == nil) || string(got.data) != string(want) {
-			t.Errorf("%#v, want %#v", got.data, want)
+		e.data = newUserData(want, 0)
+		restored, _ := restored(t, e)
+		if got, _ := restored.Data(); (got == nil) != (want == nil) || string(got) != string(want) {
+			t.Errorf("%#v, want %#v", got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -68,10 +69,10 @@ type socketWatch struct {
 	looked  Time // when a look was last due, or the reason to look arose
 	known   bool // acked is valid
 	mark    pingMark
+	rtt     uint32 // TCP's own round trip in microseconds; zero: unknown
 	acked   uint64
 	pingEnd uint64 // value of acked from which on TCP has delivered the newest marked ping
 	drained Time   // when the peer was last seen to take bytes, with more to come
-	rtt     time.Duration
 }
 
 // A pingMark says whether the stream offset of the newest ping is known.
@@ -150,7 +151,7 @@ func (s *Session) answerDue(a *Attachment) (ping, dead Time) {
 		// after the first ping that was sent in this silence.
 		trip := s.trip.smoothed
 		if trip == 0 {
-			trip = a.socket.rtt
+			trip = time.Duration(a.socket.rtt) * time.Microsecond
 		}
 		dead = max(since.Add(s.answerTime()), a.probed.Add(4*trip))
 	}
@@ -243,7 +244,7 @@ func (a *Attachment) socketState(s *Session, now Time, st SocketState) {
 	}
 	// Only progress since the last look counts. The first look has nothing to compare with.
 	takes := w.known && st.Acked > w.acked
-	w.acked, w.known, w.rtt = st.Acked, true, st.RTT
+	w.acked, w.known, w.rtt = st.Acked, true, uint32(min(st.RTT.Microseconds(), math.MaxUint32))
 	if takes && st.Queued > 0 {
 		w.drained = now
 	}

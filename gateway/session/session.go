@@ -81,12 +81,12 @@ type Config struct {
 	Key  func() [4]byte
 	Rate Rate
 
-	Resumable   bool          // the client speaks reseat.v1
-	PlainResume bool          // a plain client that may return with a cookie: protocol section 9
-	Hard        bool          // --disconnect hard: a detached session has no upstream
-	Durable     bool          // another node may go on with it: see durable.go
-	Redial      time.Duration // --upstream-lost redial: for how long a lost upstream is replaced; zero: it is not
+	Resumable   bool // the client speaks reseat.v1
+	PlainResume bool // a plain client that may return with a cookie: protocol section 9
+	Hard        bool // --disconnect hard: a detached session has no upstream
+	Durable     bool // another node may go on with it: see durable.go
 	Keepalive   KeepaliveMode
+	Redial      time.Duration // --upstream-lost redial: for how long a lost upstream is replaced; zero: it is not
 	MessageLog  MessageLog
 	Terms
 	GraceUnconfirmed  time.Duration // at most so long is a session kept whose client has confirmed no hello

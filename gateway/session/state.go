@@ -444,7 +444,7 @@ func (a *Attachment) walk(c *tlv.Codec) {
 	a.hasNews = len(a.news) > 0
 	tlv.Num(c, 45, &a.repeats)
 	tlv.Num(c, 46, &a.looked)
-	c.Bool(48, &a.takesParts)
 	tlv.Pointer(c, 47, &a.parts, func(p *parts, c *tlv.Codec) { c.Bytes(1, &p.rest) })
 	tlv.Num(c, 49, &a.clogged)
+	c.Bool(50, &a.takesParts)
 }

@@ -88,7 +88,7 @@ func everyField(t *testing.T) *Session {
 			v.SetBool(true)
 		case reflect.Int, reflect.Int64:
 			v.SetInt(n)
-		case reflect.Uint64:
+		case reflect.Uint32, reflect.Uint64:
 			v.SetUint(uint64(n))
 		case reflect.Uint8:
 			v.SetUint(uint64(1 + n%2))

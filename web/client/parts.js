@@ -1,6 +1,6 @@
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true }); // as a WebSocket: a mark of byte order is text
 
-/** A large message that comes in parts (protocol section 5.5). */
+/** A large message that comes in parts (protocol section 3.1). */
 export class Parts {
   #left;
   #text;

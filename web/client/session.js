@@ -351,7 +351,7 @@ export class Session {
     else this.#onControl(conn, data.slice(1));
   }
 
-  /** Part of a large message (protocol section 5.5). @param {Connection} conn @param {any} data */
+  /** Part of a large message (protocol section 3.1). @param {Connection} conn @param {any} data */
   #onPart(conn, data) {
     let whole;
     try {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { attached, world } from './helpers.js';
 
-// Large messages in parts, protocol section 5.5.
+// Large messages in parts, protocol section 3.1.
 
 /** Announces a message and returns its parts. */
 function announce(conn, message, size) {
