@@ -77,7 +77,7 @@ export function suiteBrowser() {
  * and neither of that is so here. All pages share one context.
  */
 export function ordinaryBrowser() {
-  /** @type {{browser: Browser, stop: () => Promise<void>} | undefined} */
+  /** @type {Awaited<ReturnType<typeof launchOrdinary>> | undefined} */
   let own;
   before(async () => void (own = await launchOrdinary()));
   after(() => own?.stop());
@@ -97,7 +97,7 @@ export function ordinaryBrowser() {
   };
 }
 
-async function launchOrdinary() {
+export async function launchOrdinary() {
   const profile = await mkdtemp(join(tmpdir(), 'reseat-e2e-'));
   const own = [
     CACHE_PAGES,
@@ -116,7 +116,7 @@ async function launchOrdinary() {
     await gone;
     await rm(profile, { recursive: true, maxRetries: 5 });
   };
-  return { browser, stop };
+  return { browser, stop, pid: /** @type {number} */ (child.pid) };
 }
 
 /** @param {Promise<unknown>} gone */

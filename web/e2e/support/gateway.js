@@ -14,6 +14,7 @@ const START_MS = 60_000;
  * @typedef {object} Gateway
  * @property {string} host host and port where clients connect
  * @property {string} admin host and port of the admin address
+ * @property {() => () => void} pause
  * @property {(id: string) => Promise<any>} session what the control API says of a session
  * @property {(id: string) => Promise<string[]>} history the types of the events of a session
  * @property {(state?: string) => Promise<any[]>} sessions
@@ -44,7 +45,12 @@ export async function startGateway(t, ...flags) {
   );
   const [host, admin] = await Promise.race([Promise.all([log.clients, log.admin]), ended, late]);
   ended.catch(() => {});
-  return { host, admin, ...control(admin) };
+  /** The process stands still until the returned function is called. */
+  const pause = () => {
+    child.kill('SIGSTOP');
+    return () => void child.kill('SIGCONT');
+  };
+  return { host, admin, pause, ...control(admin) };
 }
 
 /**

@@ -123,6 +123,8 @@ export class Relay {
   /** What lets in each of the connections that are held. @type {Set<() => void> | null} */
   #waiting = null;
   #behindHead = false;
+  /** What becomes of new connections instead. @type {((client: Socket) => void) | null} */
+  #instead = null;
   #port;
   #listener = net.createServer({ allowHalfOpen: true }, (client) => this.#accept(client));
   /** @type {Set<Link>} */
@@ -136,31 +138,33 @@ export class Relay {
   /**
    * @param {{after: (run: () => void) => void}} t at whose end the relay closes
    * @param {string} host host and port of the gateway
+   * @param {net.ListenOptions} [where] what is not as usual of where it listens
    */
-  static async start(t, host) {
+  static async start(t, host, where = {}) {
     const relay = new Relay(Number(new URL(`tcp://${host}`).port));
-    await relay.#listen(0);
+    await relay.#listen({ port: 0, host: '127.0.0.1', ...where });
     t.after(() => {
       relay.#listener.close();
       relay.reset();
     });
-    return Object.assign(relay, { host: `127.0.0.1:${relay.#address.port}` });
+    return Object.assign(relay, { host: `${relay.#address.address}:${relay.#address.port}` });
   }
 
   get #address() {
     return /** @type {import('node:net').AddressInfo} */ (this.#listener.address());
   }
 
-  /** @param {number} port */
-  async #listen(port) {
-    this.#listener.listen(port, '127.0.0.1');
+  /** @param {net.ListenOptions} where */
+  async #listen(where) {
+    this.#listener.listen(where);
     await once(this.#listener, 'listening');
   }
 
   /** @param {Socket} client */
   #accept(client) {
     this.connections++;
-    if (this.#waiting) this.#keepWaiting(client, this.#waiting);
+    if (this.#instead) this.#instead(client.on('error', () => {}).on('end', () => client.destroy()));
+    else if (this.#waiting) this.#keepWaiting(client, this.#waiting);
     else this.#open(client);
   }
 
@@ -235,6 +239,12 @@ export class Relay {
     };
   }
 
+  /** New connections are accepted, and this becomes of them, until the returned function is called. @param {(client: Socket) => void} instead */
+  divert(instead) {
+    this.#instead = instead;
+    return () => void (this.#instead = null);
+  }
+
   /** Everything that is connected falls silent for good; new connections pass. */
   stall() {
     for (const link of this.#links) link.stall();
@@ -252,8 +262,8 @@ export class Relay {
 
   /** Refuses new connections until the returned function is called. */
   refuse() {
-    const { port } = this.#address;
+    const { port, address } = this.#address;
     this.#listener.close();
-    return () => this.#listen(port);
+    return () => this.#listen({ port, host: address });
   }
 }

@@ -16,10 +16,19 @@ import { until } from './until.js';
  * @param {string[]} flags of the gateway
  */
 export async function startScene(t, ...flags) {
+  const behind = await startBehind(t, ...flags);
+  return { ...behind, relay: await Relay.start(t, behind.gateway.host) };
+}
+
+/**
+ * The same without the relay.
+ * @param {{after: (run: () => any) => void}} t
+ * @param {string[]} flags
+ */
+export async function startBehind(t, ...flags) {
   const [site, game] = await Promise.all([startSite(t), startGame(t)]);
   const gateway = await startGateway(t, '--upstream', game.url, '--origin', site.origin, ...flags);
-  const relay = await Relay.start(t, gateway.host);
-  return { site, game, gateway, relay };
+  return { site, game, gateway };
 }
 
 /**
@@ -81,17 +90,15 @@ export async function connect(page, { url, protocols = [], binaryType = 'arraybu
 /** The Player that plays in a page, from outside. */
 export class RemotePlayer {
   #page;
-  #errors = /** @type {string[]} */ ([]);
 
   /** @param {Page} page */
   constructor(page) {
     this.#page = page;
-    page.on('pageerror', (error) => this.#errors.push(error.message));
   }
 
   /** @returns {Promise<any>} */
-  async report() {
-    return { ...(await this.#page.evaluate('player.report()')), pageErrors: this.#errors };
+  report() {
+    return this.#page.evaluate('({ ...player.report(), pageErrors })');
   }
 
   /**

@@ -53,6 +53,11 @@ function page(gateway) {
 <meta charset="utf-8">
 <title>A page of another origin</title>
 <link rel="icon" href="data:,">
+<script>
+const pageErrors = [];
+addEventListener('error', ({ message }) => pageErrors.push(message));
+addEventListener('unhandledrejection', ({ reason }) => pageErrors.push(String(reason)));
+</script>
 <script type="module">
 import { ReseatSocket, install } from 'http://${host}/reseat.js';
 import { Player } from '/player.js';
