@@ -32,6 +32,7 @@ const browser = [
   'DOMParser',
   'CSS',
   'Storage',
+  'XMLHttpRequest',
   'scrollTo',
 ];
 const shared = [

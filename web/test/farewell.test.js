@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { attached, settle, world } from './helpers.js';
 
@@ -231,17 +230,6 @@ test('a page left in other states does nothing of its own', () => {
   w.last().open('');
   w.page.fire('pagehide', { persisted: false });
   assert.equal(w.socket.readyState, 1, "a plain connection is the browser's to close");
-});
-
-test('a socket that has ended leaves no listener behind', () => {
-  const target = new EventTarget();
-  const types = ['freeze', 'online', 'pagehide', 'pageshow', 'resume', 'visibilitychange'];
-  const heard = () => types.filter((type) => getEventListeners(target, type).length > 0);
-  const { socket, last } = attached({ runtime: { window: target, document: target } });
-  assert.deepEqual(heard(), types);
-  socket.close();
-  last().end(1000);
-  assert.deepEqual(heard(), []);
 });
 
 test('a socket that has ended hears no page events', () => {

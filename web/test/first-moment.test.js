@@ -1,71 +1,8 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { test } from 'node:test';
-import { WebSocket, WebSocketServer } from 'ws';
-import { ReseatSocket } from '../reseat.js';
 import { DLE, TOKEN, world } from './helpers.js';
 
-// The first moment of a socket, and what is done before it: against servers without a gateway, with the native
-// socket beside, and against a gateway.
-
-/** How servers answer a handshake: which subprotocol they choose, or that they refuse it. */
-const SERVERS = {
-  "chooses the application's subprotocol": { handleProtocols: (offered) => offered.has('chat.v1') && 'chat.v1' },
-  'chooses the first': {},
-  'chooses reseat.v1 where it is offered': {
-    handleProtocols: (offered) => (offered.has('reseat.v1') ? 'reseat.v1' : offered.has('chat.v1') && 'chat.v1'),
-  },
-  'chooses none': { handleProtocols: () => false },
-  'refuses with 400 what it does not know': {
-    verifyClient: ({ req }, done) => done(!/reseat/.test(req.headers['sec-websocket-protocol'] ?? ''), 400),
-  },
-  'refuses with 400': { verifyClient: (_, done) => done(false, 400) },
-  'answers late': { verifyClient: (_, done) => setTimeout(() => done(true), 200) },
-};
-
-/** What a page sees of a socket from its constructor to the close that follows the echo. */
-async function seen(Socket, url, protocols) {
-  const socket = Reflect.construct(Socket, [url, protocols, { WebSocket }]);
-  const log = [];
-  const note = (type) =>
-    log.push([type, socket.readyState, socket.protocol, socket.extensions, socket.bufferedAmount, socket.url]);
-  socket.binaryType = 'arraybuffer';
-  socket.addEventListener('open', () => {
-    note('open');
-    socket.send('from the listener of open');
-    socket.send(new Uint8Array([1, 2]));
-  });
-  let left = 2;
-  socket.addEventListener('message', ({ data }) => {
-    log.push(['message', typeof data === 'string' ? data : data.byteLength]);
-    if (--left === 0) socket.close(3001, 'done');
-  });
-  socket.addEventListener('error', () => log.push(['error'])); // whose readyState is CLOSED in browsers, CLOSING in ws
-  await new Promise((done) =>
-    socket.addEventListener('close', ({ code, reason, wasClean }) => {
-      log.push(['close', code, reason, wasClean, socket.readyState]);
-      done();
-    }),
-  );
-  return log;
-}
-
-for (const [name, options] of Object.entries(SERVERS)) {
-  for (const protocols of [[], ['chat.v1']]) {
-    test(`a page sees what it sees of a native socket: a server that ${name}, ${protocols.length} subprotocols`, async (t) => {
-      const server = new WebSocketServer({ host: '127.0.0.1', port: 0, ...options });
-      t.after(() => server.close());
-      server.on('connection', (ws) => ws.on('message', (data, binary) => ws.send(data, { binary })));
-      await once(server, 'listening');
-      const url = `ws://127.0.0.1:${server.address().port}/`;
-      const native = await seen(WebSocket, url, protocols);
-      for (const entry of native) if (entry[0] === 'open') entry[3] = ''; // ws offers compression by itself
-      const ours = await seen(ReseatSocket, url, protocols);
-      for (const entry of ours) if (entry[0] === 'open') entry[3] = '';
-      assert.deepEqual(ours, native);
-    });
-  }
-}
+// The first moment of a socket, and what is done before it.
 
 test('a game server behind the gateway that picks no subprotocol, or another one, fails the handshake, as in a browser', () => {
   for (const [protocols, protocol, opens] of [

@@ -264,14 +264,12 @@ test('where another page took the record, the page in the cache closes with 1006
 });
 
 test('localStorage is a TypeError, and so is what is no storage', () => {
-  const before = Object.getOwnPropertyDescriptor(globalThis, 'localStorage');
-  const shared = new FakeStorage();
-  Object.defineProperty(globalThis, 'localStorage', { value: shared, configurable: true });
+  const own = globalThis.localStorage;
+  if (!own) globalThis.localStorage = new FakeStorage();
   try {
-    assert.throws(() => world({ options: { storage: shared } }), TypeError);
+    assert.throws(() => world({ options: { storage: globalThis.localStorage } }), TypeError);
   } finally {
-    delete globalThis.localStorage;
-    if (before) Object.defineProperty(globalThis, 'localStorage', before);
+    if (!own) delete globalThis.localStorage;
   }
   assert.throws(() => world({ options: { storage: {} } }), TypeError);
 });

@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { Worker } from 'node:worker_threads';
 import Default, { ReseatSocket } from '../reseat.js';
 import { attached, scriptedTransport, settle, world } from './helpers.js';
 
@@ -11,7 +8,7 @@ import { attached, scriptedTransport, settle, world } from './helpers.js';
 const make = (url, protocols, runtime) =>
   new ReseatSocket(url, protocols, {
     WebSocket: scriptedTransport(),
-    runtime: { window: undefined, document: undefined, ...runtime },
+    runtime: { window: undefined, document: undefined, base: undefined, ...runtime },
   });
 const throws = (run, name, message) =>
   assert.throws(run, (error) => error instanceof DOMException && error.name === name, message);
@@ -158,6 +155,7 @@ test('options may be anything, and unknown members are ignored', () => {
   });
   assert.deepEqual(Transport.sockets[0].url, 'ws://host/');
   socket.close();
+  if (globalThis.WebSocket) return; // it would be used
   for (const options of [null, 5, 'x', true])
     assert.throws(() => new ReseatSocket('ws://host/', [], options), /no WebSocket here/);
 });
@@ -176,21 +174,6 @@ test('other values are sent as their strings', () => {
   for (const value of [1, null, undefined, true, { toString: () => 'own' }, ['a', 'b'], 10n]) socket.send(value);
   assert.deepEqual(last().take(), ['1', 'null', 'undefined', 'true', 'own', 'a,b', '10']);
   assert.throws(() => socket.send(Symbol('x')), TypeError);
-});
-
-test('buffers of another realm, shared memory and empty messages are sent as bytes', async () => {
-  const { socket, last } = attached();
-  const { runInNewContext } = await import('node:vm');
-  socket.send(runInNewContext('new Uint8Array([1, 2]).buffer'));
-  socket.send(new Uint8Array(new SharedArrayBuffer(2)));
-  socket.send(new ArrayBuffer(0));
-  socket.send('');
-  const sent = last().take();
-  assert.deepEqual(
-    sent.map((data) => data.byteLength ?? data),
-    [2, 2, 0, ''],
-  );
-  assert.ok(sent.slice(0, 3).every((data) => data instanceof ArrayBuffer));
 });
 
 test('close validates its arguments as the standard does', () => {
@@ -362,21 +345,6 @@ test('a subclass works', () => {
   Transport.sockets[0].end(1000);
 });
 
-test('importing touches no window and keeps nothing running', () => {
-  const script = `
-    const touched = [];
-    for (const name of ['window', 'document', 'navigator', 'location', 'localStorage', 'sessionStorage', 'addEventListener', 'setTimeout', 'setInterval', 'BroadcastChannel']) {
-      Object.defineProperty(globalThis, name, { configurable: true, get() { touched.push(name); return undefined; } });
-    }
-    await import('./reseat.js');
-    console.log(touched.join());`;
-  const web = fileURLToPath(new URL('..', import.meta.url));
-  assert.equal(
-    execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: web, encoding: 'utf8' }).trim(),
-    '',
-  );
-});
-
 test('no shared storage is ever touched', () => {
   const names = ['localStorage', 'sessionStorage', 'indexedDB', 'caches', 'BroadcastChannel'];
   const saved = names.map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]);
@@ -393,17 +361,4 @@ test('no shared storage is ever touched', () => {
     if (descriptor) Object.defineProperty(globalThis, name, descriptor);
   }
   assert.deepEqual(touched, []);
-});
-
-test('it runs in a worker', async () => {
-  const script = `
-    import { parentPort } from 'node:worker_threads';
-    import { attached } from ${JSON.stringify(new URL('helpers.js', import.meta.url).href)};
-    const { socket, last, log } = attached({ runtime: { window: globalThis, document: undefined, navigator: undefined } });
-    last().receive('x');
-    parentPort.postMessage([socket.readyState, ...log]);`;
-  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(script)}`));
-  const answer = await new Promise((done, fail) => worker.once('message', done).once('error', fail));
-  assert.deepEqual(answer, [1, 'x']);
-  await worker.terminate();
 });

@@ -38,7 +38,9 @@ const WAYS = {
   'the gateway stands still': ({ gateway }) => gateway.pause(),
   'a proxy in front answers 502': ({ relay }) => {
     const end = relay.divert((client) =>
-      client.once('data', () => client.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n')),
+      client.once('data', () =>
+        client.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'),
+      ),
     );
     relay.reset();
     return end;

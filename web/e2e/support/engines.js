@@ -181,8 +181,7 @@ async function launchChromium() {
     async open({ hidden = false }) {
       const page = await context.newPage();
       const session = await context.newCDPSession(page);
-      const focus = (/** @type {boolean} */ enabled) =>
-        session.send('Emulation.setFocusEmulationEnabled', { enabled });
+      const focus = (/** @type {boolean} */ enabled) => session.send('Emulation.setFocusEmulationEnabled', { enabled });
       await focus(!hidden);
       if (hidden) await context.newPage(); // the one in front
       return {

@@ -33,7 +33,15 @@ export async function launchWebKit(driver) {
     if (!answer.ok) throw new Error(`WebKit: ${value.error}: ${value.message}`);
     return value;
   };
-  await until('WebKitWebDriver answers', () => dead || call('GET', '/status').then(() => true, () => false));
+  await until(
+    'WebKitWebDriver answers',
+    () =>
+      dead ||
+      call('GET', '/status').then(
+        () => true,
+        () => false,
+      ),
+  );
   if (dead) throw new Error(dead);
   const { sessionId, capabilities } = await call('POST', '/session', { capabilities: {} });
   const base = `/session/${sessionId}`;
