@@ -5,6 +5,7 @@ const browser = [
   'document',
   'navigator',
   'location',
+  'self',
   'history',
   'sessionStorage',
   'localStorage',

@@ -317,10 +317,12 @@ export class Session {
   /** @param {Connection} conn */
   #onOpen(conn) {
     const transport = conn._transport;
-    if (conn._bare || (transport.protocol && transport.protocol !== VERSION)) {
-      // A server that does not know reseat.v1 took one of the application's subprotocols.
-      if (!conn._bare && (this.#state !== State.CONNECTING || this._said.token || !this.#plan._fallback))
-        return this.#broken(conn);
+    const { protocol = VERSION } = transport;
+    if (conn._bare || protocol !== VERSION) {
+      // A server that does not know reseat.v1 took one of the application's subprotocols. Or none: then
+      // Chromium fails the handshake, and Firefox and WebKit open.
+      if (!conn._bare && (!protocol || this.#state !== State.CONNECTING || this._said.token || !this.#plan._fallback))
+        return this.#attemptLost(conn);
       this.#attempt = null;
       this.#stop('plain');
       return this.#host._plain(transport);

@@ -132,8 +132,9 @@ export class ReseatSocket extends EventTarget {
    * @returns {void}
    */
   close(code = undefined, reason = '') {
-    const number = code === undefined ? code : Math.round(Number(code)); // as WebIDL's [Clamp], for all that is valid
-    const text = `${reason}`;
+    const given = Number(code);
+    const number = code === undefined ? code : Math.round(given) - Number(given % 2 === 0.5); // as WebIDL's [Clamp], for all that is valid
+    const text = `${reason}`.replace(/\p{Cs}/gu, '\ufffd');
     if (!(number === undefined || number === 1000 || (number >= 3000 && number <= 4999))) {
       throw new DOMException(`invalid code: ${number}`, 'InvalidAccessError');
     }

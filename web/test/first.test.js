@@ -53,6 +53,25 @@ test('a failed handshake is followed by one connection without the offer', () =>
   assert.equal(socket.session, null);
 });
 
+test('a handshake that chose no subprotocol has failed, also where the engine opens', async () => {
+  const { log, last, sockets } = world({ protocols: ['chat.v2'] });
+  last().open('');
+  assert.equal(sockets.length, 2, 'at once');
+  assert.deepEqual(sockets[0].closed, []);
+  sockets[0].receive('welcome');
+  last().open('');
+  assert.deepEqual(log, ['open']);
+
+  const w = attached();
+  w.last().drop();
+  const attempt = w.last();
+  attempt.open('');
+  assert.deepEqual(attempt.closed, []);
+  await w.clock.advance(2_000);
+  assert.notEqual(w.last(), attempt, 'a resume that found something else is tried again');
+  assert.equal(w.last().stated.token, TOKEN);
+});
+
 test('towards a plain server it is an ordinary WebSocket', async () => {
   const { socket, log, last, sockets, clock } = world();
   last().drop();

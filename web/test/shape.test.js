@@ -188,6 +188,18 @@ test('close validates its arguments as the standard does', () => {
   assert.deepEqual(last().take(), [`^bye ${JSON.stringify({ code: 3000, reason: '\u20ac'.repeat(41) })}`]);
 });
 
+test('a code is rounded, half to even, and an unpaired surrogate in a reason is replaced', () => {
+  for (const [code, rounded] of [
+    [3000.5, 3000],
+    [3001.5, 3002],
+    [999.5, 1000],
+  ]) {
+    const { socket, last } = attached();
+    socket.close(code, 'a\ud800b\u{1f600}');
+    assert.deepEqual(last().take(), [`^bye ${JSON.stringify({ code: rounded, reason: 'a\ufffdb\u{1f600}' })}`]);
+  }
+});
+
 test('close also validates when there is nothing to close', async () => {
   const { socket } = world();
   socket.close();
