@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { after, before, describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Script } from 'node:vm';
 import { launchOrdinary } from './browser.js';
 import { launchFirefox } from './firefox.js';
 import { until } from './until.js';
@@ -131,23 +132,30 @@ export class Page {
   offline = (off) => this.#own.offline(off);
 
   /**
-   * The value of a script, or what a function returns; a promise is awaited.
+   * The value of an expression, or what a function returns; a promise is awaited. Statements have none.
    * @param {string | ((given: any) => unknown)} script
    * @param {unknown} [given]
    * @returns {Promise<any>}
    */
   async evaluate(script, given) {
     const value = typeof script === 'function' ? `(${script})(${JSON.stringify(given)})` : script;
-    // eval, since only its value counts that of statements, too.
-    const text = await this.#own.run(
-      `(async () => (0, eval)(${JSON.stringify(value)}))().then((value) => JSON.stringify(value) ?? '')`,
-    );
+    const body = isExpression(value) ? `return (${value});` : value;
+    const text = await this.#own.run(`(async () => { ${body} })().then((value) => JSON.stringify(value) ?? '')`);
     return text ? JSON.parse(text) : undefined;
   }
 
   /** Waits until a script has a true value; while a page loads it may have none. @param {string} script @param {number} [ms] */
   waitForFunction(script, ms) {
     return until(script, () => this.evaluate(`Boolean(${script})`).catch(() => false), { ms });
+  }
+}
+
+/** @param {string} text */
+function isExpression(text) {
+  try {
+    return Boolean(new Script(`async () => (${text})`));
+  } catch {
+    return false;
   }
 }
 

@@ -35,9 +35,10 @@ export async function startBehind(t, ...flags) {
  * Opens the site's page, which has imported Reseat's client from the gateway.
  * @param {Page} page
  * @param {{site: {origin: string}, gateway: {host: string}}} scene
+ * @param {string} [csp] the page's Content-Security-Policy
  */
-export async function openSite(page, { site, gateway }) {
-  await page.goto(`${site.origin}/?gateway=${gateway.host}`);
+export async function openSite(page, { site, gateway }, csp = '') {
+  await page.goto(`${site.origin}/?gateway=${gateway.host}&csp=${encodeURIComponent(csp)}`);
   await page.waitForFunction('window.ready');
 }
 

@@ -12,6 +12,8 @@ const FILES = new URL('../site/', import.meta.url);
 export async function startSite(t) {
   const server = createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://site');
+    const csp = searchParams.get('csp');
+    if (csp) response.setHeader('Content-Security-Policy', csp);
     if (pathname === '/') return answer(response, 'text/html; charset=utf-8', page(searchParams.get('gateway') ?? ''));
     if (pathname === '/ordinary') return answer(response, 'text/html; charset=utf-8', ORDINARY);
     const name = /^\/([a-z]+\.js)$/.exec(pathname)?.[1];

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from './port.js';
 import { start } from './processes.js';
 import { until } from './until.js';
 
@@ -77,16 +77,6 @@ export async function launchWebKit(driver) {
       await rm(home, { recursive: true, force: true, maxRetries: 5 });
     },
   };
-}
-
-/** @returns {Promise<number>} */
-function freePort() {
-  return new Promise((done) => {
-    const server = net.createServer().listen(0, '127.0.0.1', () => {
-      const { port } = /** @type {net.AddressInfo} */ (server.address());
-      server.close(() => done(port));
-    });
-  });
 }
 
 class Page {
