@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-engines test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ cluster: build bin/nats-server ## three gateways and a NATS server on this machi
 # Some 29 minutes on two cores. What failed once and passed alone is
 # said again at the end.
 test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e test-release ## install what is missing and run everything
-	@if [ -s bin/flaky ]; then cat bin/flaky; rm bin/flaky; fi
+	@for list in bin/flaky bin/absent; do if [ -s $$list ]; then sort -u $$list; rm $$list; fi; done
 
 RERUN := $(CURDIR)/bin/rerun -list $(CURDIR)/bin/flaky
 bin/rerun: $(wildcard gateway/internal/test/rerun/*.go)
@@ -56,9 +56,12 @@ test-proxies: build bin/nats-server bin/rerun ## behind nginx, HAProxy and Caddy
 	./.ci/proxies
 	cd testdata/operate && $(GO) vet ./... && $(RERUN) $(GO) test $(RACE) -count=1 -timeout=20m ./...
 
-test-e2e: build bin/nats-server bin/rerun ## the demo and the client in headless Chromium
+test-e2e: build bin/nats-server bin/rerun ## the demo and the client in headless Chromium; in Firefox and WebKit, in short
 	$(BUILD_CLUSTER)
 	cd web/e2e && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
+
+test-engines: build ## Chromium, Firefox and WebKit through outages, reloads, sleep and the like, and beside the native WebSocket; 15 minutes; ENGINES='Firefox' OUTAGES='90 300'
+	cd web/e2e && npm ci --no-audit --no-fund && npm run engines
 
 test-release: bin/rerun ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'
 	cd testdata/release && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
@@ -172,7 +175,7 @@ test-vulns: ## the same, where its database can be reached; says so where it can
 	@if $(REACHABLE) '$(GOVULNDB)/index/db.json'; then $(MAKE) --no-print-directory vulns; \
 	else echo "KNOWN VULNERABILITIES WERE NOT LOOKED FOR: $(GOVULNDB) cannot be reached"; fi
 
-tools: ## install Chromium, Node.js and npm from the distribution where they are missing
+tools: ## install Node.js, npm, Chromium, Firefox and WebKit from the distribution where they are missing
 	./.ci/tools
 
 clean: ## remove what was built
