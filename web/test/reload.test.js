@@ -55,7 +55,7 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
     'reseat.parts',
     `reseat.token.${TOKEN}`,
     'reseat.received.2',
-    'reseat.settled.0.0',
+    'reseat.settled.1.2',
   ]);
   assert.equal(after.socket.readyState, 0);
   after.last().attach({ resumed: true, received: 1, replay: 1, protocol: 'chat.v2' });
