@@ -1,11 +1,12 @@
 package gateway
 
 import (
+	"container/list"
 	"context"
 	"maps"
+	"math"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 
 	"reseat/gateway/listen"
@@ -30,10 +31,28 @@ type dials struct {
 }
 
 // A dialQueue limits the dials to one upstream. It is guarded by dials.mu.
+//
+// A grant looks at few of those that wait: at most dialsAtOnce addresses have a dial in flight, so the
+// search for one with the fewest ends at the first that has none; likewise among the paths of an address.
 type dialQueue struct {
 	dialling int
-	of       map[any]int // the same by address, and by caller
-	waiting  []*dialTurn // in order of arrival
+	addrs    map[netip.Prefix]*dialAddr // those that dial or wait
+	waiting  list.List                  // of *dialAddr; one that was granted a dial goes to the back
+}
+
+// A dialAddr is one client address of a dialQueue.
+type dialAddr struct {
+	dialling int
+	paths    map[string]*dialPath // those that are dialled or waited for
+	waiting  list.List            // of *dialPath, likewise
+	elem     *list.Element        // in dialQueue.waiting; nil: none waits
+}
+
+// A dialPath is one path that an address asks for.
+type dialPath struct {
+	dialling int
+	waiting  list.List     // of *dialTurn, in order of arrival
+	elem     *list.Element // in dialAddr.waiting; nil: none waits
 }
 
 // A caller is whose turn it is to dial.
@@ -44,40 +63,97 @@ type caller struct {
 
 // A dialTurn is a dial that waits.
 type dialTurn struct {
-	caller
+	addr    *dialAddr
+	path    *dialPath
+	elem    *list.Element // in dialPath.waiting; nil: it was granted
 	granted chan struct{} // closed when it may begin
 }
 
-// load is what a dial for c must wait for: see dialsAtOnce.
-func (q *dialQueue) load(c caller) int { return q.dialling + q.of[c.from] + q.of[c]/4 }
+// add makes a turn of c wait.
+func (q *dialQueue) add(c caller) *dialTurn {
+	a := q.addrs[c.from]
+	if a == nil {
+		a = &dialAddr{paths: make(map[string]*dialPath)}
+		q.addrs[c.from] = a
+	}
+	p := a.paths[c.path]
+	if p == nil {
+		p = new(dialPath)
+		a.paths[c.path] = p
+	}
+	t := &dialTurn{addr: a, path: p, granted: make(chan struct{})}
+	t.elem = p.waiting.PushBack(t)
+	if p.elem == nil {
+		p.elem = a.waiting.PushBack(p)
+	}
+	if a.elem == nil {
+		a.elem = q.waiting.PushBack(a)
+	}
+	return t
+}
 
-// add counts a dial for c that begins, or with -1 one that has ended.
-func (q *dialQueue) add(c caller, n int) {
+// unqueue takes t out of what waits. Those that wait beside it go to the back.
+func (q *dialQueue) unqueue(t *dialTurn) {
+	t.path.waiting.Remove(t.elem)
+	t.elem = nil
+	t.path.elem = requeue(&t.addr.waiting, t.path.elem, t.path.waiting.Len() > 0)
+	t.addr.elem = requeue(&q.waiting, t.addr.elem, t.addr.waiting.Len() > 0)
+}
+
+// requeue moves an element to the back of l, or removes it. It returns what the element is then.
+func requeue(l *list.List, e *list.Element, waits bool) *list.Element {
+	if waits {
+		l.MoveToBack(e)
+		return e
+	}
+	l.Remove(e)
+	return nil
+}
+
+// begin and end count a dial.
+func (q *dialQueue) begin(t *dialTurn) { q.count(t, 1) }
+func (q *dialQueue) end(t *dialTurn)   { q.count(t, -1) }
+
+func (q *dialQueue) count(t *dialTurn, n int) {
 	q.dialling += n
-	for _, k := range []any{c.from, c} {
-		if q.of[k] += n; q.of[k] == 0 {
-			delete(q.of, k)
-		}
+	t.addr.dialling += n
+	t.path.dialling += n
+}
+
+// forget drops what c has no dial and no turn of.
+func (q *dialQueue) forget(c caller, t *dialTurn) {
+	if t.path.dialling+t.path.waiting.Len() == 0 && t.addr.paths[c.path] == t.path {
+		delete(t.addr.paths, c.path)
+	}
+	if len(t.addr.paths) == 0 && q.addrs[c.from] == t.addr {
+		delete(q.addrs, c.from)
 	}
 }
 
-// grant lets dials begin: those whose callers have the fewest first, then the oldest.
+// grant lets dials begin: those of the address, and of its path, with the fewest first.
 func (q *dialQueue) grant() {
-	for {
-		best, least := -1, dialsAtOnce
-		for i, t := range q.waiting {
-			if l := q.load(t.caller); l < least {
-				best, least = i, l
-			}
-		}
-		if best < 0 {
+	for q.waiting.Len() > 0 {
+		a := fewest(&q.waiting, func(a *dialAddr) int { return a.dialling })
+		p := fewest(&a.waiting, func(p *dialPath) int { return p.dialling / 4 })
+		if q.dialling+a.dialling+p.dialling/4 >= dialsAtOnce {
 			return
 		}
-		t := q.waiting[best]
-		q.waiting = slices.Delete(q.waiting, best, best+1)
-		q.add(t.caller, 1)
+		t := p.waiting.Front().Value.(*dialTurn)
+		q.unqueue(t)
+		q.begin(t)
 		close(t.granted)
 	}
+}
+
+// fewest returns the first element with the smallest load.
+func fewest[T any](l *list.List, load func(T) int) (best T) {
+	least := math.MaxInt
+	for e := l.Front(); e != nil && least > 0; e = e.Next() {
+		if v := e.Value.(T); load(v) < least {
+			best, least = v, load(v)
+		}
+	}
+	return best
 }
 
 // turn waits until c may dial addr, and reports false if ctx was done before. The caller calls
@@ -89,23 +165,23 @@ func (d *dials) turn(ctx context.Context, addr string, c caller) (done func(), o
 	}
 	q := d.queues[addr]
 	if q == nil {
-		q = &dialQueue{of: make(map[any]int)}
+		q = &dialQueue{addrs: make(map[netip.Prefix]*dialAddr)}
 		d.queues[addr] = q
 	}
-	t := &dialTurn{c, make(chan struct{})}
-	q.waiting = append(q.waiting, t)
+	t := q.add(c)
 	q.grant()
 	d.mu.Unlock()
 	done = func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if i := slices.Index(q.waiting, t); i >= 0 {
-			q.waiting = slices.Delete(q.waiting, i, i+1)
+		if t.elem != nil {
+			q.unqueue(t)
 		} else {
-			q.add(c, -1)
+			q.end(t)
 			q.grant()
 		}
-		if q.dialling+len(q.waiting) == 0 && d.queues[addr] == q {
+		q.forget(c, t)
+		if len(q.addrs) == 0 && d.queues[addr] == q {
 			delete(d.queues, addr)
 		}
 	}

@@ -144,6 +144,7 @@ func (d *durableNodes) keepContact(i int, link *clustertest.Link) {
 // takeSeat writes node 1 into the seat of a session.
 func (d *durableNodes) takeSeat(session string) {
 	d.t.Helper()
+	synctest.Wait() // its owner writes no more
 	seat, err := d.keepers[1].Get(d.t.Context(), session)
 	if err == nil {
 		seat.Owner, seat.Epoch = nodeID(1), seat.Epoch+1
@@ -357,6 +358,7 @@ func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
 		d := newDurableNodes(t, 2, durablePolicy())
 		p, game := d.beginDurable()
 		p.Sync()
+		synctest.Wait()
 		own := d.seats.Records()[p.Hello.Session]
 		d.takeSeat(p.Hello.Session)
 		d.of[0].gw.Fenced(p.Hello.Session, 1)

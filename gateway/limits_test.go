@@ -108,8 +108,9 @@ func from(n int) string { return fmt.Sprintf("X-Forwarded-For: 198.51.100.%d\r\n
 // At most 64 dials to one game server are in flight, one address has half of them at most, one path
 // of it leaves some of these to others, and all queued ones succeed.
 func TestDialsToOneUpstreamAreBounded(t *testing.T) {
-	for name, c := range map[string]struct{ addresses, paths, want int }{
-		"one address, one path": {1, 1, 29}, "one address": {1, 200, 32}, "two addresses": {2, 1, 40}, "many addresses": {200, 1, 64},
+	for name, c := range map[string]struct{ addresses, paths, least, most int }{
+		"one address, one path": {1, 1, 29, 29}, "one address": {1, 200, 32, 32}, "many addresses": {200, 1, 64, 64},
+		"two addresses": {2, 1, 40, 45}, // more, the more of one come first
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,8 +133,8 @@ func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 					})
 				}
 				done.Wait()
-				if int(most.Load()) != c.want {
-					t.Errorf("%d dials at once, want %d", most.Load(), c.want)
+				if n := int(most.Load()); n < c.least || n > c.most {
+					t.Errorf("%d dials at once, want %d to %d", n, c.least, c.most)
 				}
 			})
 		})

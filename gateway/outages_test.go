@@ -229,6 +229,7 @@ func TestResumeAfterOutageHearsThatItIsOver(t *testing.T) {
 		p.Sync()
 		does.Store(closes)
 		wantLoss(t, p, game)
+		p.Sync() // its pong says that it has heard
 		p.Drop()
 		does.Store(accepts)
 		again := w.game.Next()
