@@ -24,7 +24,7 @@ cluster: build bin/nats-server ## three gateways and a NATS server on this machi
 	$(BUILD_CLUSTER)
 	@bin/cluster -bin $(BIN) -nats bin/nats-server $(if $(PORT),-port $(PORT))
 
-# Some 29 minutes on two cores. What failed once and passed alone is
+# Some 30 minutes on two cores. What failed once and passed alone is
 # said again at the end.
 test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e test-release ## install what is missing and run everything
 	@for list in bin/flaky bin/absent; do if [ -s $$list ]; then sort -u $$list; rm $$list; fi; done
@@ -60,7 +60,7 @@ test-e2e: build bin/nats-server bin/rerun ## the demo and the client in headless
 	$(BUILD_CLUSTER)
 	cd web/e2e && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
 
-test-engines: build ## Chromium, Firefox and WebKit through outages, reloads, sleep and the like, and beside the native WebSocket; 15 minutes; ENGINES='Firefox' OUTAGES='90 300'
+test-engines: build ## Chromium, Firefox and WebKit through outages, reloads, sleep and the like, and beside the native WebSocket; 20 minutes; ENGINES='Firefox' OUTAGES='90 300'
 	cd web/e2e && npm ci --no-audit --no-fund && npm run engines
 
 test-release: bin/rerun ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'

@@ -75,7 +75,7 @@ inEngines('outages', (engine) => {
         const { sent } = await player.report();
         const wait = (claim, so) =>
           until(`${way}, ${seconds} s: ${claim}`, so, { ms: 60_000, also: () => player.report() });
-        await wait('the page is back', async () => !(await player.do('player.socket.detached')));
+        await wait('the page is back', () => player.do('player.socket.readyState === 1 && !player.socket.detached'));
         const back = since();
         await wait('what was sent meanwhile has arrived, and what is sent now', () => seat.report().received > sent);
         (table[way] ??= {})[`${seconds} s`] = `${back.toFixed(1)} s (${since().toFixed(1)} s)`;
