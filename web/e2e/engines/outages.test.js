@@ -1,5 +1,6 @@
 // How soon a page of each engine is back after an outage, in every way that a network fails. OUTAGES='90 300'
-// takes other lengths than 8 and 28 s.
+// takes other lengths than 8 and 28 s. After minutes, Chromium holds the pages back for each other's failures: all run
+// in one browser.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
