@@ -7,4 +7,4 @@ package sim
 const standardSeeds = 40
 
 // movedSeeds is how many of them are played a second time with moves.
-const movedSeeds = 10
+const movedSeeds = 20
