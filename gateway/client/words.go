@@ -67,7 +67,7 @@ func parseControl(text string) (controlMessage, error) {
 		}
 	case wire.VerbEnd, wire.VerbClose:
 		w.verdict, ok = parseVerdict(verb, arg)
-	case wire.VerbBye:
+	case wire.VerbBye, wire.VerbLeaving:
 		ok = false
 	default:
 		return controlMessage{}, nil // later versions may add verbs

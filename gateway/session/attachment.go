@@ -62,6 +62,7 @@ type Attachment struct {
 	greeted    bool // the first ack, the answer to hello, has arrived
 	resumed    bool
 	takesParts bool // large messages are sent in parts: see parts.go
+	pageLeaves bool // the client has said `leaving`
 
 	// Fields that not every message needs.
 	parts   *parts        // of the message that cur lies inside; nil: it is not sent in parts

@@ -51,6 +51,7 @@ func (s *Session) clientClose(now Time, a *Attachment, payload []byte) {
 		s.endDelivered(now, f)
 	case s.cfg.Resumable, s.cfg.PlainResume && code == wire.CodeGoingAway:
 		a.spoke = true // counts for `no progress`, protocol section 11; it confirms no token
+		s.pageLeft = a.pageLeaves && code == wire.CodeGoingAway
 		s.drop(now, "closed by the client with "+strconv.Itoa(code), Linger, frame.Append(nil, frame.Close, frame.ClosePayload(code, "")))
 	default:
 		s.relayClientClose(now, a, code, reason)
@@ -105,6 +106,8 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 		}
 	case wire.VerbBye:
 		s.bye(now, m.Bye)
+	case wire.VerbLeaving:
+		a.pageLeaves = true
 	}
 }
 

@@ -25,9 +25,12 @@ func (s *Session) keep() time.Duration {
 // grace returns how long the session is kept after this detach. If no hello was ever
 // confirmed, nobody may hold a token for it, so it is kept for less: protocol section
 // 11, an unconfirmed first hello. A cookie client confirms by the Pong to a first Ping, which
-// may come a heartbeat after its handshake.
+// may come a heartbeat after its handshake. A page that has said `leaving`, and whose browser then closed
+// the connection, is most likely gone: protocol section 11, a page that is left.
 func (s *Session) grace() time.Duration {
 	switch {
+	case s.pageLeft:
+		return min(s.keep(), s.cfg.GraceUnconfirmed)
 	case s.reserved, s.gen.Confirmed() > 0:
 		return s.keep()
 	case s.cfg.Resumable:

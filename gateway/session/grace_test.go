@@ -6,6 +6,7 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/session"
+	"reseat/gateway/wire"
 )
 
 // Protocol section 11, an unconfirmed first hello: any message of the client's confirms it.
@@ -67,5 +68,65 @@ func TestCookieClientIsKeptForTwiceTheHeartbeatBeforeItsFirstPong(t *testing.T) 
 	b.sleep(30*time.Second - 1)
 	b.wantState(session.Detached)
 	b.sleep(1)
+	b.wantState(session.Ended)
+}
+
+// Protocol section 11, a page that is left: Firefox closes the sockets of a page before the page can say bye.
+func TestPageThatIsLeftIsKeptForLess(t *testing.T) {
+	const short, grace = 5 * time.Second, 30 * time.Second
+	leaving := masked(frame.Text, "\x10leaving")
+	closed := func(code int) []byte { return masked(frame.Close, string(frame.ClosePayload(code, ""))) }
+	for name, c := range map[string]struct {
+		sends [][]byte
+		kept  time.Duration
+	}{
+		"leaving, then Close 1001":               {[][]byte{leaving, closed(wire.CodeGoingAway)}, short},
+		"leaving, a last message, Close 1001":    {[][]byte{leaving, masked(frame.Text, "hi"), closed(wire.CodeGoingAway)}, short},
+		"leaving, then a drop: the network's":    {[][]byte{leaving}, grace},
+		"leaving, then another Close: a proxy's": {[][]byte{leaving, closed(wire.CodeNormal)}, grace},
+		"Close 1001 alone: a proxy's":            {[][]byte{closed(wire.CodeGoingAway)}, grace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTable(t, config())
+			for _, p := range c.sends {
+				b.s.Read(b.now, b.att, p)
+			}
+			if b.s.State() == session.Attached {
+				b.drop()
+			}
+			if b.sleep(c.kept - 1); b.s.State() != session.Detached {
+				t.Errorf("%v before %v", b.s.State(), c.kept)
+			}
+			if b.sleep(1); b.s.State() != session.Ended {
+				t.Errorf("%v after %v", b.s.State(), c.kept)
+			}
+		})
+	}
+}
+
+// A page may stay after all: it downloads a file.
+func TestPageThatComesBackIsKeptAsBefore(t *testing.T) {
+	b := newTable(t, config())
+	b.s.Read(b.now, b.att, masked(frame.Text, "\x10leaving"))
+	b.s.Read(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(wire.CodeGoingAway, ""))))
+	b.sleep(4 * time.Second)
+	b.resume(0)
+	b.drop() // it came too late: the page has not spoken
+	b.sleep(4 * time.Second)
+	b.resume(0)
+	b.s.Read(b.now, b.att, masked(frame.Text, "\x10ack 0"))
+	b.drop()
+	b.sleep(30*time.Second - 1)
+	b.wantState(session.Detached)
+}
+
+// The resume of a page that is being left may reach the gateway, and its answer nobody.
+func TestAttachThatNobodyHearsDoesNotBringAPageBack(t *testing.T) {
+	b := newTable(t, config())
+	b.s.Read(b.now, b.att, masked(frame.Text, "\x10leaving"))
+	b.s.Read(b.now, b.att, masked(frame.Close, string(frame.ClosePayload(wire.CodeGoingAway, ""))))
+	b.resume(0)
+	b.drop()
+	b.sleep(5 * time.Second)
 	b.wantState(session.Ended)
 }

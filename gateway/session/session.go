@@ -113,6 +113,7 @@ type Session struct {
 	starved  bool        // the store had no memory at the last read
 	reserved bool        // created before its client connected
 	started  bool        // marked started by the game server: see grace.go
+	pageLeft bool        // its client said that its page is being left, and is gone
 	att      *Attachment // while attached
 	data     Time        // when the last data message passed
 	trip     roundTrip   // of the client, kept across connections: protocol section 5.4

@@ -181,6 +181,7 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	}
 	tlv.Num(c, 45, &s.trip.silent)
 	tlv.Num(c, 46, &s.large)
+	c.Bool(47, &s.pageLeft)
 	return ring
 }
 
@@ -447,4 +448,5 @@ func (a *Attachment) walk(c *tlv.Codec) {
 	tlv.Pointer(c, 47, &a.parts, func(p *parts, c *tlv.Codec) { c.Bytes(1, &p.rest) })
 	tlv.Num(c, 49, &a.clogged)
 	c.Bool(50, &a.takesParts)
+	c.Bool(51, &a.pageLeaves)
 }

@@ -350,7 +350,7 @@ func (s *Session) clientLimit(text bool, first byte) int64 {
 // token of that hello. Protocol section 7.
 func (s *Session) confirm(a *Attachment) {
 	if !a.spoke {
-		a.spoke = true
+		a.spoke, s.pageLeft = true, false
 		s.gen.Confirm(a.gen)
 		if s.durable != nil {
 			s.emit(Event{Kind: Confirmed})

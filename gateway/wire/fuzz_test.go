@@ -40,6 +40,7 @@ func FuzzParseClient(f *testing.F) {
 				t.Fatalf("%q reads %+v", b, m)
 			}
 			checkRoundTrip(t, b, m, Append(nil, m.Verb, m.Arg))
+		case VerbLeaving:
 		case VerbBye:
 			if !ByeCode(m.Bye.Code) || len(m.Bye.Reason) > 123 || !utf8.ValidString(m.Bye.Reason) {
 				t.Fatalf("%q reads %+v", b, m)

@@ -45,6 +45,7 @@ const (
 
 	VerbUpstream = "upstream"
 	VerbParts    = "parts"
+	VerbLeaving  = "leaving"
 )
 
 // Errors of ParseClient. The close code for ErrUTF8 is 1007, for the others
@@ -90,6 +91,8 @@ func ParseClient(b []byte) (Message, error) {
 		ok = isPingArg(arg, has)
 	case VerbBye:
 		m.Bye, ok = parseBye(arg, has)
+	case VerbLeaving:
+		ok = !has
 	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream, VerbParts:
 		return Message{}, ErrDirection
 	default:

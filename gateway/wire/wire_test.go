@@ -28,6 +28,7 @@ func TestValidControlMessagesAreRead(t *testing.T) {
 		{"ping " + strings.Repeat("\U0001F44B", 32), Message{Verb: "ping", Arg: strings.Repeat("\U0001F44B", 32)}}, // characters, not bytes
 		{"ping \u2028\u00a0", Message{Verb: "ping", Arg: "\u2028\u00a0"}},                                          // odd, but no control characters
 		{"bye", Message{Verb: "bye", Bye: Bye{Code: 1000}}},
+		{"leaving", Message{Verb: "leaving"}},
 		{`bye {"code":1001}`, Message{Verb: "bye", Arg: `{"code":1001}`, Bye: Bye{Code: 1001}}},
 	} {
 		if got, err := ParseClient([]byte(tt.text)); got != tt.want || err != nil {

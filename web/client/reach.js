@@ -1,3 +1,5 @@
+import { isGecko } from './runtime.js';
+
 /** @typedef {import('./types.js').ReseatRuntime} ReseatRuntime */
 
 // What a probe says of the way to the gateway.
@@ -35,7 +37,7 @@ export class Reach {
     const forbid = (/** @type {any} */ { blockedURI }) => (this.#forbidden ||= `${blockedURI}`.startsWith(this.#asked));
     runtime.window?.addEventListener?.('securitypolicyviolation', forbid, { signal });
     signal.addEventListener('abort', () => this._stop());
-    this._isGecko = /Gecko\/\d/.test(runtime.navigator.userAgent); // others write "like Gecko"
+    this._isGecko = isGecko(runtime.navigator);
   }
 
   /**

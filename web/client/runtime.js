@@ -34,6 +34,9 @@ export const script =
 /** The URL of this code. A classic script has no import.meta. */
 export const origin = /** @type {any} */ (import.meta).classic ? script?.src : import.meta.url;
 
+/** Whether the engine is Firefox's; others write "like Gecko". @param {any} navigator */
+export const isGecko = (navigator) => /Gecko\/\d/.test(navigator?.userAgent);
+
 /** @type {Set<string>} */
 const gateways = new Set();
 

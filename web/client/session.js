@@ -91,6 +91,7 @@ export class Session {
 
   // Page life.
   #born;
+  #leftAt = -Infinity; // when the page was perhaps about to be left (Firefox)
   #parked = false; // the page is gone, or in the back/forward cache: its record is in the store
   #watching = new AbortController(); // aborted at the end
 
@@ -515,7 +516,8 @@ export class Session {
     if (event.wasClean) this.#silence._sign(); // a Close frame came
     if (conn._verdict?.retry === false) return this.#finishBy(conn._verdict);
     if (conn._bye && event.code === conn._bye) return this.#finish(); // told as the application's own
-    this._lose('drop');
+    // What closes as the page may be left: let it go first, since what resumes then would not be heard.
+    this._lose('drop', this.#runtime.now() - this.#leftAt < MS.unload ? MS.unload : 0);
   }
 
   /** What the gateway must not send: the connection is no good. @param {Connection} conn */
@@ -996,6 +998,11 @@ export class Session {
    */
   #onPage({ type, persisted }) {
     if (this.#parked) return type === 'pageshow' ? this.#unpark() : undefined;
+    if (type === 'beforeunload') {
+      this.#leftAt = this.#runtime.now();
+      if (!this.#records && this._live?._usable) this._live._say('leaving', '');
+      return undefined;
+    }
     if (type === 'pagehide' && (!persisted || this.#records)) {
       this.#ack();
       if (!persisted || this.#park()) return this.#leave();

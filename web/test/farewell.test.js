@@ -242,3 +242,28 @@ test('a socket that has ended hears no page events', () => {
   assert.equal(w.sockets.length, 1);
   assert.deepEqual(w.last().take(), []);
 });
+
+const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0';
+
+test('Firefox closes sockets before pagehide: its pages say in beforeunload that they may be left', async () => {
+  const w = attached({ runtime: { navigator: { onLine: true, userAgent: FIREFOX } } });
+  w.page.fire('beforeunload');
+  assert.deepEqual(w.last().take(), ['^leaving']);
+  w.last().receive('on'); // the page stays
+  assert.equal(w.socket.readyState, 1);
+
+  w.page.fire('beforeunload');
+  w.last().end(1001);
+  assert.equal(w.sockets.length, 1, 'nobody might hear the answer to a resume now');
+  await w.clock.advance(1_000);
+  assert.equal(w.sockets.length, 2, 'the page has stayed');
+
+  const others = attached();
+  others.page.fire('beforeunload');
+  assert.deepEqual(others.last().sent, [], 'other engines let a page say bye');
+
+  const detached = attached({ runtime: { navigator: { onLine: true, userAgent: FIREFOX } } });
+  detached.last().drop();
+  detached.page.fire('beforeunload');
+  assert.deepEqual(detached.last().sent, []);
+});

@@ -353,3 +353,13 @@ test('a record is found again where a function names the URL and its ticket', as
   after.last().attach({ resumed: true });
   assert.ok(after.socket.resumed);
 });
+
+test('a page with storage that is left in Firefox may be reloading: it does not say so', () => {
+  const userAgent = 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0';
+  const w = attached({
+    options: { storage: new FakeStorage() },
+    runtime: { navigator: { onLine: true, userAgent } },
+  });
+  w.page.fire('beforeunload');
+  assert.deepEqual(w.last().sent, []);
+});

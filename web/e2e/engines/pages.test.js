@@ -53,7 +53,8 @@ inEngines('pages', (engine) => {
    * when it is through: a page whose next one comes sooner than its resume cannot say bye.
    */
   const left = async (seat, how) => {
-    await until('the game server has the close', () => seat.ended, { ms: 60_000 });
+    // Firefox closes the socket itself: its page is waited for a few seconds, and not for the grace period of 30.
+    await until('the game server has the close', () => seat.ended, { ms: 20_000 });
     console.log(`${engine.version}: ${how}: ${seat.ended.code} ${seat.ended.reason}`);
     assert.equal(seat.ended.code, 1001);
     if (engine.name !== 'Firefox') assert.equal(seat.ended.reason, '');

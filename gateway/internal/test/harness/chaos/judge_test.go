@@ -76,7 +76,7 @@ func newVillage(t *testing.T) *village {
 	if err := os.WriteFile(key, []byte(strings.Repeat("0123456789abcdef", 2)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v.flags, err = []string{"--admin=off", "--log-format=json", "--grace=30s", "--upstream=ws://" + ln.Addr().String(), "--token-key-file=" + key, "--cluster=nats://" + nats.Client}, nil; err != nil {
+	if v.flags, err = []string{"--admin=off", "--log-format=json", "--grace=30s", "--upstream=ws://" + ln.Addr().String(), "--token-key-file=" + key, "--cluster=nats://" + nats.Client, "--cluster-plaintext=on"}, nil; err != nil {
 		t.Fatal(err)
 	}
 	program, err := program(t.Context(), "", dir)
