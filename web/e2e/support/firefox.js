@@ -117,7 +117,8 @@ class Page {
   reload = () => this.#do('reload', { wait: 'complete' });
   /** @param {number} delta */
   go = (delta) => this.#do('traverseHistory', { delta });
-  close = () => this.#do('close');
+  /** As people close a tab: the page gets `beforeunload`. */
+  close = () => this.#do('close', { promptUnload: true });
 
   /** @param {string} script whose value is JSON */
   async run(script) {
