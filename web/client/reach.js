@@ -18,8 +18,7 @@ export const isBrowser = ({ navigator }) => /^Mozilla/.test(navigator?.userAgent
  * nothing. Firefox (RFC 6455 section 7.2.3): 0.2 to 0.4 s after the first failure, half as much
  * again after each further one, up to 60 s, for all tabs; an attempt that the page gives up
  * is a failure, and only one at a time connects. Chromium: up to 5 s after some 16 failures in
- * 3 to 6 minutes. HTTP requests are not delayed. Only, where nothing answers at all, each WebSocket
- * sends a SYN of its own, and a request of Chromium's may wait for that of the one before.
+ * 3 to 6 minutes. HTTP requests are not delayed.
  */
 export class Reach {
   #runtime;
@@ -41,13 +40,10 @@ export class Reach {
   }
 
   /**
-   * Whether a probe is to go before the next attempt.
-   * @param {boolean} hung whether what came last was silence
-   * @param {boolean} failed whether an attempt has failed
+   * Whether the page's Content-Security-Policy lets it ask, as far as is known.
    */
-  _isWanted(hung, failed) {
-    if (this.#forbidden) return false;
-    return this._isGecko ? hung || failed : failed && !hung;
+  get _isAllowed() {
+    return !this.#forbidden;
   }
 
   /**

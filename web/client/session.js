@@ -76,7 +76,7 @@ export class Session {
   /** HTTP probes, where the engine holds WebSockets back. @type {Reach | null} */
   #reach = null;
   #probedAt = 0; // when the newest probe began
-  #hung = false; // what came last was silence: not an end, nor a refusal
+  #hung = false; // the connection was lost in silence, or is suspected
   #mayTryAt = 0; // an attempt that no probe backs waits until then
   #gap = 0; // between two such attempts
   #spoke = false; // the suspected connection did, too late for the attempt to be dropped
@@ -509,10 +509,7 @@ export class Session {
   /** @param {Connection} conn @param {any} event */
   #onClose(conn, event) {
     if (this.#parked) return;
-    if (conn === this.#attempt) {
-      this.#hung = false;
-      return this.#attemptLost(conn);
-    }
+    if (conn === this.#attempt) return this.#attemptLost(conn);
     if (event.wasClean) this.#silence._sign(); // a Close frame came
     if (conn._verdict?.retry === false) return this.#finishBy(conn._verdict);
     if (conn._bye && event.code === conn._bye) return this.#finish(); // told as the application's own
@@ -760,7 +757,8 @@ export class Session {
       this.#waited = true;
       return this.#pace._set(MS.offline);
     }
-    if (this.#reach?._isWanted(this.#hung, this.#tries > 1)) this.#probe(this.#reach);
+    // What was lost in silence, or an attempt that failed: the next one may fail too.
+    if (this.#reach?._isAllowed && (this.#hung || this.#tries > 1)) this.#probe(this.#reach);
     else this.#resume();
   }
 
@@ -851,7 +849,6 @@ export class Session {
 
   /** An attempt takes too long. @param {boolean} late */
   #onPatience(late) {
-    this.#hung = true;
     if (!this.#attempt) return this.#onProbed(NOBODY);
     const first = this.#state === State.CONNECTING;
     if (!late || (!first && this._live)) this.#attemptLost(this.#attempt, true);
@@ -1012,7 +1009,7 @@ export class Session {
     if (this.#lateness() > MS.slept) return this.#wake();
     if (this.#state === State.ATTACHED) return this.#silence._ask();
     if (this._live || this.#attempt || this.#heldBack) return undefined;
-    return type === 'online' && !this.#reach?._isGecko ? this.#resume() : this.#tryAgain();
+    return this.#tryAgain();
   }
 
   /** The page is left: the session is kept for the next page, or no ghost is to stay in the game. */

@@ -44,7 +44,7 @@ describe('towards a server without Reseat', () => {
     assert.equal(protocol, '');
     assert.deepEqual(
       it.game.seats.map(({ offered }) => offered),
-      ['reseat.v1, reseat.parts, reseat.refusals', ''],
+      ['reseat.v1, reseat.parts, reseat.refusals, reseat.settled.0.0', ''],
     );
   });
 
@@ -58,7 +58,7 @@ describe('towards a server without Reseat', () => {
       await wantOrdinary(it, 2);
       assert.deepEqual(
         it.game.seats.map(({ offered }) => offered),
-        ['reseat.v1, reseat.parts, reseat.refusals', ''],
+        ['reseat.v1, reseat.parts, reseat.refusals, reseat.settled.0.0', ''],
       );
     },
   );
@@ -78,7 +78,10 @@ describe('towards a server without Reseat', () => {
     await connect(it.page, { url: it.game.url, protocols: ['chat.v2', 'chat.v1'] });
     const { protocol } = await wantOrdinary(it, 1);
     assert.equal(protocol, 'chat.v2');
-    assert.equal(it.game.seats[0].offered, 'chat.v2, chat.v1, reseat.v1, reseat.parts, reseat.refusals');
+    assert.equal(
+      it.game.seats[0].offered,
+      'chat.v2, chat.v1, reseat.v1, reseat.parts, reseat.refusals, reseat.settled.0.0',
+    );
   });
 
   test("a close of the server's passes through, and so does one of the page's", limit, async (t) => {
@@ -102,7 +105,7 @@ describe('towards a server without Reseat', () => {
     await wantFailed(it);
     assert.deepEqual(
       it.game.seats.map(({ offered }) => offered),
-      ['reseat.v1, reseat.parts, reseat.refusals'],
+      ['reseat.v1, reseat.parts, reseat.refusals, reseat.settled.0.0'],
     );
   });
 
