@@ -85,7 +85,7 @@ describe('a frozen page', () => {
     const { player, seat } = await playing(t, scene);
     const renderers = await browser.renderers();
     const signal = (name) => renderers.forEach((id) => process.kill(id, name));
-    let before = { connections: 0, at: 0 };
+    let before = { handshakes: 0, at: 0 };
     try {
       signal('SIGSTOP'); // as when a machine sleeps: nobody tells the page, and timers are late
       const { sent } = seat.report();
@@ -93,13 +93,13 @@ describe('a frozen page', () => {
       scene.relay.stall(); // and nothing tells that the connection is dead: those messages do not either
       await until('the timers are late by more than 5 s', () => seat.report().sent > sent + 7 * A_SECOND);
     } finally {
-      before = { connections: scene.relay.connections, at: performance.now() };
+      before = { handshakes: scene.relay.handshakes, at: performance.now() };
       signal('SIGCONT');
     }
     await player.until('the page is back', ({ count }) => count.resume === 1);
     const ms = performance.now() - before.at;
     assert.ok(ms < PROBE_MS + ATTEMPT_MS, `back ${ms} ms after it went on`);
-    assert.equal(scene.relay.connections, before.connections + 1, 'by one attempt');
+    assert.equal(scene.relay.handshakes, before.handshakes + 1, 'by one attempt');
     await flows(player, seat);
     await settle(player, seat);
   });

@@ -30,9 +30,9 @@ describe('a line that is alive', () => {
     seat.start(100);
     await player.until('it has come', ({ received }) => received > seat.sent - 20, 60_000);
     scene.relay.rate.down = Infinity;
-    const { connections } = scene.relay;
-    assert.ok(connections <= 3, `${connections} connections`);
-    await wantOnce({ scene, player, seat }, connections);
+    const { handshakes } = scene.relay;
+    assert.ok(handshakes <= 3, `${handshakes} handshakes`);
+    await wantOnce({ scene, player, seat }, handshakes);
   });
 
   test('raises no alarm while a large message is on its slow way up', limit, async (t) => {

@@ -46,18 +46,18 @@ describe('a browser that goes offline', () => {
     await player.until('the browser says so', () => player.do('!navigator.onLine'));
     let attempts = 0;
     context.pages()[0].on('websocket', () => attempts++);
-    const { connections } = scene.relay;
+    const { handshakes } = scene.relay;
     scene.relay.reset();
     await player.until('the cut is noticed', ({ detached }) => detached);
     await pause(OFFLINE_MS); // that nothing happens cannot be waited for
     assert.deepEqual(
-      [scene.relay.connections - connections, attempts],
+      [scene.relay.handshakes - handshakes, attempts],
       [0, 0],
-      'connections at the relay, attempts of the page',
+      'handshakes at the relay, attempts of the page',
     );
     await context.setOffline(false);
     await player.until('the page is back', ({ count }) => count.resume === 1);
-    assert.equal(scene.relay.connections - connections, 1, 'connections at the relay');
+    assert.equal(scene.relay.handshakes - handshakes, 1, 'handshakes at the relay');
     // Chromium 148 says `online` a moment before it lets a connection out: that attempt fails at once.
     assert.ok(attempts === 1 || attempts === 2, `${attempts} attempts of the page`);
     const ms = await waited(player);

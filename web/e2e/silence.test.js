@@ -74,8 +74,9 @@ describe('a line that dies in silence', () => {
   test('that speaks before the new one is answered was a false alarm: the page stays on it', limit, async (t) => {
     const { scene, player, seat } = await ticking(t, await browser.page(t));
     const old = scene.relay.hold();
-    const fresh = scene.relay.holdNew();
+    const fresh = scene.relay.holdNew({ probesPass: true });
     const before = await player.until('it is suspected', ({ detached }) => detached);
+    await until('the new one is under way', () => scene.relay.handshakes === 2);
     old();
     const report = await player.until('it is not', ({ detached }) => !detached);
     const { replay, lost, ms } = report.events.findLast(({ type }) => type === 'resume');
@@ -102,7 +103,7 @@ describe('a line that dies in silence', () => {
     const between = await player.until('its ticks are taken', (report) => report.received > received);
     assert.deepEqual([between.detached, between.count.resume], [true, undefined]);
     await pause(1_000);
-    assert.equal(scene.relay.connections, 2, 'the attempt goes on');
+    assert.equal(scene.relay.handshakes, 2, 'the attempt goes on');
     fresh();
     await player.until('the page is back', ({ detached }) => !detached);
     const page = await wantOnce({ scene, player, seat }, 2);
@@ -112,9 +113,10 @@ describe('a line that dies in silence', () => {
   test('that speaks first, though the attempt has reached the gateway: resume once more', limit, async (t) => {
     const { scene, player, seat } = await ticking(t, await browser.page(t));
     const old = scene.relay.hold();
-    const fresh = scene.relay.holdNew();
+    const fresh = scene.relay.holdNew({ probesPass: true });
     await player.until('it is suspected', ({ detached }) => detached);
     const { session } = await player.report();
+    await until('the attempt is under way', () => scene.relay.handshakes === 2);
     fresh();
     scene.relay.hold(['down']); // the attempt reaches the gateway, its 101 not the page
     await until('the gateway has given its place away', async () =>
@@ -169,7 +171,7 @@ describe('a hidden page', () => {
     await session.send('Emulation.setFocusEmulationEnabled', { enabled: false });
     await player.until('it is hidden', () => player.do("document.visibilityState === 'hidden'"));
     await pause(8_000);
-    assert.deepEqual([(await player.report()).count.detach, scene.relay.connections], [undefined, 1]);
+    assert.deepEqual([(await player.report()).count.detach, scene.relay.handshakes], [undefined, 1]);
     scene.relay.hold();
     await player.until('the page is back', ({ count }) => count.resume === 1, 20_000);
     await wantOnce({ scene, player, seat }, 2);

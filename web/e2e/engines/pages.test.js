@@ -131,7 +131,7 @@ inEngines('pages', (engine) => {
     const game = await playing(page, scene);
     assert.equal(await page.evaluate('document.visibilityState'), 'hidden');
     await pause(15_000);
-    assert.deepEqual([(await game.player.report()).count.detach, scene.relay.connections], [undefined, 1]);
+    assert.deepEqual([(await game.player.report()).count.detach, scene.relay.handshakes], [undefined, 1]);
     scene.relay.stall();
     wantSoon('a dead line under a hidden page', await back(game), HIDDEN_MS);
     await settle(game.player, game.seat);

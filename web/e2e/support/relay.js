@@ -3,6 +3,9 @@ import net from 'node:net';
 
 /** @typedef {import('node:net').Socket} Socket */
 
+/** Whether it is a page's question over HTTP for the gateway, not a WebSocket's handshake. @param {Buffer} data */
+const isProbe = (data) => data.includes('?reseat.alive ');
+
 /**
  * A Link is one client's connection through the relay. Its two ends close
  * together, until it is stalled: then nothing passes any more, not even the end.
@@ -17,6 +20,7 @@ class Link {
   #held = new Set();
   #torn;
   #pace;
+  #heard;
   #headOnly = false;
 
   /**
@@ -24,12 +28,14 @@ class Link {
    * @param {Socket} server
    * @param {() => void} torn called when it is
    * @param {(way: 'up' | 'down', bytes: number) => number} pace ms that so many bytes take
+   * @param {(data: Buffer) => void} heard called with what the client says
    */
-  constructor(client, server, torn, pace) {
+  constructor(client, server, torn, pace, heard) {
     this.#client = client;
     this.#server = server;
     this.#torn = torn;
     this.#pace = pace;
+    this.#heard = heard;
     this.#forward(client, server, 'up');
     this.#forward(server, client, 'down');
   }
@@ -45,6 +51,7 @@ class Link {
   /** @param {Buffer} data @param {Socket} from @param {Socket} to @param {'up' | 'down'} way */
   #pass(data, from, to, way) {
     if (this.#stalled || to.destroyed) return;
+    if (way === 'up') this.#heard(data);
     if (this.#headOnly && way === 'down') {
       const end = data.indexOf('\r\n\r\n') + 4;
       this.#headOnly = false;
@@ -112,8 +119,8 @@ class Link {
  * it passes bytes, and knows nothing of what they mean.
  */
 export class Relay {
-  /** TCP connections accepted. */
-  connections = 0;
+  /** Connections on which a WebSocket's handshake came. */
+  handshakes = 0;
   /** Links that were torn in the middle. */
   torn = 0;
 
@@ -122,7 +129,10 @@ export class Relay {
 
   /** What lets in each of the connections that are held. @type {Set<() => void> | null} */
   #waiting = null;
+  #probesPass = false;
   #behindHead = false;
+  /** Clients that have said something. @type {WeakSet<Socket>} */
+  #known = new WeakSet();
   /** What becomes of new connections instead. @type {((client: Socket) => void) | null} */
   #instead = null;
   #port;
@@ -162,10 +172,16 @@ export class Relay {
 
   /** @param {Socket} client */
   #accept(client) {
-    this.connections++;
     if (this.#instead) this.#instead(client.on('error', () => {}).on('end', () => client.destroy()));
     else if (this.#waiting) this.#keepWaiting(client, this.#waiting);
     else this.#open(client);
+  }
+
+  /** @param {Socket} client @param {Buffer} data */
+  #hear(client, data) {
+    if (this.#known.has(client)) return;
+    this.#known.add(client);
+    if (!isProbe(data)) this.handshakes++;
   }
 
   /**
@@ -176,10 +192,13 @@ export class Relay {
    */
   #keepWaiting(client, waiting) {
     const read = (data) => {
+      this.#hear(client, data);
       said.push(data);
+      if (this.#probesPass && isProbe(data)) enter();
     };
     const said = /** @type {Buffer[]} */ ([]);
     const enter = () => {
+      waiting.delete(enter);
       client.off('data', read).off('end', leave).off('error', leave);
       this.#open(client).write(Buffer.concat(said));
     };
@@ -199,6 +218,7 @@ export class Relay {
       server,
       () => this.torn++,
       (way, bytes) => (1000 * bytes) / this.rate[way],
+      (data) => this.#hear(client, data),
     );
     this.#links.add(link);
     if (this.#behindHead) link.holdBehindHead();
@@ -230,8 +250,9 @@ export class Relay {
     };
   }
 
-  /** New connections get nowhere until the returned function is called. */
-  holdNew() {
+  /** New connections get nowhere until the returned function is called. @param {{probesPass?: boolean}} options */
+  holdNew({ probesPass = false } = {}) {
+    this.#probesPass = probesPass;
     const waiting = (this.#waiting = /** @type {Set<() => void>} */ (new Set()));
     return () => {
       this.#waiting = null;

@@ -13,13 +13,13 @@ export async function ticking(t, page, { flags = [], up = true } = {}) {
   return { scene, player, seat, now };
 }
 
-/** Plays on for a while, and checks that all came once, over so many connections. */
-export async function wantOnce({ scene, player, seat }, connections) {
+/** Plays on for a while, and checks that all came once, over so many handshakes. */
+export async function wantOnce({ scene, player, seat }, handshakes) {
   seat.start(50);
   await player.do('player.start(70)');
   await flows(player, seat);
   const { page } = await settle(player, seat);
   assert.equal(scene.game.seats.length, 1, 'connections that the game server ever had');
-  assert.equal(scene.relay.connections, connections, 'connections of the page');
+  assert.equal(scene.relay.handshakes, handshakes, 'handshakes of the page');
   return page;
 }
