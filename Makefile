@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build run cluster test test-go test-web test-acme test-peers test-proxies test-e2e test-engines test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools clean
+.PHONY: help build build-race run cluster test proof test-go test-web test-play test-harness test-acme test-peers test-operate test-e2e test-engines test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools tools-proof clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,47 +24,58 @@ cluster: build bin/nats-server ## three gateways and a NATS server on this machi
 	$(BUILD_CLUSTER)
 	@bin/cluster -bin $(BIN) -nats bin/nats-server $(if $(PORT),-port $(PORT))
 
-# Some 30 minutes on two cores. What failed once and passed alone is
-# said again at the end.
-test: tools lint test-vulns test-go test-web test-acme test-peers test-proxies test-e2e test-release ## install what is missing and run everything
-	@for list in bin/flaky bin/absent; do if [ -s $$list ]; then sort -u $$list; rm $$list; fi; done
+# What npm writes last.
+MODULES := node_modules/.package-lock.json
+%/$(MODULES): %/package-lock.json
+	cd $* && npm ci --no-audit --no-fund
 
-RERUN := $(CURDIR)/bin/rerun -list $(CURDIR)/bin/flaky
-bin/rerun: $(wildcard gateway/internal/test/rerun/*.go)
-	$(GO) build -o $@ ./gateway/internal/test/rerun
+# What must hold before a change is shown, and all the rest. Each prints the seconds of its parts.
+test: ## install what is missing and prove the product, in ten minutes on two cores
+	@./.ci/parts tools test-go test-web test-play
 
-test-go: bin/rerun ## Go tests under the race detector, the simulation's short form included
-	$(RERUN) $(GO) test $(RACE) -timeout=20m ./...
-	$(RERUN) $(GO) test -run=Alloc $$(git grep -l '^func Test.*Alloc' gateway | xargs -n1 dirname | sort -u | sed 's,^,./,')
-	cd $(HARNESS) && $(RERUN) $(GO) test $(RACE) -timeout=20m -parallel 4 ./chaos # which mostly waits; its timeouts are short: no other package beside it
-	cd $(HARNESS) && $(RERUN) $(GO) test $(RACE) -timeout=20m -parallel 4 $$($(GO) list ./... | grep -v '/chaos$$')
+proof: ## install what is missing and prove the rest, in 25 minutes: real processes, proxies, browsers, libraries, releases
+	@./.ci/parts tools-proof lint test-vulns test-harness test-operate test-acme test-peers test-e2e test-release
 
-test-web: bin/rerun ## the tests of the browser client, the demo and the dashboard
-	cd web && npm ci --no-audit --no-fund && $(RERUN) node --test test/*.test.js
-	cd web && $(RERUN) node --test demo/ dashboard/
+test-go: ## Go tests under the race detector, the simulation's short form included; allocations without it
+	$(GO) test $(RACE) -timeout=10m ./...
+	$(GO) test -run=Alloc $$(git grep -l '^func Test.*Alloc' gateway | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-test-acme: build bin/rerun ## certificates from a real ACME CA, pebble
-	cd testdata/acme && $(RERUN) $(GO) test $(RACE) -count=1 -timeout=10m ./...
+test-web: web/$(MODULES) ## the tests of the browser client, the demo and the dashboard, in Node
+	cd web && node --test test/ demo/ dashboard/
 
-test-peers: build bin/rerun ## Socket.IO, Colyseus and others through the gateway
-	cd testdata/peers && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
+test-play: build web/e2e/$(MODULES) testdata/peers/$(MODULES) ## the demo in Chromium and Firefox: play, cut each way, resume; and Socket.IO
+	cd web/e2e && npm run --silent short
+	cd testdata/peers && node --test --test-force-exit socketio.page.test.js
+
+# The program that tests start as a process: a race in it ends it, with exit code 66.
+build-race:
+	$(GO) build -race -o bin/reseat-race .
+UNDER_RACE = RESEAT_BIN=$(abspath bin/reseat-race)
+
+test-harness: build build-race ## short chaos, clusters, failover, soak, interoperability, and the tests of the harness itself
+	cd $(HARNESS) && $(UNDER_RACE) $(GO) test -timeout=20m ./...
+
+test-acme: build-race ## certificates from a real ACME CA, pebble
+	cd testdata/acme && $(UNDER_RACE) $(GO) test -count=1 -timeout=10m ./...
+
+test-peers: build-race testdata/peers/$(MODULES) ## Socket.IO, Colyseus and others through the gateway
+	cd testdata/peers && $(UNDER_RACE) npm test
 
 bin/nats-server: .ci/go-tools.mod
 	$(GO) build -modfile=.ci/go-tools.mod -o $@ github.com/nats-io/nats-server/v2
 
-test-proxies: build bin/nats-server bin/rerun ## behind nginx, HAProxy and Caddy; the dashboard, the alerts and the files of docs/deploy
-	./.ci/proxies
-	cd testdata/operate && $(GO) vet ./... && $(RERUN) $(GO) test $(RACE) -count=1 -timeout=20m ./...
+test-operate: build build-race bin/nats-server ## behind nginx, HAProxy and Caddy; upgrades, the dashboard, the alerts and the files of docs/deploy
+	cd testdata/operate && $(GO) vet ./... && $(UNDER_RACE) $(GO) test -count=1 -timeout=20m ./...
 
-test-e2e: build bin/nats-server bin/rerun ## the demo and the client in headless Chromium; in Firefox and WebKit, in short
+test-e2e: build bin/nats-server web/e2e/$(MODULES) ## the demo, the client and the dashboard in headless Chromium; in Firefox and WebKit, in short
 	$(BUILD_CLUSTER)
-	cd web/e2e && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
+	cd web/e2e && npm test
 
-test-engines: build ## Chromium, Firefox and WebKit through outages, reloads, sleep and the like, and beside the native WebSocket; 20 minutes; ENGINES='Firefox' OUTAGES='90 300'
-	cd web/e2e && npm ci --no-audit --no-fund && npm run engines
+test-engines: build web/e2e/$(MODULES) ## Chromium, Firefox and WebKit through outages, reloads, sleep and the like, and beside the native WebSocket; 20 minutes; ENGINES='Firefox' OUTAGES='90 300'
+	cd web/e2e && npm run engines
 
-test-release: bin/rerun ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'
-	cd testdata/release && npm ci --no-audit --no-fund && RERUN='$(RERUN)' npm test
+test-release: testdata/release/$(MODULES) ## what make release builds: packages, bundlers, React and Vue, SBOM, two builds compared; RELEASE_PLATFORMS='linux/amd64 windows/amd64'
+	cd testdata/release && npm test
 
 simulate: ## the simulation of the session core, for longer: SEEDS=20000
 	$(GO) test ./gateway/internal/test/sim -timeout 60m -v -run TestSimulation -sim.seeds $(or $(SEEDS),20000)
@@ -120,16 +131,16 @@ fuzz: ## every fuzz target, FUZZTIME each
 BENCH = cd $(HARNESS) && $(GO) run ./bench --reseat $(abspath $(BIN)) --nats $(abspath bin/nats-server)
 
 bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others; some twenty minutes; writes docs/performance.md
-	./.ci/proxies
+	./.ci/tools proof
 	$(BENCH) --out $(CURDIR)/docs $(ARGS)
 
 bench-short: build bin/nats-server ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
-	./.ci/proxies
+	./.ci/tools proof
 	$(BENCH) --short $(ARGS)
 
 PROFILED = --subjects floor,nginx,reseat@poll,reseat@net
 profile: bin/nats-server ## where the processor time goes, beside nginx, in five minutes; takes root and perf; ARGS='--only W3 --subjects nginx,reseat@poll'
-	./.ci/proxies
+	./.ci/tools proof
 	$(GO) build -trimpath -o bin/reseat-named .
 	$(BENCH) --reseat $(abspath bin/reseat-named) --profile $(or $(ARGS),$(PROFILED))
 
@@ -156,7 +167,8 @@ lint-go: ## the Go part of lint
 	$(GO) build -modfile=.ci/go-tools.mod -o bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
 	bin/staticcheck .ci/sbom.go
-	cd $(HARNESS) && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./...
+	cd $(HARNESS) && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./... && $(GO) build -o $(CURDIR)/bin/idle ./idle && $(GO) vet -vettool=$(CURDIR)/bin/idle ./...
+	$(GO) vet -vettool=$(CURDIR)/bin/idle ./... # tests that cannot fail
 
 lint-web: ## the JavaScript part of lint
 	@if command -v npm >/dev/null; then cd web && { [ -d node_modules/eslint ] || npm ci --no-audit --no-fund; } && npm run --silent lint; \
@@ -175,8 +187,11 @@ test-vulns: ## the same, where its database can be reached; says so where it can
 	@if $(REACHABLE) '$(GOVULNDB)/index/db.json'; then $(MAKE) --no-print-directory vulns; \
 	else echo "KNOWN VULNERABILITIES WERE NOT LOOKED FOR: $(GOVULNDB) cannot be reached"; fi
 
-tools: ## install Node.js, npm, Chromium, Firefox and WebKit from the distribution where they are missing
-	./.ci/tools
+tools: ## install Node.js, npm, Chromium and Firefox from the distribution where they are missing
+	@./.ci/tools
+
+tools-proof: ## the same for what make proof needs: WebKit, nginx, HAProxy, Caddy and others
+	@./.ci/tools proof
 
 clean: ## remove what was built
 	rm -rf bin dist web/node_modules web/e2e/node_modules web/e2e/out testdata/peers/node_modules testdata/release/node_modules testdata/release/out

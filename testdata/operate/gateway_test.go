@@ -1,6 +1,6 @@
 // Package operate runs bin/reseat as operators do: behind nginx, HAProxy and
 // Caddy, and with the files of docs/deploy, docs/grafana and docs/prometheus.
-// make test-proxies runs it.
+// make test-operate runs it.
 package operate
 
 import (

@@ -20,7 +20,7 @@ const ENGINES = {
 /** ENGINES='Firefox WebKit' takes no others. */
 const WANTED = process.env.ENGINES?.split(' ') ?? Object.keys(ENGINES);
 
-/** What `make test` says at its end. */
+/** What .ci/parts says at its end. */
 const ABSENT = fileURLToPath(new URL('../../../bin/absent', import.meta.url));
 
 /** The programs of an engine that are not installed. @param {Name} name */
@@ -37,7 +37,7 @@ function missing(name) {
 
 /**
  * Tests in a browser of each engine, which runs while they do. Where an engine is not installed, that
- * is said with the results, and again at the end of `make test`.
+ * is said with the results, and again at the end of `make test` and `make proof`.
  * @param {string} claim
  * @param {(engine: Engine) => void} tests
  * @param {Name[]} [names]
