@@ -15,7 +15,6 @@ require (
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/tools v0.51.0
-	nhooyr.io/websocket v1.8.17
 	reseat v0.0.0
 )
 

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/fault"
-	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/process"
 	"reseat/gateway/internal/test/mutants/mutant"
 )
 

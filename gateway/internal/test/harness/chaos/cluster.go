@@ -17,7 +17,7 @@ import (
 
 	"reseat/gateway/internal/test/freeport"
 	"reseat/gateway/internal/test/harness/chaos/fault"
-	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/process"
 )
 
 // A cluster is gateways that share NATS servers. In front of the node listener of each gateway, and of

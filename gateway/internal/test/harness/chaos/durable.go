@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/history"
-	"reseat/gateway/internal/test/harness/chaos/process"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/process"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 // A take is a claim of a durable session, according to a gateway's log.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/message"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 // A leg is a connection with the game server, as it is judged: the client's messages first to last arrived.

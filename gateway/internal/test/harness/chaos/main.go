@@ -17,7 +17,7 @@ import (
 	"slices"
 	"time"
 
-	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/process"
 )
 
 func main() {

@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/internal/test/harness/chaos/fault"
 	"reseat/gateway/internal/test/harness/chaos/history"
 	"reseat/gateway/internal/test/harness/chaos/message"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 // A player is one client. Its tenures follow one another.

@@ -12,7 +12,7 @@ import (
 
 	"reseat/gateway/internal/test/harness/chaos/fault"
 	"reseat/gateway/internal/test/harness/chaos/history"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/fault"
-	"reseat/gateway/internal/test/harness/chaos/process"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/process"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 // A Config configures a run. Random choices come from Seed alone; timing depends on the

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/fault"
-	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/process"
 )
 
 // How long either side takes to notice that a line has fallen silent.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/history"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 // A tenure is a player's time on one connection.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/history"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 // playCluster has sessions come and go while a cluster meets its troubles. A session is judged as

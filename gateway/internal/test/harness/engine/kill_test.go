@@ -22,7 +22,7 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
-	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/process"
 )
 
 // These tests kill and stop servers that run as processes of their own: make engine, for an hour.

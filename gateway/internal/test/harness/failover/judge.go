@@ -3,232 +3,221 @@
 package failover
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
+	"testing"
 	"time"
+
+	"reseat/gateway/internal/test/harness/process"
 )
 
 // A company is the clients of a stage.
 type company struct {
+	t       *testing.T
 	s       *stage
 	clients []*client
-	stop    context.CancelFunc
-	done    chan struct{}
 }
 
-// join has n clients play, and waits until all have their hello.
-func (s *stage) join(ctx context.Context, n int, seed uint64, pace time.Duration, with ...func(c *client)) (*company, error) {
-	ctx, stop := context.WithCancel(ctx)
-	co := &company{s: s, stop: stop, done: make(chan struct{})}
-	ended := make(chan struct{}, n)
+// join has n clients play until the end of the test, and waits until all have their hello.
+func (s *stage) join(t *testing.T, n int, seed uint64, pace time.Duration, with func(c *client)) *company {
+	co := &company{t: t, s: s}
+	var fronts []string
+	for _, o := range s.nodes {
+		fronts = append(fronts, o.listen)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
 	for i := range n {
-		c := newClient(i, seed, s.fronts(), pace)
+		c := newClient(i, seed, fronts, pace)
 		c.beside = i%2 == 1
-		for _, f := range with {
-			f(c)
-		}
+		with(c)
 		co.clients = append(co.clients, c)
-		go func() {
-			c.play(ctx)
-			ended <- struct{}{}
-		}()
+		all.Go(func() { c.play(t.Context()) })
 		if i%32 == 31 {
-			sleep(ctx, 20*time.Millisecond)
+			process.Sleep(t.Context(), 20*time.Millisecond)
 		}
 	}
-	go func() {
-		for range n {
-			<-ended
-		}
-		close(co.done)
-	}()
-	return co, co.back(ctx, time.Minute, time.Time{})
+	co.awaits(time.Minute, func(c *client) string { return c.isBack(time.Time{}) })
+	return co
 }
 
-// back waits until all have a connection that was heard since.
-func (co *company) back(ctx context.Context, limit time.Duration, since time.Time) error {
-	what := awaits(ctx, limit, func() (what string) {
-		missing := 0
-		for _, c := range co.clients {
-			c.locked(func() {
-				if !c.stay && c.over == "" && (c.current == nil || c.current.isOver() || !c.current.heard.After(since)) {
-					missing++
-					what = fmt.Sprintf("client %d (%s) is not back", c.id, c.session)
-				}
-			})
-		}
-		if missing > 1 {
-			what += fmt.Sprintf(", and %d others", missing-1)
-		}
-		return what
-	})
-	if what != "" {
-		return fmt.Errorf("%s after %v", what, limit)
-	}
-	return nil
-}
-
-// owners counts the sessions, by the place whose gateway has them according to the newest hello's epoch and the logs.
 func (co *company) each(f func(c *client)) {
 	for _, c := range co.clients {
 		c.locked(func() { f(c) })
 	}
 }
 
-// settle stops new messages, and waits until the game has all and the clients have all but the ticks.
-func (co *company) settle(ctx context.Context, limit time.Duration) (faults []string) {
+// awaits waits until no client misses anything, and ends the test if one still does after the limit. f is called
+// with the client's lock.
+func (co *company) awaits(limit time.Duration, missing func(c *client) string) {
+	co.t.Helper()
+	if what := process.Await(co.t.Context(), limit+*lateFlag, func() string { return strings.Join(co.wrong(missing), "; ") }); what != "" {
+		co.wants(what)
+		co.t.FailNow()
+	}
+}
+
+// wrong returns what is wrong with the clients, according to f.
+func (co *company) wrong(f func(c *client) string) (faults []string) {
+	co.each(func(c *client) {
+		if what := f(c); what != "" {
+			faults = append(faults, fmt.Sprintf("client %d (%s): %s", c.id, c.hello.Session, what))
+		}
+	})
+	return faults
+}
+
+// wants reports faults, with the story of the first client that has one.
+func (co *company) wants(faults ...string) {
+	co.t.Helper()
+	for i, f := range faults {
+		if co.t.Errorf("%.3000s", f); i == 20 {
+			break
+		}
+	}
+	all := strings.Join(faults, "\n")
+	for _, c := range co.clients {
+		if strings.Contains(all, fmt.Sprintf("client %d ", c.id)) {
+			co.t.Logf("client %d:\n  %s\n  the game: %.600v", c.id, strings.Join(c.story, "\n  "), co.s.game.Reports()[c.hello.Session])
+			return
+		}
+	}
+}
+
+// isBack says whether a client that is not away has a connection which was heard since.
+func (c *client) isBack(since time.Time) string {
+	if !c.stay && c.over == "" && (c.current == nil || c.current.isOver() || !c.current.heard.After(since)) {
+		return "is not back"
+	}
+	return ""
+}
+
+// settle stops new messages, waits until the game has all and the clients have all but the ticks, and judges
+// what has arrived: every message was applied once and in order, in both directions.
+func (co *company) settle() {
+	co.t.Helper()
 	co.each(func(c *client) { c.quiet = true })
-	what := awaits(ctx, limit, func() string {
-		all := co.s.reports()
-		for _, c := range co.clients {
-			var what string
-			c.locked(func() {
-				if r := all[c.session]; c.over == "" && (r.Received != c.made || c.acked != c.made || c.received+2 < r.Sent) {
-					what = fmt.Sprintf("client %d (%s): the game has %d of %d messages, %d acked; the client %d of %d", c.id, c.session, r.Received, c.made, c.acked, c.received, r.Sent)
-				}
-			})
-			if what != "" {
-				return what
-			}
+	var all map[string]process.Report
+	co.awaits(20*time.Second, func(c *client) string {
+		if c.id == 0 {
+			all = co.s.game.Reports()
+		}
+		if r := all[c.hello.Session]; c.over == "" && (r.Received != c.made || c.acked != c.made || c.received+2 < r.Sent) {
+			return fmt.Sprintf("the game has %d of %d messages, %d acked; the client %d of %d", r.Received, c.made, c.acked, c.received, r.Sent)
 		}
 		return ""
 	})
-	if what != "" {
-		faults = append(faults, what)
-	}
-	return faults
+	co.wants(co.wrong(func(c *client) string {
+		r := all[c.hello.Session]
+		for i, x := range r.Applied {
+			if x != int64(i+1) {
+				return fmt.Sprintf("the game applied %d as number %d", x, i+1)
+			}
+		}
+		switch {
+		case len(c.faults) > 0:
+			return strings.Join(c.faults, "; ")
+		case c.over != "" && c.over != "bye":
+			return "it is over: " + c.over
+		case r.Lost > 0 || r.Resyncs > 0 || r.Received > c.made:
+			return fmt.Sprintf("the game has %d messages of %d, lost %d, resyncs %d", r.Received, c.made, r.Lost, r.Resyncs)
+		}
+		return ""
+	})...)
+	co.each(func(c *client) { c.quiet = false })
 }
 
-// part has all clients say bye, and checks that each session has ended once, in all logs.
-func (co *company) part(ctx context.Context) (faults []string) {
+// part has all clients say bye, and checks that each session has ended once, in all logs and metrics.
+func (co *company) part() {
+	co.t.Helper()
 	co.each(func(c *client) { c.leave = true })
-	what := awaits(ctx, 30*time.Second, func() (what string) {
-		for _, c := range co.clients {
-			c.locked(func() {
-				if c.over == "" {
-					what = fmt.Sprintf("client %d (%s) has said bye, and gets no answer", c.id, c.session)
-				}
-			})
+	co.awaits(30*time.Second, func(c *client) string {
+		if c.over == "" {
+			return "has said bye, and gets no answer"
 		}
-		return what
+		return ""
 	})
-	if what == "" {
-		what = awaits(ctx, 30*time.Second, co.ended)
-	}
-	if what != "" {
-		faults = append(faults, what)
-	}
-	co.each(func(c *client) {
-		if c.over != "" && c.over != "bye" {
-			faults = append(faults, fmt.Sprintf("client %d (%s): %s", c.id, c.session, c.over))
+	co.wants(co.wrong(func(c *client) string {
+		if c.over != "bye" {
+			return "it is over: " + c.over
 		}
-	})
-	return faults
+		return ""
+	})...)
+	if what := process.Await(co.t.Context(), 30*time.Second+*lateFlag, func() string { return strings.Join(co.s.unended(co), "; ") }); what != "" {
+		co.wants(what)
+	}
 }
 
-// ended returns which session has not ended once, "" if all have.
-func (co *company) ended() (what string) {
+// unended returns which sessions have not ended once, and which gateways' metrics differ from what their logs say.
+func (s *stage) unended(co *company) (faults []string) {
 	reasons := map[string][]string{}
-	for _, l := range co.s.said("session.ended") {
-		reasons[l.Session] = append(reasons[l.Session], fmt.Sprint(co.s.nodes[l.node].name, " ", l.Reason))
+	for _, l := range s.said("session.ended") {
+		reasons[l.Session] = append(reasons[l.Session], fmt.Sprint(l.node.name, " ", l.Reason))
 	}
-	for _, c := range co.clients {
-		if list := reasons[c.session]; len(list) != 1 {
-			what = fmt.Sprintf("client %d (%s): the session has ended %d times: %q", c.id, c.session, len(list), list)
+	faults = co.wrong(func(c *client) string {
+		if list := reasons[c.hello.Session]; len(list) != 1 {
+			return fmt.Sprintf("the session has ended %d times: %q", len(list), list)
 		}
-	}
-	for _, n := range co.s.nodes {
-		if living := sum(n.metrics(), "reseat_sessions"); living > 0 {
-			what = fmt.Sprintf("%v sessions live at %s", living, n.name)
-		}
-	}
-	return what
-}
-
-// sum adds up the series of a metric.
-func sum(m map[string]float64, name string) (n float64) {
-	for k, v := range m {
-		if k == name || strings.HasPrefix(k, name+"{") {
-			n += v
-		}
-	}
-	return n
-}
-
-// judgeMetrics compares the metrics of the gateways with what their logs say.
-func (s *stage) judgeMetrics() (faults []string) {
+		return ""
+	})
 	for _, n := range s.nodes {
-		m := n.metrics()
-		for _, x := range []struct{ msg, metric string }{
-			{"session.created", "reseat_sessions_created_total"},
-			{"session.ended", "reseat_sessions_ended_total"},
-			{"session.claimed", `reseat_claims_total{result="won"}`},
-			{"session.fenced", "reseat_sessions_fenced_total"},
+		m := n.Metrics()
+		if living := process.Sum(m, "reseat_sessions"); living > 0 {
+			faults = append(faults, fmt.Sprintf("%v sessions live at %s", living, n.name))
+		}
+		for msg, metric := range map[string]string{
+			"session.created": "reseat_sessions_created_total",
+			"session.ended":   "reseat_sessions_ended_total",
+			"session.claimed": `reseat_claims_total{result="won"}`,
+			"session.fenced":  "reseat_sessions_fenced_total",
 		} {
 			lines := 0
-			for _, l := range s.said(x.msg) {
-				if l.node == n.number && l.life == n.lives {
+			for _, l := range s.said(msg) {
+				if l.node == n && l.life == n.lives {
 					lines++
 				}
 			}
-			if counted := sum(m, x.metric); counted != float64(lines) {
-				faults = append(faults, fmt.Sprintf("%s: %s is %v, and its log has %d lines of %s", n.name, x.metric, counted, lines, x.msg))
+			if counted := process.Sum(m, metric); counted != float64(lines) {
+				faults = append(faults, fmt.Sprintf("%s: %s is %v, and its log has %d lines of %s", n.name, metric, counted, lines, msg))
 			}
 		}
 	}
 	return faults
 }
 
-// judge checks that every message was applied once and in order, in both directions.
-func (co *company) judge() (faults []string) {
-	all := co.s.reports()
-	add := func(c *client, format string, args ...any) {
-		faults = append(faults, fmt.Sprintf("client %d (%s): ", c.id, c.session)+fmt.Sprintf(format, args...))
-	}
-	for _, c := range co.clients {
-		c.mu.Lock()
-		for _, f := range c.faults {
-			add(c, "%s", f)
-		}
-		r := all[c.session]
-		if c.over != "" && c.over != "bye" {
-			add(c, "it is over: %s", c.over)
-		}
-		if r.Lost > 0 || r.Resyncs > 0 {
-			add(c, "lost %d, resyncs %d", r.Lost, r.Resyncs)
-		}
-		if r.Received > c.made {
-			add(c, "the game has %d messages, %d were made", r.Received, c.made)
-		}
-		for i, x := range r.Applied {
-			if x != int64(i+1) {
-				add(c, "applied %d as number %d", x, i+1)
-				break
+// faulty returns what was wrong with the processes themselves.
+func (s *stage) faulty() (list []string) {
+	s.mu.Lock()
+	list = append(list, s.faults...)
+	s.mu.Unlock()
+	for _, n := range s.nodes {
+		for _, line := range append(n.bad, n.Faults()...) {
+			if !strings.Contains(line, `"msg":"engine.lost"`) && !strings.Contains(line, `"msg":"cluster.not_joined"`) {
+				list = append(list, "log of "+n.name+": "+line)
 			}
 		}
-		var last uint64
-		for i, d := range co.s.tap.of(c.session) {
-			if d.epoch <= last || (i == 0) != (d.resumed == "") || i > 0 && (d.up == "" || d.down == "") {
-				add(c, "dial %d: %v, after epoch %d", i, d, last)
-			}
-			last = max(last, d.epoch)
-		}
-		c.mu.Unlock()
 	}
-	return faults
+	return list
 }
 
-// moved returns how long after a moment the clients took the hello of a session that had moved, shortest
-// first.
-func (co *company) moved(since time.Time) (list []time.Duration) {
+// told sums up what has happened.
+func (co *company) told() string {
+	codes, made, repeats := map[int]int{}, uint64(0), 0
 	co.each(func(c *client) {
-		i := slices.IndexFunc(c.hellos, func(h hello) bool { return h.at.After(since) && h.Moved != "" })
-		if i >= 0 {
-			list = append(list, c.hellos[i].at.Sub(since))
+		made += c.made
+		for k, n := range c.refused {
+			codes[k] += n
 		}
 	})
-	slices.Sort(list)
-	return list
+	for _, r := range co.s.game.Reports() {
+		repeats += r.Repeats
+	}
+	lines := map[string]int{}
+	co.s.mu.Lock()
+	defer co.s.mu.Unlock()
+	for _, l := range co.s.lines {
+		lines[l.Msg]++
+	}
+	return fmt.Sprintf("%d messages, %d of them repeated to the game; refused resumes by code: %v; log lines: %v", made, repeats, codes, lines)
 }

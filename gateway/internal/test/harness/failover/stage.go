@@ -1,46 +1,38 @@
 //go:build linux
 
+// Package failover proves durable sessions with real processes: gateways, NATS servers and the
+// counting game of docs/games, on one machine.
 package failover
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"reseat/gateway/internal/test/freeport"
-	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/process"
 )
 
-// A Config says what is started.
-type config struct {
-	bin, nats, game string // programs
-	dir             string
-	driver          string
-	nodes, servers  int
-	tick            int      // between two messages of the game to a session, in ms
-	flags           []string // more of them
-}
-
-// A stage is a cluster of gateways with its NATS servers, in front of the counting game.
+// A stage is a cluster of three gateways with its NATS servers, in front of the counting game.
 type stage struct {
-	cfg     config
-	tap     *tap
-	game    *exec.Cmd
-	port    string // the game's
-	servers []*process.NATS
-	engine  sync.Mutex // held by what happens to them
-	nodes   []*node
+	bin, dir, driver string
+	tap              net.Listener
+	game             *process.Counting
+	servers          []*process.NATS
+	engine           sync.Mutex // held by what happens to them
+	nodes            []*node
 
 	mu     sync.Mutex
 	lines  []line
@@ -49,7 +41,6 @@ type stage struct {
 
 // A node is a place for a gateway. Its ports stay.
 type node struct {
-	number              int
 	name                string
 	listen, admin, peer string
 	lives               int
@@ -61,103 +52,67 @@ type node struct {
 // A line is one of a gateway's log.
 type line struct {
 	process.Line
-	node, life int
-	at         time.Time
+	node *node
+	life int
 }
 
-func newStage(ctx context.Context, cfg config) (*stage, error) {
-	s := &stage{cfg: cfg}
-	key := filepath.Join(cfg.dir, "key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("0123456789abcdef", 2)), 0o600); err != nil {
-		return nil, err
+const size = 3 // gateways
+
+// open starts everything, and waits until the gateways know each other. tick is between two messages of
+// the game to a session, in milliseconds.
+func (s *stage) open(ctx context.Context, nats, game string, servers, tick int) (err error) {
+	if err := os.WriteFile(s.key(), []byte(strings.Repeat("0123456789abcdef", 2)), 0o600); err != nil {
+		return err
 	}
-	s.port = fmt.Sprint(freeport.Port())
-	if err := s.startGame(); err != nil {
-		return nil, err
+	if s.game, err = process.StartCounting(game, s.dir, tick); err != nil {
+		return err
 	}
-	var err error
-	if s.tap, err = newTap("127.0.0.1:" + s.port); err != nil {
-		return nil, err
+	if s.tap, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return err
 	}
-	for i := range cfg.servers {
-		s.servers = append(s.servers, process.NewNATS(cfg.nats, fmt.Sprint("s", i), cfg.dir, nil))
+	go s.serveTap()
+	if s.servers, err = process.StartNATS(nats, s.dir, servers); err != nil {
+		return err
 	}
-	process.Join(s.servers)
-	for _, n := range s.servers {
-		if err := n.Start(); err != nil {
-			return nil, err
-		}
-	}
-	for i := range cfg.nodes {
-		n := &node{number: i, name: fmt.Sprint("n", i), listen: freeport.Addr(), admin: freeport.Addr(), peer: freeport.Addr()}
-		s.nodes = append(s.nodes, n)
+	for i := range size {
+		n := &node{name: fmt.Sprint("n", i), listen: freeport.Addr(), admin: freeport.Addr(), peer: freeport.Addr(), lives: i}
 		if err := s.start(n); err != nil {
-			return nil, err
+			return err
 		}
+		s.nodes = append(s.nodes, n)
 	}
-	if what := awaits(ctx, time.Minute, s.joined); what != "" {
-		return nil, errors.New(what)
+	if what := process.Await(ctx, time.Minute, s.joined); what != "" {
+		return errors.New(what)
 	}
-	return s, nil
+	return nil
 }
 
-// startGame starts the counting game, and waits until it listens.
-func (s *stage) startGame() error {
-	s.game = exec.Command(s.cfg.game)
-	s.game.Env = append(os.Environ(), "PORT="+s.port, "TICK_MS="+strconv.Itoa(s.cfg.tick), "WAIT_MS=15000") // a busy machine reads late
-	s.game.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := os.OpenFile(filepath.Join(s.cfg.dir, "game.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	s.game.Stderr = log
-	out, err := s.game.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := s.game.Start(); err != nil {
-		return err
-	}
-	_, err = bufio.NewReader(out).ReadString('\n')
-	return err
-}
-
-func (s *stage) killGame() {
-	s.game.Process.Kill()
-	s.game.Wait()
-}
+func (s *stage) key() string { return filepath.Join(s.dir, "key") }
 
 // start starts a gateway at its place.
 func (s *stage) start(n *node) error {
-	flags := append([]string{"--listen=" + n.listen, "--admin=" + n.admin, "--node-listen=" + n.peer, "--node-name=" + n.name, "--upstream=ws://" + s.tap.ln.Addr().String(),
-		"--driver=" + s.driver(n), "--durable=on", "--disconnect=hard", "--grace=20s", "--heartbeat=2s", "--answer-timeout=1s", "--drain=20s", "--log-format=json",
-		"--token-key-file=" + filepath.Join(s.cfg.dir, "key")}, s.cfg.flags...)
+	driver := s.driver
+	if driver == "both" {
+		driver = []string{"net", "poll"}[n.lives%2]
+	}
+	flags := []string{"--listen=" + n.listen, "--admin=" + n.admin, "--node-listen=" + n.peer, "--node-name=" + n.name, "--upstream=ws://" + s.tap.Addr().String(),
+		"--driver=" + driver, "--durable=on", "--disconnect=hard", "--grace=20s", "--heartbeat=2s", "--answer-timeout=1s", "--drain=20s", "--log-format=json", "--token-key-file=" + s.key()}
 	for _, o := range s.servers {
 		flags = append(flags, "--cluster=nats://"+o.Client)
 	}
-	var err error
 	n.lives++
 	life := n.lives
 	if n.Process != nil {
 		n.bad = append(n.bad, n.Faults()...)
 	}
-	n.Process, err = process.StartTold(func(l process.Line) { s.logged(n.number, life, l) }, filepath.Join(s.cfg.dir, fmt.Sprintf("%s-%d.log", n.name, n.lives)), nil, s.cfg.bin, flags...)
-	return err
-}
-
-// driver is that of the configuration; "both": now one and now the other.
-func (s *stage) driver(n *node) string {
-	if s.cfg.driver == "both" {
-		return []string{"net", "poll"}[(n.number+n.lives)%2]
+	told := func(l process.Line) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lines = append(s.lines, line{l, n, life})
 	}
-	return s.cfg.driver
-}
-
-func (s *stage) logged(node, life int, l process.Line) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, line{l, node, life, time.Now()})
+	var err error
+	n.Process, err = process.Start(told, filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", n.name, n.lives)), nil, s.bin, flags...)
+	return err
 }
 
 // said returns the lines with this message.
@@ -172,103 +127,175 @@ func (s *stage) said(msg string) (list []line) {
 	return list
 }
 
-// faulty returns what was wrong with the processes themselves.
-func (s *stage) faulty() (list []string) {
-	s.mu.Lock()
-	list = append(list, s.faults...)
-	s.mu.Unlock()
-	for _, n := range s.nodes {
-		for _, line := range append(n.bad, n.Faults()...) {
-			if !strings.Contains(line, `"msg":"engine.lost"`) && !strings.Contains(line, `"msg":"cluster.not_joined"`) {
-				list = append(list, "log of "+n.name+": "+line)
-			}
-		}
+func (s *stage) fault(err error) {
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.faults = append(s.faults, err.Error())
 	}
-	return list
 }
 
 func (s *stage) close() {
 	for _, n := range s.nodes {
-		if n.Process != nil {
-			n.Kill()
-		}
+		n.Kill()
 	}
 	for _, n := range s.servers {
 		n.Kill()
 	}
-	s.killGame()
+	if s.game != nil {
+		s.game.Kill()
+	}
 	if s.tap != nil {
-		s.tap.close()
+		s.tap.Close()
 	}
-}
-
-// fronts are the addresses of all gateways.
-func (s *stage) fronts() (list []string) {
-	for _, n := range s.nodes {
-		list = append(list, n.listen)
-	}
-	return list
-}
-
-// metrics returns a gateway's, by name and labels.
-func (n *node) metrics() map[string]float64 {
-	all := map[string]float64{}
-	client := http.Client{Timeout: 2 * time.Second}
-	resp, err := client.Get("http://" + n.admin + "/metrics")
-	if err != nil {
-		return all
-	}
-	defer resp.Body.Close()
-	for sc := bufio.NewScanner(resp.Body); sc.Scan(); {
-		var name string
-		var v float64
-		if _, err := fmt.Sscan(sc.Text(), &name, &v); err == nil {
-			all[name] = v
-		}
-	}
-	return all
 }
 
 // joined returns which gateway does not know all others, "" if all do.
 func (s *stage) joined() string {
 	for _, n := range s.nodes {
-		m := n.metrics()
-		if up := m[`reseat_cluster_nodes{state="up"}`]; up != float64(len(s.nodes)) || m["reseat_cluster_engine_up"] != 1 {
-			return fmt.Sprintf("%s knows %v living nodes, and NATS is %v", n.name, up, m["reseat_cluster_engine_up"])
+		if what := n.Joined(size); what != "" {
+			return what
 		}
 	}
 	return ""
 }
 
-// awaits returns what is missing after the limit, "" once nothing is.
-func awaits(ctx context.Context, limit time.Duration, missing func() string) (what string) {
-	for until := time.Now().Add(limit); ; sleep(ctx, 50*time.Millisecond) {
-		if what = missing(); what == "" || time.Now().After(until) || ctx.Err() != nil {
-			return what
+// serveTap stands before the game server and alters nothing: what has reached it reaches the game
+// server, even if the gateway has died since.
+func (s *stage) serveTap() {
+	for {
+		c, err := s.tap.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil { // else no descriptors, for now
+			go s.tapped(c)
 		}
 	}
 }
 
-// A report is what the game says of a session.
-type report struct {
-	Session                                string
-	Epoch, Received, Sent, Lost            uint64
-	Sum                                    int64
-	Applied                                []int64
-	Connections, Refused, Repeats, Resyncs int
+func (s *stage) tapped(c net.Conn) {
+	defer c.Close()
+	var head bytes.Buffer
+	if _, err := http.ReadRequest(bufio.NewReader(io.TeeReader(c, &head))); err != nil {
+		return // and the game server sees no connection that has no handshake
+	}
+	g, err := net.Dial("tcp", s.game.Addr)
+	if err != nil {
+		return
+	}
+	defer g.Close()
+	g.Write(head.Bytes())
+	var up sync.WaitGroup
+	up.Go(func() { pass(g, c) })
+	pass(c, g)
+	io.Copy(io.Discard, g) // the gateway is not there any more
+	up.Wait()
 }
 
-func (s *stage) reports() map[string]report {
-	all := map[string]report{}
-	resp, err := http.Get("http://127.0.0.1:" + s.port + "/report")
-	if err != nil {
-		return all
+// pass passes on what from says, to its end. It does without splice(2), whose pipes would take four descriptors
+// more for each session.
+func pass(to, from net.Conn) {
+	io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 4096))
+	to.(*net.TCPConn).CloseWrite()
+}
+
+// A trouble is something that happens to a stage. A node is held while it happens to it.
+type trouble struct {
+	name   string
+	weight int
+	act    func(ctx context.Context, s *stage, co *company, r *rand.Rand)
+}
+
+// toNode has something happen to a node; if that ends its gateway, it is started again after a while.
+func toNode(ends bool, act func(ctx context.Context, s *stage, n *node, r *rand.Rand)) func(context.Context, *stage, *company, *rand.Rand) {
+	return func(ctx context.Context, s *stage, _ *company, r *rand.Rand) {
+		n := s.nodes[r.IntN(size)]
+		n.busy.Lock()
+		defer n.busy.Unlock()
+		if act(ctx, s, n, r); ends {
+			process.Sleep(ctx, process.Span(r, 0, 3*time.Second))
+			s.fault(s.start(n))
+		}
 	}
-	defer resp.Body.Close()
-	var list struct{ Sessions []report }
-	json.NewDecoder(resp.Body).Decode(&list)
-	for _, r := range list.Sessions {
-		all[r.Session] = r
+}
+
+// killed kills NATS servers, and starts them again after a while.
+func (s *stage) killed(ctx context.Context, r *rand.Rand, with func(), servers ...*process.NATS) {
+	s.engine.Lock()
+	defer s.engine.Unlock()
+	var all sync.WaitGroup
+	all.Go(with)
+	for _, o := range servers {
+		all.Go(o.Kill)
 	}
-	return all
+	all.Wait()
+	process.Sleep(ctx, process.Span(r, 0, 4*time.Second))
+	for _, o := range servers {
+		s.fault(o.Start())
+	}
+}
+
+// leader returns the NATS server that leads a bucket of seats, if there is one.
+func (s *stage) leader(r *rand.Rand) []*process.NATS {
+	if o := process.Leader(s.servers, fmt.Sprint("KV_reseat_seats_", r.IntN(8))); o != nil {
+		return []*process.NATS{o}
+	}
+	return nil
+}
+
+var troubles = []trouble{
+	{"killed", 6, toNode(true, func(_ context.Context, _ *stage, n *node, _ *rand.Rand) { n.Kill() })},
+	{"killed, with a NATS leader", 3, toNode(true, func(ctx context.Context, s *stage, n *node, r *rand.Rand) {
+		s.killed(ctx, r, n.Kill, s.leader(r)...)
+	})},
+	{"stopped and continued", 5, toNode(false, func(ctx context.Context, _ *stage, n *node, r *rand.Rand) {
+		n.Signal(syscall.SIGSTOP)
+		process.Sleep(ctx, process.Span(r, 300*time.Millisecond, 6*time.Second))
+		n.Signal(syscall.SIGCONT)
+	})},
+	{"drained", 4, toNode(true, func(_ context.Context, s *stage, n *node, _ *rand.Rand) {
+		n.Signal(syscall.SIGTERM)
+		s.fault(n.Wait(45 * time.Second))
+	})},
+	{"drained, then killed", 2, toNode(true, func(ctx context.Context, _ *stage, n *node, r *rand.Rand) {
+		n.Signal(syscall.SIGTERM)
+		process.Sleep(ctx, process.Span(r, 0, 1500*time.Millisecond))
+		n.Kill()
+	})},
+	{"NATS leader killed", 3, func(ctx context.Context, s *stage, _ *company, r *rand.Rand) {
+		s.killed(ctx, r, func() {}, s.leader(r)...)
+	}},
+	{"NATS killed, all of it", 1, func(ctx context.Context, s *stage, _ *company, r *rand.Rand) {
+		s.killed(ctx, r, func() {}, s.servers...)
+	}},
+	{"clients away", 4, func(ctx context.Context, _ *stage, co *company, r *rand.Rand) {
+		co.each(func(c *client) { c.stay = r.IntN(3) == 0 })
+		process.Sleep(ctx, process.Span(r, 100*time.Millisecond, 3*time.Second))
+		co.each(func(c *client) { c.stay = false })
+	}},
+}
+
+// ravage has troubles come, two at a time.
+func (s *stage) ravage(ctx context.Context, co *company, seed uint64, d time.Duration, tell func(format string, args ...any)) {
+	var bag []trouble
+	for _, t := range troubles {
+		for range t.weight {
+			bag = append(bag, t)
+		}
+	}
+	until := time.Now().Add(d)
+	var hands sync.WaitGroup
+	for hand := range uint64(2) {
+		hands.Go(func() {
+			r := rand.New(rand.NewPCG(seed, hand))
+			for time.Now().Before(until) && ctx.Err() == nil {
+				t, began := bag[r.IntN(len(bag))], time.Now()
+				t.act(ctx, s, co, r)
+				tell("%s to %s: %s", began.Format("05.000"), time.Now().Format("05.000"), t.name)
+				process.Sleep(ctx, process.Span(r, 0, time.Second))
+			}
+		})
+	}
+	hands.Wait()
 }

@@ -4,22 +4,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
-	"reseat/gateway/internal/test/harness/chaos/process"
-	"reseat/gateway/internal/test/harness/chaos/seat"
+	"reseat/gateway/internal/test/harness/process"
+	"reseat/gateway/internal/test/harness/seat"
 )
 
 const (
@@ -50,7 +49,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r.game = &http.Server{Handler: http.HandlerFunc(serve)}
 	go r.game.Serve(ln)
 	defer r.game.Close()
-	r.gateway, err = process.Start(filepath.Join(cfg.Dir, "gateway.log"), nil, cfg.Bin, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0",
+	r.gateway, err = process.Start(nil, filepath.Join(cfg.Dir, "gateway.log"), nil, cfg.Bin, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0",
 		"--upstream=ws://"+ln.Addr().String(), "--driver="+cfg.Driver, "--grace="+grace.String(), "--heartbeat=1s", "--log-format=json", "--log-level=info")
 	if err != nil {
 		return nil, err
@@ -314,67 +313,37 @@ type sample struct {
 // and after the last session it waits until the tombstones have expired.
 func (r *run) measure(ctx context.Context, done int) (s sample, err error) {
 	s.sessions = done
-	for range 200 {
-		m, err := r.metrics(ctx)
-		if err != nil {
-			return s, err
+	if what := process.Await(ctx, patience, func() string {
+		if n := process.Sum(r.gateway.Metrics(), "reseat_sessions"); n > 0 {
+			return fmt.Sprintf("%v sessions live after their clients' end", n)
 		}
-		if m[`reseat_sessions{state="attached"}`]+m[`reseat_sessions{state="detached"}`]+m[`reseat_sessions{state="connecting"}`] == 0 {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
+		return ""
+	}); what != "" {
+		return s, errors.New(what)
 	}
 	if done == r.cfg.Sessions {
-		time.Sleep(remember + 5*time.Second)
+		process.Sleep(ctx, remember+5*time.Second)
 	}
 	for range 2 { // each collects; pooled memory survives the first
 		if err := r.ask(ctx, "GET", "/debug/pprof/heap?gc=1"); err != nil {
 			return s, err
 		}
 	}
-	m, err := r.metrics(ctx)
+	m := r.gateway.Metrics()
+	if _, ok := m["go_goroutines"]; !ok {
+		return s, errors.New("/metrics has no go_goroutines")
+	}
+	s.heap, s.goroutines, s.buffers = m["go_memstats_heap_alloc_bytes"], m["go_goroutines"], m["reseat_buffer_bytes"]
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.gateway.PID))
 	if err != nil {
 		return s, err
 	}
-	s.heap, s.goroutines, s.buffers = m["go_memstats_heap_alloc_bytes"], m["go_goroutines"], m["reseat_buffer_bytes"]
-	s.descriptors, s.resident, err = ofProcess(r.gateway.PID)
-	return s, err
-}
-
-func (r *run) metrics(ctx context.Context) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+r.gateway.Admin+"/metrics", nil)
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", r.gateway.PID))
 	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	m := map[string]float64{}
-	for line := range strings.Lines(string(b)) {
-		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
-			m[line[:i]], _ = strconv.ParseFloat(strings.TrimSpace(line[i:]), 64)
-		}
-	}
-	if _, ok := m["go_goroutines"]; !ok && err == nil {
-		err = fmt.Errorf("/metrics has no go_goroutines")
-	}
-	return m, err
-}
-
-// ofProcess reads the operating system's figures for a process.
-func ofProcess(pid int) (descriptors, resident float64, err error) {
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0, 0, err
+		return s, err
 	}
 	var total, pages float64
-	_, err = fmt.Sscan(string(b), &total, &pages)
-	return float64(len(fds)), pages * float64(os.Getpagesize()), err
+	_, err = fmt.Sscan(string(statm), &total, &pages)
+	s.descriptors, s.resident = float64(len(fds)), pages*float64(os.Getpagesize())
+	return s, err
 }

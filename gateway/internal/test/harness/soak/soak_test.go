@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"reseat/gateway/internal/test/harness/chaos/process"
+	"reseat/gateway/internal/test/harness/process"
 )
 
 // The short form of make soak.
 func TestSoakFindsNoGrowth(t *testing.T) {
-	bin, err := process.Build(t.Context(), t.TempDir())
+	bin, err := process.Program("", "reseat-race")
 	if err != nil {
 		t.Fatal(err)
 	}

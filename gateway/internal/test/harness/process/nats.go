@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +26,31 @@ type NATS struct {
 	prefix                  []string
 	others                  []*NATS
 	cmd                     *exec.Cmd
+}
+
+// StartNATS starts a cluster of n servers with files below dir.
+func StartNATS(bin, dir string, n int) (list []*NATS, err error) {
+	for i := range n {
+		list = append(list, NewNATS(bin, fmt.Sprint("s", i), dir, nil))
+	}
+	Join(list)
+	for _, s := range list {
+		if err := s.Start(); err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+// Leader returns the server that leads a stream, nil if none does.
+func Leader(servers []*NATS, stream string) *NATS {
+	for _, asked := range servers {
+		name := asked.leader(stream)
+		if i := slices.IndexFunc(servers, func(s *NATS) bool { return s.Name == name }); i >= 0 {
+			return servers[i]
+		}
+	}
+	return nil
 }
 
 // NewNATS returns a server with files below dir. prefix, if any, is a command that runs the program.
@@ -108,8 +134,8 @@ func (n *NATS) get(path string, v any) bool {
 // Healthy reports whether all its streams are up to date.
 func (n *NATS) Healthy() bool { return n.get("/healthz", new(struct{})) }
 
-// Leader names the server that leads a stream, "" if this one knows of none.
-func (n *NATS) Leader(stream string) string {
+// leader names the server that leads a stream, "" if this one knows of none.
+func (n *NATS) leader(stream string) string {
 	var all struct {
 		Accounts []struct {
 			Streams []struct {

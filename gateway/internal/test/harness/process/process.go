@@ -1,18 +1,19 @@
 //go:build linux
 
-// Package process runs the gateway's program as an operator would.
+// Package process runs the gateway's program, NATS servers and the counting game as an operator would,
+// and waits for what they do.
 package process
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,7 +43,7 @@ type Process struct {
 // A Line is the part of a log line that is examined.
 type Line struct {
 	Level, Msg, Addr, Session, Reason string
-	Node, Evidence, Why, From, Err    string
+	Node, Evidence                    string
 	Silent                            string // a duration
 	Epoch                             uint64
 	Sessions                          int
@@ -54,14 +55,10 @@ const startPatience = 30 * time.Second
 // traceLines is how many lines of a stack trace or a race are reported.
 const traceLines = 60
 
-// Start starts the program and waits until it listens. prefix, if any, is a command
-// that runs it elsewhere. The flags must request a JSON log.
-func Start(logName string, prefix []string, bin string, args ...string) (*Process, error) {
-	return StartTold(nil, logName, prefix, bin, args...)
-}
-
-// StartTold does the same, and calls told with every line of the log, unless it is nil.
-func StartTold(told func(Line), logName string, prefix []string, bin string, args ...string) (*Process, error) {
+// Start starts the program and waits until it listens. prefix, if any, is a command that runs it
+// elsewhere; told, unless it is nil, is called with every line of the log. The flags must request a
+// JSON log.
+func Start(told func(Line), logName string, prefix []string, bin string, args ...string) (*Process, error) {
 	argv := append(append(prefix, bin), args...)
 	log, err := os.Create(logName)
 	if err != nil {
@@ -214,41 +211,38 @@ func (p *Process) Kill() {
 	p.log.Close()
 }
 
-// BuildNATS builds the NATS server in dir, as make does.
-func BuildNATS(ctx context.Context, dir string) (bin string, err error) {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "reseat").Output()
+// Metrics returns what /metrics says, by name and labels; nothing while it does not answer.
+func (p *Process) Metrics() map[string]float64 {
+	all := map[string]float64{}
+	client := http.Client{Timeout: 2 * time.Second}
+	resp, err := client.Get("http://" + p.Admin + "/metrics")
 	if err != nil {
-		return "", fmt.Errorf("find the gateway's module: %w", err)
+		return all
 	}
-	bin = filepath.Join(dir, "nats-server")
-	out, err := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-modfile=.ci/go-tools.mod", "-o", bin, "github.com/nats-io/nats-server/v2").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the NATS server: %w: %s", err, out)
+	defer resp.Body.Close()
+	for s := bufio.NewScanner(resp.Body); s.Scan(); {
+		if i := strings.LastIndexByte(s.Text(), ' '); i > 0 && s.Text()[0] != '#' {
+			all[s.Text()[:i]], _ = strconv.ParseFloat(s.Text()[i+1:], 64)
+		}
 	}
-	return bin, nil
+	return all
 }
 
-// BuildGame builds the counting game of docs/games in dir.
-func BuildGame(ctx context.Context, dir string) (bin string, err error) {
-	bin = filepath.Join(dir, "counting")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "reseat/docs/games/counting-go").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the counting game: %w: %s", err, out)
+// Sum adds up the series of a metric.
+func Sum(m map[string]float64, name string) (n float64) {
+	for k, v := range m {
+		if k == name || strings.HasPrefix(k, name+"{") {
+			n += v
+		}
 	}
-	return bin, nil
+	return n
 }
 
-// Build builds the gateway's program in dir; flags go to the compiler. It is built as
-// its own module, with its own dependency versions.
-func Build(ctx context.Context, dir string, flags ...string) (bin string, err error) {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "reseat").Output()
-	if err != nil {
-		return "", fmt.Errorf("find the gateway's module: %w", err)
+// Joined returns why a gateway is not in a cluster of n, "" if it is.
+func (p *Process) Joined(n int) string {
+	m := p.Metrics()
+	if up := m[`reseat_cluster_nodes{state="up"}`]; up != float64(n) || m["reseat_cluster_engine_up"] != 1 {
+		return fmt.Sprintf("the gateway at %s knows %v living nodes of %d, and NATS is %v", p.Addr, up, n, m["reseat_cluster_engine_up"])
 	}
-	bin = filepath.Join(dir, "reseat")
-	args := append([]string{"build", "-C", strings.TrimSpace(string(root)), "-o", bin}, flags...)
-	if out, err := exec.CommandContext(ctx, "go", append(args, ".")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the gateway: %w: %s", err, out)
-	}
-	return bin, nil
+	return ""
 }
