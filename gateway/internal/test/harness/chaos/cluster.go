@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,16 +33,16 @@ type cluster struct {
 
 	emptied atomic.Int64 // when the NATS servers' disks were, last
 
-	mu      sync.Mutex
-	claims  map[string][]take // of durable sessions
-	ends    map[string]int    // how often a session has ended
-	lives   map[string]*life  // by node id
-	all     []*life
-	outages []outage
-	counts  map[string]int // of troubles, by name
-	slowest map[string]time.Duration
-	faults  []string
-	trace   []string // what has happened to it
+	mu       sync.Mutex
+	claims   map[string][]take // of durable sessions
+	ends     map[string]int    // how often a session has ended
+	lives    map[string]*life  // by node id
+	all      []*life
+	outages  []outage
+	counts   map[string]int // of troubles by name, and of refusals by code
+	troubles int
+	slowest  map[string]time.Duration
+	trace    []string // what has happened to it
 }
 
 const clusterSize = 3
@@ -134,8 +133,8 @@ func (c *cluster) open(ctx context.Context) error {
 		n.near.Serve(ln)
 		c.r.fronts = append(c.r.fronts, "ws://"+ln.Addr().String())
 	}
-	if took, what := awaits(ctx, time.Minute, c.joined); what != "" {
-		return fmt.Errorf("no cluster after %v: %s", took, what)
+	if what := process.Await(ctx, time.Minute, c.joined); what != "" {
+		return fmt.Errorf("no cluster: %s", what)
 	}
 	return nil
 }
@@ -168,7 +167,7 @@ func (c *cluster) start(n *node) error {
 		flags = append(flags, "--cluster=nats://"+s.gate.Addr)
 	}
 	var err error
-	l.process, err = process.StartTold(func(line process.Line) { c.logged(l, line) }, filepath.Join(c.r.cfg.Dir, fmt.Sprintf("%s-%d.log", n.name, l.number)), c.parties.Prefix(n.name), c.r.cfg.Bin, flags...)
+	l.process, err = process.Start(func(line process.Line) { c.logged(l, line) }, filepath.Join(c.r.cfg.Dir, fmt.Sprintf("%s-%d.log", n.name, l.number)), c.parties.Prefix(n.name), c.r.cfg.Bin, flags...)
 	if err != nil {
 		return err
 	}
@@ -204,7 +203,7 @@ func (c *cluster) logged(l *life, line process.Line) {
 		l.kept.Add(int64(line.Kept))
 	case "node.gone":
 		if other := c.lifeOf(line.Node); other != nil && other.lost.Load() == 0 && !other.leaves.Load() {
-			c.fault("%s takes %s for gone (%s), which lives", l.node.name, other.node.name, line.Evidence)
+			c.r.fault("%s takes %s for gone (%s), which lives", l.node.name, other.node.name, line.Evidence)
 		}
 	}
 }
@@ -214,33 +213,6 @@ func (c *cluster) lifeOf(session string) *life {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lives[session[:min(len(session), 8)]]
-}
-
-func (c *cluster) fault(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.faults) < 50 {
-		c.faults = append(c.faults, fmt.Sprintf("%8.3f ", float64(now())/1e9)+fmt.Sprintf(format, args...))
-	}
-}
-
-// metrics returns a gateway's, by name and labels.
-func (l *life) metrics() map[string]float64 {
-	all := map[string]float64{}
-	client := http.Client{Timeout: 2 * time.Second}
-	resp, err := client.Get("http://" + l.process.Admin + "/metrics")
-	if err != nil {
-		return all
-	}
-	defer resp.Body.Close()
-	for s := bufio.NewScanner(resp.Body); s.Scan(); {
-		var name string
-		var v float64
-		if _, err := fmt.Sscan(s.Text(), &name, &v); err == nil {
-			all[name] = v
-		}
-	}
-	return all
 }
 
 // meets notes which other gateways each one has in its table, and since when at the latest.
@@ -272,24 +244,11 @@ func (l *life) knew(id string, at int64) bool {
 // joined returns which gateway does not know all others, "" if all do.
 func (c *cluster) joined() string {
 	for _, n := range c.nodes {
-		m := n.now.Load().metrics()
-		if up := m[`reseat_cluster_nodes{state="up"}`]; up != clusterSize || m["reseat_cluster_engine_up"] != 1 {
-			return fmt.Sprintf("%s knows %v living nodes, and NATS is %v", n.name, up, m["reseat_cluster_engine_up"])
+		if what := n.now.Load().process.Joined(clusterSize); what != "" {
+			return n.name + ": " + what
 		}
 	}
 	return ""
-}
-
-// awaits returns how long it takes until nothing is missing, or what is missing after the limit.
-func awaits(ctx context.Context, limit time.Duration, missing func() string) (took time.Duration, what string) {
-	began := now()
-	for {
-		what = missing()
-		took = time.Duration(now() - began)
-		if what == "" || took > limit || !sleep(ctx, 50*time.Millisecond) {
-			return took, what
-		}
-	}
 }
 
 // isBack reports whether the player has heard anything since, if that can be expected.

@@ -30,8 +30,8 @@ func (l leg) seat(p *player, dial int) *gameSeat {
 	return s
 }
 
-// What breaks the promise of durable sessions is reported, and nothing else is.
-func TestPromiseOfDurableSessionsIsJudged(t *testing.T) {
+// What breaks the promise of sessions with several connections is reported, and nothing else is.
+func TestPromiseOfSessionsWithSeveralConnectionsIsJudged(t *testing.T) {
 	begun := leg{first: 1, last: 10}
 	closed := leg{first: 1, last: 10, reason: "moved"}
 	for name, c := range map[string]struct {
@@ -54,8 +54,12 @@ func TestPromiseOfDurableSessionsIsJudged(t *testing.T) {
 		"nothing is missing of a hand-off":           {[]leg{closed, {"handoff", 11, 11, 20, "played enough"}}, 20, downOf(5, 5), ""},
 		"the game server's last words are missing":   {[]leg{closed, {"handoff", 11, 11, 20, "played enough"}}, 20, downOf(4, 5), "which was handed over, 4 messages came and 5 were sent"},
 		"a hand-off after a hard disconnect":         {[]leg{{first: 1, last: 10, reason: "disconnected"}, {"handoff", 11, 11, 20, "played enough"}}, 20, downOf(4, 5), ""},
-		"hellos of two owners, the older one second": {[]leg{{first: 1, last: 20, reason: "played enough"}}, 20, hellos("b", 1, "a", 0), "no order of what its nodes did is allowed"},
-		"hellos of two owners in one epoch":          {[]leg{{first: 1, last: 20, reason: "played enough"}}, 20, hellos("b", 1, "c", 1), "no order of what its nodes did is allowed"},
+		"hellos of two owners, the older one second": {[]leg{{first: 1, last: 20, reason: "played enough"}}, 20, hellos("b", 1, "a", 0), "hello of a in epoch 0, after one of epoch 1"},
+		"hellos of two owners in one epoch":          {[]leg{{first: 1, last: 20, reason: "played enough"}}, 20, hellos("b", 1, "c", 1), "the epoch's owner is \"b\""},
+		"a hard session goes on":                     {[]leg{begun, {"hard", 0, 11, 20, "played enough"}}, 20, hardly, ""},
+		"a hard session's messages come again":       {[]leg{begun, {"hard", 0, 8, 20, "played enough"}}, 20, hardly, "connection 1 (hard) of the game server begins with message 8"},
+		"a hard session's messages are lost":         {[]leg{closed, {"hard", 0, 13, 20, "played enough"}}, 20, hardly, "messages 11 to 12 were lost between"},
+		"a hard session's connection without any":    {[]leg{closed, {"hard", 0, 0, 0, "disconnected"}, {"hard", 0, 11, 20, "played enough"}}, 20, hardly, ""},
 		"hellos of two owners":                       {[]leg{{first: 1, last: 20, reason: "played enough"}}, 20, hellos("a", 0, "b", 1), ""},
 	} {
 		r := &run{game: &game{seats: map[seatKey][]*gameSeat{}}}
@@ -67,12 +71,15 @@ func TestPromiseOfDurableSessionsIsJudged(t *testing.T) {
 		if c.with != nil {
 			c.with(p)
 		}
-		p.judgeDurable()
+		p.judgeConnections()
 		if got := strings.Join(p.faults, "; "); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
+
+// hardly makes the session one of --disconnect hard, which is not durable.
+func hardly(p *player) { p.end = hard }
 
 // downOf has had messages of the first connection's arrive, of those sent, and then some of the second's.
 func downOf(had, sent uint64) func(p *player) {
@@ -91,50 +98,7 @@ func downOf(had, sent uint64) func(p *player) {
 // hellos has the client take two, one after the other.
 func hellos(first string, epoch uint64, second string, next uint64) func(p *player) {
 	return func(p *player) {
-		p.greetings = []greeting{{epoch, first, 1, 2}, {next, second, 3, 4}}
-	}
-}
-
-// A session whose node was killed need not continue, unless its hello has said that it is durable.
-func TestLostSessionsAreNotAwaited(t *testing.T) {
-	for name, c := range map[string]struct {
-		lost, covered, want bool
-	}{
-		"its node lives":              {want: true},
-		"lost":                        {lost: true},
-		"durable, its node is lost":   {lost: true, covered: true, want: true},
-		"durable, and its node lives": {covered: true, want: true},
-	} {
-		r := &run{}
-		l := new(life)
-		if c.lost {
-			l.lost.Store(1)
-		}
-		r.cluster = &cluster{r: r, lives: map[string]*life{"01234567": l}}
-		p := newPlayer(r, 7, durable)
-		p.session, p.covered = "0123456789", c.covered
-		if got := r.mustSurvive(p); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// A node that exits after a drain cancels its dials to other nodes, so it may refuse resumes that arrived just before.
-func TestOnlyANodeThatStaysMustReachOthers(t *testing.T) {
-	for name, leaves := range map[string]bool{"stays": false, "leaves": true} {
-		r := &run{}
-		owner, front := &life{node: &node{name: "n0"}}, &life{node: &node{name: "n1"}}
-		owner.id.Store("01234567")
-		front.known.Store("01234567", int64(0))
-		front.leaves.Store(leaves)
-		front.node.now.Store(front)
-		r.cluster = &cluster{r: r, nodes: []*node{owner.node, front.node}, lives: map[string]*life{"01234567": owner}, counts: map[string]int{}}
-		p := newPlayer(r, 7, byeAtRest)
-		p.session = "0123456789"
-		r.cluster.judgeRefusal(p, &arrival{front: 1, began: 1}, &seat.Closing{Code: 4504, Retry: true})
-		if bad := len(p.faults) > 0; bad == leaves {
-			t.Errorf("%s: %q", name, p.faults)
-		}
+		p.greetings = []greeting{{epoch, first}, {next, second}}
 	}
 }
 

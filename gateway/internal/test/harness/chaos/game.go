@@ -68,9 +68,8 @@ type gameSeat struct {
 	sent  atomic.Uint64 // messages
 	still chan struct{} // closed when sending has stopped
 
-	mu     sync.Mutex
-	check  message.Check
-	bursts []int64 // when it sent something
+	mu    sync.Mutex
+	check message.Check
 
 	over   chan struct{} // closed when the connection has ended
 	code   int           // of the Close that ended it; -1: none
@@ -301,9 +300,6 @@ func (s *gameSeat) write(cfg Config) {
 			}
 			s.sent.Add(1)
 		}
-		s.mu.Lock()
-		s.bursts = append(s.bursts, now())
-		s.mu.Unlock()
 		time.Sleep(p.rest(s.sent.Load()))
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -51,13 +50,12 @@ func command(args []string) int {
 	driver := fs.String("driver", "net", "the gateway's")
 	secure := fs.Bool("tls", false, "TLS on the client address")
 	links := fs.Bool("links", false, "in a network namespace whose link goes down (takes root)")
-	bin := fs.String("bin", "", "the gateway's program; made from the sources where there is none")
+	bin := fs.String("bin", "", "the gateway's program; built with the race detector where there is none")
 	upgrade := fs.Duration("upgrade", 0, "between two upgrades of the gateway to a new process; 0: none")
 	cluster := fs.Duration("cluster", 0, "a cluster of three gateways and three NATS servers, for this long; 0: one gateway")
 	nats := fs.String("nats", "", "the NATS server's program; built where there is none")
 	verbose := fs.Bool("v", false, "say what happens to the cluster")
 	only := fs.String("only", "", "the one ending of all sessions, as the table calls it")
-	out := fs.String("report", "", "file that the table is written to as well")
 	fs.Parse(args)
 	cfg := full()
 	if *isShort {
@@ -75,17 +73,17 @@ func command(args []string) int {
 	cfg.Seed, cfg.Driver, cfg.TLS, cfg.Links, cfg.Bin = *seed, *driver, *secure, *links, *bin
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	return perform(ctx, cfg, *out)
+	return perform(ctx, cfg)
 }
 
-func perform(ctx context.Context, cfg Config, out string) int {
+func perform(ctx context.Context, cfg Config) int {
 	dir, err := os.MkdirTemp("", "reseat-chaos-")
 	if err == nil {
 		cfg.Dir = dir
-		cfg.Bin, err = program(ctx, cfg.Bin, dir)
+		cfg.Bin, err = process.Program(cfg.Bin, "reseat-race")
 	}
-	if err == nil && cfg.Cluster > 0 && cfg.NATS == "" {
-		cfg.NATS, err = process.BuildNATS(ctx, dir)
+	if err == nil && cfg.Cluster > 0 {
+		cfg.NATS, err = process.Program(cfg.NATS, "nats-server")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -97,28 +95,10 @@ func perform(ctx context.Context, cfg Config, out string) int {
 		return 2
 	}
 	rep.Print(os.Stdout)
-	if out != "" {
-		f, err := os.Create(out)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", err)
-			return 2
-		}
-		defer f.Close()
-		rep.Print(f)
-	}
 	if rep.Bad() {
 		fmt.Println("\nthe logs: " + dir)
 		return 1
 	}
 	os.RemoveAll(dir)
 	return 0
-}
-
-// program returns the gateway's program, and builds it if none is given. flags go to
-// the compiler.
-func program(ctx context.Context, bin, dir string, flags ...string) (string, error) {
-	if bin != "" {
-		return filepath.Abs(bin)
-	}
-	return process.Build(ctx, dir, flags...)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,12 +58,10 @@ type player struct {
 	leave    bool   // stay disconnected
 	drop     func() // closes the current connection
 	rtt      time.Duration
-	alarms   int            // consecutive false alarms
-	doubted  int64          // when it last started a resume on suspicion
-	struck   map[int]silent // by connection number
-	lastUp   silent         // the newest that the gateway receives nothing on
-	attached int64          // when the gateway attached the newest connection, according to its log
-	parted   int64          // when the newest connection ended; 0: there is one
+	alarms   int          // consecutive false alarms
+	doubted  int64        // when it last started a resume on suspicion
+	struck   map[int]bool // connections that fell silent, by number
+	parted   int64        // when the newest connection ended; 0: there is one
 	done     bool
 	doneAt   int64
 	verdict  string // how the gateway said that it ended
@@ -80,7 +79,7 @@ type player struct {
 }
 
 func newPlayer(r *run, id int, end ending) *player {
-	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true, temper: temper(id % int(tempers)), struck: map[int]silent{},
+	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true, temper: temper(id % int(tempers)), struck: map[int]bool{},
 		script: rand.New(rand.NewPCG(r.cfg.Seed, uint64(id)|1<<42)), sizes: []uint64{0}}
 	if end == plain {
 		p.budget = 0
@@ -364,7 +363,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	}
 	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
 	if p.end == cookie {
-		o.Token, o.Cookie, o.Origin = "", p.token, origin(front)
+		o.Token, o.Cookie, o.Origin = "", p.token, strings.Replace(front, "ws", "http", 1)
 		o.Pinged = func() { p.pinged.Store(now()) }
 	}
 	p.noteLocked("attempt %d at %d: generation %d, received %d; %s", p.attempts, a.front, seat.Gen(p.token), p.received, p.plan(p.attempts).Short())
@@ -458,7 +457,7 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 	}
 	p.hellos++
 	if p.end.isDurable() {
-		p.owned(h, a)
+		p.owned(h)
 	}
 	if h.Resumed {
 		p.run.count.resumes.Add(1)
@@ -470,13 +469,12 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 		p.run.count.replayed.Add(h.Replay)
 	}
 	p.session, p.token = h.Session, h.Token
-	p.run.bySession.Store(h.Session, p)
 	p.limits.messages, p.limits.bytes = h.Limits.Messages, h.Limits.Bytes
 	p.cursor = min(h.Received, p.made)
 }
 
 // owned notes which node has the session; p.mu is held.
-func (p *player) owned(h *seat.Hello, a *arrival) {
+func (p *player) owned(h *seat.Hello) {
 	gen, owner := seat.Claims(h.Token)
 	if owner == "" {
 		owner = h.Session[:min(8, len(h.Session))]
@@ -484,7 +482,7 @@ func (p *player) owned(h *seat.Hello, a *arrival) {
 	if p.covered = p.covered || h.Durable; h.Moved != "" {
 		p.run.count.moved.Add(1)
 	}
-	p.greetings = append(p.greetings, greeting{seat.Epoch(gen), owner, a.began, now()})
+	p.greetings = append(p.greetings, greeting{seat.Epoch(gen), owner})
 }
 
 // next returns the next message to send on the connection of generation gen, if there

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -62,13 +61,12 @@ type counters struct {
 	forwarded                     atomic.Int64 // resumes at another node than the owner
 	replayed                      atomic.Uint64
 	tokens, rotations, ghosts     atomic.Int64
-	flaps                         [linkFaults]atomic.Int64
+	flaps                         atomic.Int64
 	compressed, cookies           atomic.Int64
 	suspicions, falseAlarms       atomic.Int64
 	told, gone, again, repeats    atomic.Uint64
 	upgrades, refusedUpgrades     atomic.Int64
-	moved, misfits                atomic.Int64 // hellos of durable sessions
-	fences                        atomic.Int64 // their connections closed since another node had taken them
+	moved, misfits, fences        atomic.Int64 // hellos of durable sessions, and connections of theirs closed since another node had taken them
 }
 
 // A run is a gateway with clients, game servers and faults.
@@ -88,14 +86,13 @@ type run struct {
 	players []*player // in a cluster nil once they are judged
 	rivals  []*rivalry
 	count   counters
-	faults  []string // of the run as a whole
 	began   time.Time
-	exit    error
 
-	signals              sync.Mutex // held during an upgrade, and while the keys change
-	bySession            sync.Map   // the players
-	byGateway, byClients delays     // until a silent line was noticed,
-	bySuspicion          delays     // or replaced
+	faulty sync.Mutex
+	faults []string // of the run as a whole
+
+	signals  sync.Mutex // held during an upgrade, and while the keys change
+	silences silences
 }
 
 // Run runs everything and returns the result; its error says why it could not run.
@@ -109,14 +106,13 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	defer r.close()
 	if r.cluster != nil {
-		return r.playCluster(ctx)
+		return r.playCluster(ctx), nil
 	}
 	r.cast()
 	if cfg.FailFast {
 		go r.lookOut(ctx, cancel)
 	}
-	r.play(ctx)
-	return r.report(), nil
+	return r.play(ctx), nil
 }
 
 // lookOut ends the run at the first wrong message.
@@ -133,15 +129,16 @@ func (r *run) lookOut(ctx context.Context, cancel context.CancelFunc) {
 
 // isWrong reports whether anything has gone wrong in the session so far.
 func (p *player) isWrong() bool {
-	g := p.seat()
+	if g := p.seat(); g != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.check.Verdicts.Bad() {
+			return true
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.down.Verdicts.Bad() || len(p.faults) > 0 || g == nil {
-		return p.down.Verdicts.Bad() || len(p.faults) > 0
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.check.Verdicts.Bad()
+	return p.down.Verdicts.Bad() || len(p.faults) > 0
 }
 
 // open starts the game servers, the proxies and the gateway.
@@ -165,7 +162,8 @@ func (r *run) open(ctx context.Context) (err error) {
 	}
 	r.far = fault.Proxy{Target: gameLn.Addr().String(), Plan: r.legPlan, Struck: r.struckLeg}
 	r.far.Serve(farLn)
-	if r.keys, err = newKeyring(r.cfg.Dir); err != nil {
+	r.keys = &keyring{dir: r.cfg.Dir}
+	if err = r.keys.turn(); err != nil {
 		return err
 	}
 	if r.trust, err = newTrust(r.cfg.Dir); err != nil {
@@ -180,7 +178,7 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.links != nil {
 		listen = r.links.inside + ":0"
 	}
-	if r.gateway, err = process.StartTold(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String(), listen, "off")...); err != nil {
+	if r.gateway, err = process.Start(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String(), listen, "off")...); err != nil {
 		return err
 	}
 	return r.openFront()
@@ -192,9 +190,6 @@ func (r *run) openFront() error {
 		return err
 	}
 	r.near = fault.Proxy{Target: r.gateway.Addr, Plan: r.plan, Struck: r.struck, Told: true}
-	if r.links != nil {
-		r.near.Local = r.links.local
-	}
 	r.near.Serve(ln)
 	r.fronts = []string{"ws://" + ln.Addr().String()}
 	if r.cfg.TLS {
@@ -203,9 +198,6 @@ func (r *run) openFront() error {
 	r.client = seat.Client(r.trust)
 	return nil
 }
-
-// origin returns the Origin of a page served from a front.
-func origin(front string) string { return strings.Replace(front, "ws", "http", 1) }
 
 func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
@@ -255,12 +247,9 @@ func (r *run) lost(session string) bool {
 // cast assigns each session its ending.
 func (r *run) cast() {
 	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce}
-	if r.links != nil { // a plain client does not survive its line
-		shares = slices.DeleteFunc(shares, func(e ending) bool { return e == plain })
-	}
-	if r.cfg.Only != "" {
-		shares = slices.DeleteFunc(shares, func(e ending) bool { return e.String() != r.cfg.Only })
-	}
+	shares = slices.DeleteFunc(shares, func(e ending) bool { // a plain client does not survive its line
+		return r.links != nil && e == plain || r.cfg.Only != "" && e.String() != r.cfg.Only
+	})
 	for i := range r.cfg.Sessions {
 		r.players = append(r.players, newPlayer(r, i, shares[i%len(shares)]))
 	}
@@ -313,8 +302,10 @@ func (r *run) struck(path string, p fault.Plan) {
 	}
 	player.cuts.Add(1)
 	player.note("%s", p.Short())
-	if far, near := p.Kind.Silent(); far || near {
-		player.strike(attempt, far, near)
+	if p.Kind.Silent() {
+		player.mu.Lock()
+		defer player.mu.Unlock()
+		player.struck[attempt] = true
 	}
 }
 
@@ -334,8 +325,8 @@ func (r *run) struckLeg(_ string, p fault.Plan) {
 }
 
 // play runs all players: first those that end by themselves, then a drain ends the
-// others.
-func (r *run) play(ctx context.Context) {
+// others. It refuses no resumes, as the remaining players show.
+func (r *run) play(ctx context.Context) *Report {
 	quiet, stop := context.WithCancel(ctx)
 	var nature, first, rest sync.WaitGroup
 	nature.Go(func() { r.rotate(quiet) })
@@ -360,57 +351,42 @@ func (r *run) play(ctx context.Context) {
 	}
 	stop()
 	nature.Wait()
-	r.drain(ctx)
-	rest.Wait()
-	r.exit = r.gateway.Wait(20 * time.Second)
-	for _, g := range r.game.all() { // they may be slow to read their input
-		select {
-		case <-g.over:
-		case <-time.After(r.cfg.Stall + 10*time.Second):
-		}
-	}
-}
-
-// drain shuts the gateway down. It refuses new sessions from then on; the remaining
-// players show that it does not refuse resumes.
-func (r *run) drain(ctx context.Context) {
 	for _, p := range r.players {
 		if p.end == drained {
 			p.askEnd()
 		}
 	}
 	r.gateway.Signal(syscall.SIGTERM)
-	if !slices.ContainsFunc(r.players, func(p *player) bool { return p.end == drained && !p.isDone() }) {
-		return // no session is left, so it exits at once
+	rest.Wait()
+	if err := r.gateway.Wait(20 * time.Second); err != nil {
+		r.fault("the gateway after SIGTERM: %v", err)
 	}
-	r.awaitDrain(ctx)
-	req, _ := http.NewRequestWithContext(seat.WithPath(ctx, "/s/999999/0"), "GET", origin(r.fronts[0])+"/s/999999/0", nil)
-	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "cmVzZWF0IGNoYW9zIHJ1bg=="} {
-		req.Header.Set(name, value)
+	for _, line := range r.gateway.Faults() {
+		r.fault("the gateway's log: %s", line)
 	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		r.faults = append(r.faults, fmt.Sprintf("a new session during the drain: %v", err))
-		return
+	rep := &Report{run: r}
+	for _, p := range r.players {
+		p.awaitGame(r.cfg.Stall + 10*time.Second)
+		rep.add(p)
 	}
-	resp.Body.Close()
-	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
-		r.faults = append(r.faults, fmt.Sprintf("a new session during the drain got %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After")))
+	for _, v := range r.rivals {
+		rep.check(fmt.Sprintf("rivals of session %d", v.id), &v.hist)
 	}
+	for _, g := range r.game.all() {
+		if g.id < len(r.players) && g.try != r.players[g.id].try {
+			r.judgeGhost(g)
+		}
+	}
+	r.judgeSilences()
+	return rep.finish()
 }
 
-// awaitDrain waits until the gateway says that it drains.
-func (r *run) awaitDrain(ctx context.Context) {
-	for until := time.Now().Add(5*time.Second + r.cfg.Late); time.Now().Before(until) && sleep(ctx, 10*time.Millisecond); {
-		resp, err := http.Get("http://" + r.gateway.Admin + "/readyz")
-		if err != nil { // it has exited, which the new session shows, or is in another network namespace
-			sleep(ctx, 300*time.Millisecond)
-			return
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return
-		}
+// judgeGhost checks a session whose first hello was lost: no client has ever sent
+// anything in it, and it has ended.
+func (r *run) judgeGhost(g *gameSeat) {
+	r.count.ghosts.Add(1)
+	if n := g.taken(); n > 0 || !isOver(g) {
+		r.fault("session %d, try %d: no client has its token; the game server got %d messages, and it is over: %v", g.id, g.try, n, isOver(g))
 	}
 }
 
@@ -422,7 +398,7 @@ func (r *run) rotate(ctx context.Context) {
 		r.gateway.Signal(syscall.SIGHUP)
 		r.signals.Unlock()
 		if err != nil {
-			r.faults = append(r.faults, err.Error())
+			r.fault("%v", err)
 			return
 		}
 		r.count.rotations.Add(1)
@@ -437,7 +413,7 @@ func (r *run) upgrade(ctx context.Context) {
 		r.signals.Unlock()
 		switch {
 		case err != nil:
-			r.faults = append(r.faults, err.Error())
+			r.fault("%v", err)
 			return
 		case key == "upgrade.committed":
 			r.count.upgrades.Add(1)

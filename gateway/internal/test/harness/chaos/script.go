@@ -4,24 +4,16 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/history"
+	"reseat/gateway/internal/test/harness/process"
 )
 
 func now() int64 { return history.Now() }
 
-// sleep sleeps; it returns false if the context has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func sleep(ctx context.Context, d time.Duration) bool { return process.Sleep(ctx, d) }
 
 // await polls until cond holds or the session is over.
 func (p *player) await(ctx context.Context, cond func() bool) bool {
@@ -143,7 +135,7 @@ func (p *player) settle(ctx context.Context) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if _, silent := p.struck[p.attempts]; silent && p.end == cookie {
+		if p.struck[p.attempts] && p.end == cookie {
 			return false // its Close would not arrive
 		}
 		return p.hasAllOf(g) && g.hasAllOf(p) && (p.end.isPlain() || p.acked == p.made)
@@ -166,25 +158,11 @@ func (s *gameSeat) hasAllOf(p *player) bool {
 	return p.made == 0 || s.check.Taken >= p.made && s.check.Try == p.up.Try || p.end.redials() && s.check.Came == 0 && p.acked == p.made
 }
 
-// stayAway stays detached until the buffer has overflowed, and then tries to resume.
-func (p *player) stayAway(ctx context.Context, g *gameSeat) {
+// stayAway stays detached until the game server is notified, and then tries to resume. It returns since when.
+func (p *player) stayAway(ctx context.Context, g *gameSeat) (left int64) {
 	p.mu.Lock()
-	p.leave = true
+	p.leave, left = true, now()
 	drop := p.drop
-	p.noteLocked("stays away")
-	p.mu.Unlock()
-	drop()
-	p.await(ctx, func() bool { return isOver(g) })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.leave = false
-}
-
-// expire stays detached until the game server is notified, and then tries to resume.
-func (p *player) expire(ctx context.Context, g *gameSeat) {
-	p.mu.Lock()
-	p.leave = true
-	drop, left := p.drop, now()
 	if p.parted > 0 {
 		left = p.parted
 	}
@@ -192,13 +170,20 @@ func (p *player) expire(ctx context.Context, g *gameSeat) {
 	p.mu.Unlock()
 	drop()
 	p.await(ctx, func() bool { return isOver(g) })
-	earliest := left + int64(p.run.cfg.Grace)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leave = false
+	return left
+}
+
+// expire stays away for the grace period. The resume after it must be refused.
+func (p *player) expire(ctx context.Context, g *gameSeat) {
+	earliest := p.stayAway(ctx, g) + int64(p.run.cfg.Grace)
 	if !isOver(g) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.leave = false // one more resume, which must be refused
 	if p.run.lost(g.session) {
 		return
 	}
@@ -268,7 +253,7 @@ func (p *player) judgeEnd(g *gameSeat) {
 	if p.verdict == "refused" {
 		codes = want.after
 	}
-	if !contains(codes, p.code) {
+	if !slices.Contains(codes, p.code) {
 		p.faultLocked("%s: the client got %s %d, want %v", p.end, p.verdict, p.code, codes)
 	}
 	if p.run.cluster != nil && p.end == cookie && g.code == 1001 && g.reason == "grace period over" {
@@ -277,18 +262,9 @@ func (p *player) judgeEnd(g *gameSeat) {
 	if p.end == gameClose {
 		return // the game server reads the answer to its own Close
 	}
-	if !contains(want.game, g.code) || g.code >= 0 && g.reason != want.reason {
+	if !slices.Contains(want.game, g.code) || g.code >= 0 && g.reason != want.reason {
 		p.faultLocked("%s: the game server got Close %d %q, want %v %q", p.end, g.code, g.reason, want.game, want.reason)
 	}
-}
-
-func contains(list []int, n int) bool {
-	for _, v := range list {
-		if v == n {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *player) judgeMessages(g *gameSeat) {
@@ -319,44 +295,5 @@ func (p *player) judgeMessages(g *gameSeat) {
 	}
 	if p.end == overflowEnd && sent <= p.resumed+small {
 		p.faultLocked("ended by overflow, with %d messages sent and the client back from message %d", sent, p.resumed)
-	}
-}
-
-// judgeHard compares the connections of a session with hard disconnects: each continues
-// where the previous one ended. A game server that did not read the gateway's Close may
-// not have read everything written to its socket.
-func (p *player) judgeHard() {
-	next, whole := uint64(1), true
-	for _, g := range p.seats() {
-		g.mu.Lock()
-		first, last, came := g.check.First, g.check.Taken, g.check.Came
-		if g.dial == 0 {
-			first = 1
-		}
-		switch {
-		case came == 0:
-		case first < next:
-			g.check.Verdicts.Twice += next - first
-			p.fault("connection %d of the game server began with message %d, and the one before had all up to %d", g.dial, first, next-1)
-		case first > next && whole:
-			g.check.Verdicts.Lost += first - next
-			p.fault("messages %d to %d were lost between connections %d and %d of the game server", next, first-1, g.dial-1, g.dial)
-		case first > next:
-			p.run.count.gone.Add(first - next)
-		}
-		if came > 0 {
-			next, whole = last+1, true
-		}
-		if isOver(g) {
-			whole = whole && g.code >= 0
-		} else {
-			p.fault("connection %d of the game server never ended", g.dial)
-		}
-		g.mu.Unlock()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if next <= p.made && whole && !p.unheard {
-		p.faultLocked("messages %d to %d were lost at the end", next, p.made)
 	}
 }

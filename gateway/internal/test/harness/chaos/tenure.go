@@ -32,7 +32,6 @@ type tenure struct {
 	answer, heartbeat time.Duration
 
 	side  sync.WaitGroup
-	dead  bool // the player has given it up; known once side is over
 	mu    sync.Mutex
 	came  uint64 // data messages, including repeats
 	owed  int    // of these, not acked
@@ -79,9 +78,6 @@ func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival 
 		c.Drop()
 	}
 	t.side.Wait()
-	if t.gen > 0 && !t.dead && t.next == nil && !errors.Is(err, errAbandoned) && !p.isDone() {
-		p.unnoticed(t.attempt, t.watch.owedSince())
-	}
 	if t.pinged != nil {
 		t.pinged(history.Unknown, 0, 0)
 	}
@@ -130,7 +126,7 @@ func (t *tenure) read(patience int) error {
 			t.control(m.Verb, m.Arg)
 			continue
 		case t.ended != "":
-			t.wrong("a message came after %s", t.ended)
+			t.p.fault("a message came after %s", t.ended)
 		}
 		t.take(m)
 		if patience--; patience == 0 {
@@ -176,12 +172,6 @@ func (p *player) newest() int {
 func closing(arg string) (k seat.Closing) {
 	json.Unmarshal([]byte(arg), &k)
 	return k
-}
-
-func (t *tenure) wrong(format string, args ...any) {
-	t.p.mu.Lock()
-	defer t.p.mu.Unlock()
-	t.p.faultLocked(format, args...)
 }
 
 // take processes a data message, unless it is a repeat: an older connection may have
@@ -259,9 +249,7 @@ func (t *tenure) judge() {
 	}
 	switch ping, dead := t.watch.judge(t.answer, t.heartbeat, p.roundTrip()); {
 	case dead:
-		t.dead = true
 		p.note("silent: taken for dead")
-		p.noticed(t.attempt, t.watch.owedSince())
 		t.stop()
 	case ping:
 		arg := t.watch.ping()
@@ -285,7 +273,6 @@ func (t *tenure) doubt(ctx context.Context, r *rand.Rand) {
 		p.note("suspects its connection")
 		p.run.count.suspicions.Add(1)
 		if a, _ := p.attempt(ctx, r, t); a != nil {
-			p.replaced(t.attempt)
 			t.next = a
 			t.stop()
 			return
@@ -386,7 +373,7 @@ func (t *tenure) control(verb, arg string) {
 		t.over(verb, k)
 	case "grace", "move":
 	default:
-		t.wrong("unexpected verb %q %q", verb, arg)
+		t.p.fault("unexpected verb %q %q", verb, arg)
 	}
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -19,13 +18,14 @@ import (
 
 // playCluster has sessions come and go while a cluster meets its troubles. A session is judged as
 // soon as it is over, so that the run may take hours.
-func (r *run) playCluster(ctx context.Context) (*Report, error) {
-	rep := &Report{Config: r.cfg}
+func (r *run) playCluster(ctx context.Context) *Report {
+	rep := &Report{run: r}
 	until := time.Now().Add(r.cfg.Cluster)
 	var slots sync.WaitGroup
+	c := r.cluster
 	for range r.cfg.Sessions {
 		slots.Go(func() {
-			for time.Now().Before(until) && ctx.Err() == nil {
+			for c.goesOn(until) && ctx.Err() == nil {
 				p := r.enters()
 				p.play(ctx)
 				r.leaves(rep, p)
@@ -33,7 +33,6 @@ func (r *run) playCluster(ctx context.Context) (*Report, error) {
 		})
 		sleep(ctx, r.cfg.Spread/time.Duration(r.cfg.Sessions))
 	}
-	c := r.cluster
 	quiet, stop := context.WithCancel(ctx)
 	slots.Go(func() { c.meets(quiet) })
 	c.ravage(ctx, until)
@@ -51,32 +50,27 @@ func (r *run) playCluster(ctx context.Context) (*Report, error) {
 	}
 	for _, n := range c.nodes {
 		if err := n.now.Load().process.Wait(20 * time.Second); err != nil {
-			c.fault("%s after SIGTERM at the end: %v", n.name, err)
+			c.r.fault("%s after SIGTERM at the end: %v", n.name, err)
 		}
 	}
 	for _, l := range c.all {
 		for _, line := range l.process.Faults() {
 			if !strings.Contains(line, `"msg":"engine.lost"`) && !strings.Contains(line, `"msg":"cluster.not_joined"`) {
-				c.fault("log of %s: %s", l.node.name, line)
+				c.r.fault("log of %s: %s", l.node.name, line)
 			}
 		}
 	}
-	r.game.mu.Lock()
-	r.faults = append(r.faults, r.game.extra...)
-	r.game.mu.Unlock()
 	if all, passed := r.count.resumes.Load(), r.count.forwarded.Load(); all > 100 && passed < all/3 {
-		c.fault("only %d of %d resumes went through another node than the owner", passed, all)
+		r.fault("only %d of %d resumes went through another node than the owner", passed, all)
 	}
-	for _, f := range append(r.faults, c.faults...) {
-		rep.Failures = append(rep.Failures, failure{what: f})
-	}
-	rep.Took, rep.Cuts, rep.Moved, rep.trace = time.Since(r.began), r.totalCuts(), r.count.moved.Load(), c.trace
-	for _, t := range troubles {
-		rep.Troubles += c.counts[t.name]
-	}
-	rep.order()
-	rep.tellCluster(r)
-	return rep, nil
+	return rep.finish()
+}
+
+// goesOn reports whether the time is not over, or too little has happened to mean anything.
+func (c *cluster) goesOn(until time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Before(until) || c.troubles < 5 || c.r.cfg.Only == "" && c.r.count.moved.Load() == 0
 }
 
 // clusterEndings are the endings of a cluster's sessions: those of sessions that outlast a gateway.
@@ -123,40 +117,24 @@ func (r *run) leaves(rep *Report, p *player) {
 	if p.end == cookie { // its Close may not arrive
 		limit += r.cfg.Grace + 2*r.cfg.Heartbeat
 	}
+	p.awaitGame(limit)
+	rep.add(p)
+	r.mu.Lock()
+	r.players[p.id] = nil
+	r.mu.Unlock()
+	r.cluster.forget(p.session)
+	for try := range p.try + 1 {
+		r.game.forget(p.id, try)
+	}
+}
+
+// awaitGame waits until the game server knows that the session is over: it may be slow to read its input.
+func (p *player) awaitGame(limit time.Duration) {
 	for _, g := range p.seats() {
 		select {
 		case <-g.over:
 		case <-time.After(limit):
 		}
-	}
-	p.judge()
-	switch {
-	case p.end == hard && !p.fellWith():
-		p.judgeHard()
-	case p.end.isDurable():
-		p.judgeDurable()
-	}
-	verdict, story := history.Linearizable, []string(nil)
-	if !p.end.isPlain() && !p.end.isDurable() {
-		verdict, story = p.hist.Check(patience)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.players[p.id] = nil
-	rep.add(r, p)
-	rep.Histories++
-	rep.Operations += p.hist.Len()
-	rep.judged(fmt.Sprintf("session %d (%s, %s)", p.id, p.session, p.end), verdict, story)
-	if p.unheard {
-		rep.unheard++
-	}
-	if p.fell {
-		rep.fell++
-	}
-	r.bySession.Delete(p.session)
-	r.cluster.forget(p.session)
-	for try := range p.try + 1 {
-		r.game.forget(p.id, try)
 	}
 }
 
@@ -245,7 +223,7 @@ func (c *cluster) judgeRefusal(p *player, a *arrival, k *seat.Closing) (served b
 // consistent compares a gateway's metrics with each other, and at the end with its log. It returns
 // what is wrong.
 func (c *cluster) consistent(l *life, atEnd bool) string {
-	m := l.metrics()
+	m := l.process.Metrics()
 	sum := func(name string) (n float64) {
 		for k, v := range m {
 			if k == name || strings.HasPrefix(k, name+"{") {
@@ -309,43 +287,7 @@ func (c *cluster) judgeAll() {
 	}
 	for _, l := range c.all {
 		if n := l.created.Load(); n != seen[l] && !l.killed.Load() {
-			c.fault("%s created %d sessions, and the game servers saw %d", l.node.name, n, seen[l])
+			c.r.fault("%s created %d sessions, and the game servers saw %d", l.node.name, n, seen[l])
 		}
 	}
-}
-
-// tellCluster makes the rows of the table.
-func (rep *Report) tellCluster(r *run) {
-	c := r.cluster
-	row := func(name, format string, args ...any) {
-		rep.rows = append(rep.rows, [2]string{name, fmt.Sprintf(format, args...)})
-	}
-	row("seed", "%d", rep.Seed)
-	row("driver", "%s", rep.Driver)
-	row("took", "%s", rep.Took.Round(time.Second))
-	row("gateways, started again", "%d, %d", clusterSize, len(c.all)-clusterSize)
-	row("sessions", "%d, %d at a time", rep.Histories, rep.Sessions)
-	row("messages to the game servers", "%d", rep.MessagesUp)
-	row("messages to the clients", "%d", rep.MessagesDown)
-	row("cuts between client and gateway", "%d", rep.Cuts)
-	row("troubles of the cluster", "%d", rep.Troubles)
-	for _, t := range troubles {
-		row("  "+t.name, "%d", c.counts[t.name])
-	}
-	row("resumes", "%d, %d of them through another node than the owner, %d messages replayed", r.count.resumes.Load(), r.count.forwarded.Load(), r.count.replayed.Load())
-	row("resumes that found the owner unreachable (4504)", "%d, all while there was a fault", c.counts["4504"])
-	row("durable sessions gone on elsewhere", "%d times; %d messages came to the game servers again, %d went down with a gateway; %d dials of gateways that were asleep; %d hellos not taken; %d connections to nodes that had lost a session",
-		r.count.moved.Load(), r.count.repeats.Load(), r.count.gone.Load(), r.game.late, r.count.misfits.Load(), r.count.fences.Load())
-	row("seats of ended sessions that NATS had missed", "%d", c.counts["late"])
-	row("sessions lost with their gateway", "%d; %d resumes got 4404", rep.fell, c.counts["4404"])
-	row("first connections broken before any client message arrived", "%d (protocol section 6)", rep.unheard)
-	for _, what := range slices.Sorted(maps.Keys(c.slowest)) {
-		row(what, "within %v", c.slowest[what].Round(time.Millisecond))
-	}
-	row("histories", "%d of %d operations, %d not linearizable", rep.Histories, rep.Operations, rep.NotLinear)
-	row("LOST", "%d up, %d down", rep.Up.Lost, rep.Down.Lost)
-	row("TWICE", "%d up, %d down", rep.Up.Twice, rep.Down.Twice)
-	row("OUT OF ORDER", "%d up, %d down", rep.Up.Disorder, rep.Down.Disorder)
-	row("ALTERED", "%d up, %d down", rep.Up.Wrong, rep.Down.Wrong)
-	row("everything else that was wrong", "%d", len(rep.Failures))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/fault"
+	"reseat/gateway/internal/test/harness/process"
 )
 
 // A trouble is something that happens to a cluster, for a while.
@@ -62,7 +63,7 @@ var troubles = []trouble{
 		l := n.now.Load()
 		l.process.Signal(syscall.SIGSTOP)
 		defer l.process.Signal(syscall.SIGCONT)
-		d := span(r, 300*time.Millisecond, 4*time.Second)
+		d := process.Span(r, 300*time.Millisecond, 4*time.Second)
 		if r.IntN(3) == 0 { // until others take it for silent
 			d += 5 * time.Second
 		}
@@ -80,7 +81,7 @@ var troubles = []trouble{
 			l.lost.Store(now() + int64(c.r.cfg.Drain-time.Second))
 			l.process.Signal(syscall.SIGTERM)
 			if err := l.process.Wait(c.r.cfg.Drain + 20*time.Second); err != nil {
-				c.fault("%s after SIGTERM: %v", n.name, err)
+				c.r.fault("%s after SIGTERM: %v", n.name, err)
 			}
 			l.lost.Store(min(l.lost.Load(), now()))
 			n.gate.Refuse()
@@ -93,7 +94,7 @@ var troubles = []trouble{
 		defer n.busy.Unlock()
 		key, err := n.now.Load().process.Upgrade(90 * time.Second)
 		if err != nil {
-			c.fault("%s: %v", n.name, err)
+			c.r.fault("%s: %v", n.name, err)
 		}
 		return n.name + ": " + key
 	}},
@@ -110,7 +111,7 @@ var troubles = []trouble{
 			c.kill(n, l)
 			both.Wait()
 		})
-		sleep(ctx, span(r, 0, 3*time.Second))
+		sleep(ctx, process.Span(r, 0, 3*time.Second))
 		c.mustStart(s)
 		return fmt.Sprint(what, ", and ", s.Name)
 	}},
@@ -129,7 +130,7 @@ var troubles = []trouble{
 		s.busy.Lock()
 		defer s.busy.Unlock()
 		s.Signal(syscall.SIGSTOP)
-		d := span(r, 300*time.Millisecond, 6*time.Second)
+		d := process.Span(r, 300*time.Millisecond, 6*time.Second)
 		sleep(ctx, d)
 		s.Signal(syscall.SIGCONT)
 		return fmt.Sprint(s.Name, " for ", d)
@@ -147,7 +148,7 @@ var troubles = []trouble{
 				s.Empty()
 			}
 		}
-		d := span(r, 0, 5*time.Second)
+		d := process.Span(r, 0, 5*time.Second)
 		sleep(ctx, d)
 		for _, s := range c.servers {
 			c.mustStart(s)
@@ -170,10 +171,6 @@ func two[T any](r *rand.Rand, list []T) (T, T) {
 	return list[i], list[(i+1+r.IntN(len(list)-1))%len(list)]
 }
 
-func span(r *rand.Rand, from, to time.Duration) time.Duration {
-	return (from + time.Duration(r.Int64N(int64(to-from)+1))).Round(time.Millisecond)
-}
-
 // A way is the line from one party to another.
 type way struct {
 	from, to string
@@ -183,8 +180,8 @@ type way struct {
 // storm spoils lines for a while. At the end a black hole lets everything pass that was sent
 // meanwhile, or has become a broken connection.
 func (c *cluster) storm(ctx context.Context, r *rand.Rand, most time.Duration, ways ...way) string {
-	list := fault.Weathers(span(r, 50*time.Millisecond, 800*time.Millisecond), 2<<10<<r.IntN(6))
-	w, d := list[r.IntN(len(list))], span(r, 200*time.Millisecond, most)
+	list := fault.Weathers(process.Span(r, 50*time.Millisecond, 800*time.Millisecond), 2<<10<<r.IntN(6))
+	w, d := list[r.IntN(len(list))], process.Span(r, 200*time.Millisecond, most)
 	gently, breaks := r.IntN(2) == 0, w.Hold != [2]bool{} && r.IntN(2) == 0
 	for _, x := range ways {
 		defer c.outage(x.from, x.to)()
@@ -210,11 +207,11 @@ func (c *cluster) replace(ctx context.Context, n *node, r *rand.Rand, end func(l
 	l := n.now.Load()
 	end(l)
 	c.release(l)
-	d := span(r, 0, 3*time.Second)
+	d := process.Span(r, 0, 3*time.Second)
 	sleep(ctx, d)
 	defer c.outage(n.name, "")()
 	if err := c.start(n); err != nil {
-		c.fault("%s does not start again: %v", n.name, err)
+		c.r.fault("%s does not start again: %v", n.name, err)
 	}
 	return fmt.Sprint(n.name, ", back after ", d)
 }
@@ -247,7 +244,7 @@ func (c *cluster) kill(n *node, l *life) {
 
 func (c *cluster) mustStart(s *server) {
 	if err := s.Start(); err != nil {
-		c.fault("%s does not start again: %v", s.Name, err)
+		c.r.fault("%s does not start again: %v", s.Name, err)
 	}
 }
 
@@ -255,7 +252,7 @@ func (c *cluster) restart(ctx context.Context, r *rand.Rand, s *server, most tim
 	s.busy.Lock()
 	defer s.busy.Unlock()
 	s.Kill()
-	d := span(r, 0, most)
+	d := process.Span(r, 0, most)
 	sleep(ctx, d)
 	c.mustStart(s)
 	return fmt.Sprint(s.Name, " for ", d)
@@ -263,11 +260,13 @@ func (c *cluster) restart(ctx context.Context, r *rand.Rand, s *server, most tim
 
 // leaderOf returns the NATS server that leads the group of a stream, nil if none does.
 func (c *cluster) leaderOf(stream string) *server {
-	for _, asked := range c.servers {
-		name := asked.Leader(stream)
-		if i := slices.IndexFunc(c.servers, func(s *server) bool { return s.Name == name }); i >= 0 {
-			return c.servers[i]
-		}
+	var all []*process.NATS
+	for _, s := range c.servers {
+		all = append(all, s.NATS)
+	}
+	leader := process.Leader(all, stream)
+	if i := slices.Index(all, leader); i >= 0 {
+		return c.servers[i]
 	}
 	return nil
 }
@@ -312,8 +311,8 @@ func (c *cluster) ravage(ctx context.Context, until time.Time) {
 	for _, t := range troubles {
 		total += t.weight
 	}
-	for n := uint64(0); time.Now().Before(until) && ctx.Err() == nil; {
-		end := time.Now().Add(min(c.r.cfg.Round, time.Until(until)))
+	for n := uint64(0); c.goesOn(until) && ctx.Err() == nil; {
+		end := time.Now().Add(min(c.r.cfg.Round, max(time.Until(until), c.r.cfg.Round/4)))
 		var hands sync.WaitGroup
 		var mu sync.Mutex
 		for range 2 {
@@ -330,8 +329,9 @@ func (c *cluster) ravage(ctx context.Context, until time.Time) {
 					c.tell("%s: %s; it began at %.3f", t.name, what, float64(began)/1e9)
 					c.mu.Lock()
 					c.counts[t.name]++
+					c.troubles++
 					c.mu.Unlock()
-					sleep(ctx, span(r, 0, time.Second))
+					sleep(ctx, process.Span(r, 0, time.Second))
 				}
 			})
 		}
@@ -365,9 +365,8 @@ func (c *cluster) rest(ctx context.Context) {
 		}},
 		{"nodes", nodesBack, c.joined},
 	} {
-		took, missing := awaits(ctx, x.limit+c.r.cfg.Late, x.missing)
-		if missing != "" {
-			c.fault("%v after the last fault %s", took.Round(time.Millisecond), missing)
+		if missing := process.Await(ctx, x.limit+c.r.cfg.Late, x.missing); missing != "" {
+			c.r.fault("%v after the last fault %s", x.limit+c.r.cfg.Late, missing)
 		}
 		c.note("all "+x.what+" back after the faults of a round", time.Duration(now()-began))
 		c.tell("all %s back after %v", x.what, time.Duration(now()-began).Round(time.Millisecond))
@@ -400,7 +399,7 @@ func (c *cluster) settles(ctx context.Context, l *life, atEnd bool) {
 		}
 	}
 	if what != "" {
-		c.fault("%s: %s", l.node.name, what)
+		c.r.fault("%s: %s", l.node.name, what)
 	}
 }
 

@@ -169,14 +169,6 @@ func (w *watch) judge(answer, heartbeat, rtt time.Duration) (ping, dead bool) {
 	return t-max(since, w.pinged) > int64(answer/2), dead
 }
 
-// owedSince returns since when an answer is owed and nothing arrives; zero: none is
-// owed.
-func (w *watch) owedSince() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.since()
-}
-
 func (w *watch) heardAt() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,15 +10,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
@@ -40,24 +36,14 @@ type yard struct {
 
 func newYard(t *testing.T) *yard {
 	t.Helper()
-	bin, err := filepath.Abs(*binary)
-	if *binary == "" {
-		bin, err = process.BuildNATS(t.Context(), t.TempDir())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin, err := process.Program(*binary, "nats-server")
+	check(t, err)
 	y := &yard{T: t}
-	for i := range 3 {
-		y.servers = append(y.servers, process.NewNATS(bin, fmt.Sprint("s", i), t.TempDir(), nil))
-	}
-	process.Join(y.servers)
+	y.servers, err = process.StartNATS(bin, t.TempDir(), 3)
 	for _, s := range y.servers {
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
 		t.Cleanup(s.Kill)
 	}
+	check(t, err)
 	eventually(t, "the servers are healthy", y.healthy)
 	return y
 }
@@ -75,42 +61,33 @@ func (y *yard) healthy() bool {
 
 // ravage kills or stops one server after the other, every second time the leader of a stream. The next
 // one follows when all are up to date: what is in memory would be lost otherwise.
-func (y *yard) ravage(ctx context.Context, streams ...string) (kills, pauses int) {
+func (y *yard) ravage(ctx context.Context, streams ...string) {
+	y.Helper()
+	kills, pauses := 0, 0
 	r := rand.New(rand.NewPCG(*seed, 1))
 	for ctx.Err() == nil {
 		victim := y.servers[r.IntN(3)]
 		if r.IntN(2) == 0 {
-			leader := y.servers[r.IntN(3)].Leader(streams[r.IntN(len(streams))])
-			if i := slices.IndexFunc(y.servers, func(s *process.NATS) bool { return s.Name == leader }); i >= 0 {
-				victim = y.servers[i]
+			if leader := process.Leader(y.servers, streams[r.IntN(len(streams))]); leader != nil {
+				victim = leader
 			}
 		}
 		rest := time.Duration(500+r.IntN(5000)) * time.Millisecond
 		if r.IntN(2) == 0 {
 			kills++
 			victim.Kill()
-			wait(ctx, rest)
-			if err := victim.Start(); err != nil {
-				y.Error(err)
-				return
-			}
+			process.Sleep(ctx, rest)
+			check(y.T, victim.Start())
 		} else {
 			pauses++
 			victim.Signal(syscall.SIGSTOP)
-			wait(ctx, rest)
+			process.Sleep(ctx, rest)
 			victim.Signal(syscall.SIGCONT)
 		}
 		eventually(y.T, "the servers are healthy again", y.healthy)
-		wait(ctx, time.Duration(r.IntN(3000))*time.Millisecond)
+		process.Sleep(ctx, time.Duration(r.IntN(3000))*time.Millisecond)
 	}
-	return kills, pauses
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
+	y.Logf("%d kills, %d pauses; -seed %d repeats them", kills, pauses, *seed)
 }
 
 // A store is counters with conditional writes. Its errors are cluster.ErrNoRecord, cluster.ErrOvertaken,
@@ -118,32 +95,6 @@ func wait(ctx context.Context, d time.Duration) {
 type store interface {
 	GetPlayer(ctx context.Context, key string) ([]byte, uint64, error)
 	PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
-}
-
-// A bucket is a store of its own, in files, without our engine.
-type bucket struct{ jetstream.KeyValue }
-
-func (b bucket) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
-	e, err := b.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, 0, cluster.ErrNoRecord
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	return e.Value(), e.Revision(), nil
-}
-
-func (b bucket) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
-	if revision == 0 {
-		n, err = b.Create(ctx, key, value)
-	} else {
-		n, err = b.Update(ctx, key, value, revision)
-	}
-	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-		return 0, cluster.ErrOvertaken
-	}
-	return n, err
 }
 
 // seatStore is the buckets of seats, through our engine.
@@ -184,7 +135,7 @@ func (c *counters) count(ctx context.Context, s store, r *rand.Rand) {
 			c.unknown++
 		}
 		c.mu.Unlock()
-		wait(ctx, time.Duration(r.IntN(4))*time.Millisecond)
+		process.Sleep(ctx, time.Duration(r.IntN(4))*time.Millisecond)
 	}
 }
 
@@ -233,36 +184,27 @@ func (c *counters) judge(t *testing.T, what string, s store) {
 	}
 }
 
-// Twelve clients count up eight keys by conditional writes: through our engine, in the bucket of players,
-// which is in memory, and in those of seats, which are in files; and another twelve in a bucket in files.
+// Twelve clients count up eight keys by conditional writes, in the bucket of players, which is in memory, and in
+// those of seats, which are in files.
 func TestNoConditionalWriteIsAcceptedTwiceOrLost(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	t.Logf("seed %d", *seed)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
 	defer cancel()
-	inMemory, inSeats, inFiles := newCounters(), newCounters(), newCounters()
+	inMemory, inSeats := newCounters(), newCounters()
 	var clients sync.WaitGroup
 	var first *engine.Engine
 	for i := range 12 {
 		e := newEngine(t, engine.Options{URLs: y.urls(), Seats: true})
 		e.ready()
-		if i == 0 {
-			first = e.Engine
-		}
+		first = e.Engine
 		clients.Go(func() { inSeats.count(ctx, seatStore{e.Engine}, rand.New(rand.NewPCG(*seed, uint64(70+i)))) })
 		clients.Go(func() { inMemory.count(ctx, e, rand.New(rand.NewPCG(*seed, uint64(10+i)))) })
 	}
-	kv := y.files()
-	for i := range 12 {
-		clients.Go(func() { inFiles.count(ctx, bucket{kv[i%len(kv)]}, rand.New(rand.NewPCG(*seed, uint64(30+i)))) })
-	}
-	kills, pauses := y.ravage(ctx, "KV_test_players", "KV_files", fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c0")), fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c1")))
+	y.ravage(ctx, "KV_test_players", fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c0")), fmt.Sprint("KV_test_seats_", cluster.SeatBucket("c1")))
 	clients.Wait()
-	t.Logf("%d kills, %d pauses", kills, pauses)
 	inMemory.judge(t, "in memory", first)
 	inSeats.judge(t, "in seats", seatStore{first})
-	inFiles.judge(t, "in files", bucket{kv[0]})
 }
 
 func newCounters() *counters {
@@ -271,28 +213,6 @@ func newCounters() *counters {
 		c.acked[fmt.Sprint("c", i)] = map[int]int{}
 	}
 	return c
-}
-
-// files makes a bucket in files, and connects three times.
-func (y *yard) files() (list []jetstream.KeyValue) {
-	for range 3 {
-		nc, err := nats.Connect(y.urls()[0], nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectBufSize(-1), func(o *nats.Options) error { o.Servers = y.urls(); return nil })
-		if err != nil {
-			y.Fatal(err)
-		}
-		y.Cleanup(nc.Close)
-		js, err := jetstream.New(nc)
-		if err != nil {
-			y.Fatal(err)
-		}
-		var kv jetstream.KeyValue
-		eventually(y.T, "the bucket is there", func() bool {
-			kv, err = js.CreateOrUpdateKeyValue(y.Context(), jetstream.KeyValueConfig{Bucket: "files", Storage: jetstream.FileStorage, Replicas: 3})
-			return err == nil
-		})
-		list = append(list, kv)
-	}
-	return list
 }
 
 // The server that leads a bucket is killed. For the seconds until another one does, nobody can read or write a
@@ -307,13 +227,12 @@ func TestSeatsAreAwayWhileTheirBucketHasNoLeader(t *testing.T) {
 	eventually(t, "two servers lead buckets", func() bool {
 		leader, other = nil, nil
 		for i := range cluster.SeatBuckets {
-			at := slices.IndexFunc(y.servers, func(s *process.NATS) bool { return s.Name == y.servers[0].Leader(fmt.Sprint("KV_test_seats_", i)) })
+			at := process.Leader(y.servers, fmt.Sprint("KV_test_seats_", i))
 			switch {
-			case at < 0:
 			case leader == nil:
-				leader, bucket = y.servers[at], i
-			case y.servers[at] != leader && other == nil:
-				other, elsewhere = y.servers[at], i
+				leader, bucket = at, i
+			case at != nil && at != leader && other == nil:
+				other, elsewhere = at, i
 			}
 		}
 		return other != nil
@@ -353,9 +272,7 @@ func TestSeatsAreAwayWhileTheirBucketHasNoLeader(t *testing.T) {
 	if got, err := a.Get(t.Context(), spare.Session); err != nil || got.Revision != spare.Revision {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := leader.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, leader.Start())
 	eventually(t, "the servers are healthy again", y.healthy)
 	if got, err := a.Get(t.Context(), seat.Session); err != nil || got.Owner != nodeB || got.Revision != claim.Revision {
 		t.Errorf("%+v, %v", got, err)
@@ -425,7 +342,6 @@ func (l *lounge) count() map[string]int {
 func TestPlayersHaveOneSessionAfterKills(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	t.Logf("seed %d", *seed)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
 	defer cancel()
 	l := &lounge{nodes: map[string]*cluster.Players{}, where: map[string]string{}}
@@ -455,7 +371,7 @@ func TestPlayersHaveOneSessionAfterKills(t *testing.T) {
 					policy = cluster.OldestWins
 				}
 				if !l.begins(id, session, key, policy) {
-					wait(ctx, 10*time.Millisecond)
+					process.Sleep(ctx, 10*time.Millisecond)
 					continue
 				}
 				stays := l.nodes[id].Hold(ctx, key, session, policy)
@@ -468,11 +384,11 @@ func TestPlayersHaveOneSessionAfterKills(t *testing.T) {
 					refused++
 				}
 				l.mu.Unlock()
-				wait(ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
+				process.Sleep(ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
 			}
 		})
 	}
-	kills, pauses := y.ravage(ctx, "KV_test_players")
+	y.ravage(ctx, "KV_test_players")
 	clients.Wait()
 	eventually(t, "each player has one session", func() bool {
 		for _, n := range l.count() {
@@ -482,7 +398,7 @@ func TestPlayersHaveOneSessionAfterKills(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("%d kills, %d pauses; %d sessions, %d refused, %d began unchecked", kills, pauses, begun, refused, unchecked)
+	t.Logf("%d sessions, %d refused, %d began unchecked", begun, refused, unchecked)
 	if begun < 200 || refused == 0 || len(l.count()) == 0 {
 		t.Errorf("%d sessions, %d refused, %d left: too little has happened to mean anything", begun, refused, len(l.count()))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
 )
 
@@ -21,59 +22,48 @@ func probe(t *testing.T, o engine.Options) *engine.Found {
 	t.Helper()
 	o.Name = "test"
 	found, err := engine.Probe(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
+	check(t, err)
+	return found
+}
+
+// wantDenied checks which rights a probe misses; what has none misses none.
+func wantDenied(t *testing.T, what string, rights engine.NeededRights, seats bool, publish, subscribe []string) *engine.Found {
+	t.Helper()
+	found := probe(t, engine.Options{URLs: newRoom(t, 1, as(rights)).asUser(), Seats: seats})
+	if d := found.Denied; !slices.Equal(d.Publish, publish) || !slices.Equal(d.Subscribe, subscribe) || found.RightsErr != nil {
+		t.Errorf("%s: denied are %+v, %v; want %q and %q", what, d, found.RightsErr, publish, subscribe)
 	}
 	return found
 }
 
-func without(list []string, one string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
-}
-
-// as lets a server accept one user with some rights.
-func as(r engine.NeededRights) func(*server.Options) {
-	return func(o *server.Options) {
-		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: r.Publish}, Subscribe: &server.SubjectPermission{Allow: r.Subscribe},
-		}}}
-	}
-}
-
-func (r *room) asUser() []string {
-	return []string{strings.Replace(r.urls()[0], "nats://", "nats://u:p@", 1)}
-}
-
-// Each right that is missing is named, and no other. With all of them the rest is looked at.
+// Each right that is missing is named, and no other. With all of them the rest is looked at, and rights to
+// the subjects that are used will do, in place of wider ones.
 func TestProbeNamesEachMissingRight(t *testing.T) {
-	all := engine.Rights("test", false)
-	found := probe(t, engine.Options{URLs: newRoom(t, 1, as(all)).asUser()})
-	if len(found.Denied.Publish)+len(found.Denied.Subscribe) > 0 || found.RightsErr != nil || found.JetStream != nil || found.Nodes.Err != nil || found.Players.Err != nil {
+	t.Parallel()
+	all, durable := engine.Rights("test", false), engine.Rights("test", true)
+	found := wantDenied(t, "all rights", all, false, nil, nil)
+	if found.JetStream != nil || found.Nodes.Err != nil || found.Players.Err != nil {
 		t.Errorf("with all rights: %+v", found)
 	}
+	if found = wantDenied(t, "all rights for seats", durable, true, nil, nil); len(found.Seats) != cluster.SeatBuckets || found.Seats[7].Name != "test_seats_7" || found.Seats[7].Exists {
+		t.Errorf("with all rights for seats: %+v", found)
+	}
 	for _, one := range all.Publish {
-		r := engine.NeededRights{Publish: without(all.Publish, one), Subscribe: all.Subscribe}
-		d := probe(t, engine.Options{URLs: newRoom(t, 1, as(r)).asUser()}).Denied
-		if !slices.Equal(d.Publish, []string{one}) || d.Subscribe != nil {
-			t.Errorf("without %q to publish to, denied are %+v", one, d)
-		}
+		wantDenied(t, "not to publish to "+one, engine.NeededRights{Publish: without(all, one).Publish, Subscribe: all.Subscribe}, false, []string{one}, nil)
 	}
 	for _, one := range all.Subscribe {
-		d := probe(t, engine.Options{URLs: newRoom(t, 1, as(engine.NeededRights{Publish: all.Publish, Subscribe: without(all.Subscribe, one)})).asUser()}).Denied
-		if !slices.Equal(d.Subscribe, []string{one}) || d.Publish != nil {
-			t.Errorf("without %q to subscribe to, denied are %+v", one, d)
+		wantDenied(t, "not to subscribe to "+one, engine.NeededRights{Publish: all.Publish, Subscribe: without(all, one).Subscribe}, false, nil, []string{one})
+	}
+	for _, one := range durable.Publish {
+		if strings.HasSuffix(one, "_seats_3") || strings.HasSuffix(one, "_seats_3.>") {
+			wantDenied(t, "with seats, without "+one, without(durable, one), true, []string{one}, nil)
+			wantDenied(t, "without seats, without "+one, without(durable, one), false, nil, nil)
 		}
 	}
-}
-
-// Rights to the subjects that are used will do, in place of wider ones.
-func TestProbeAcceptsNarrowerRights(t *testing.T) {
-	r := engine.Rights("test", false)
-	r.Publish = append(without(r.Publish, "test.>"), "test.hb", "test.ev.*")
-	r.Subscribe = append(without(r.Subscribe, "test.>"), "test.hb", "test.ev.*")
-	if d := probe(t, engine.Options{URLs: newRoom(t, 1, as(r)).asUser()}).Denied; d.Publish != nil || d.Subscribe != nil {
-		t.Errorf("denied are %+v", d)
-	}
+	narrow := engine.NeededRights{Publish: append(without(all, "test.>").Publish, "test.hb", "test.ev.*"), Subscribe: append(without(all, "test.>").Subscribe, "test.hb", "test.ev.*")}
+	wantDenied(t, "narrower rights", narrow, false, nil, nil)
+	narrow.Publish = append(without(durable, "test.>").Publish, "test.hb", "test.ev.*")
+	wantDenied(t, "not to tell other nodes of claims", engine.NeededRights{Publish: narrow.Publish, Subscribe: durable.Subscribe}, true, []string{"test.>"}, nil)
 }
 
 // streams are all streams with what was ever written to them.
@@ -83,9 +73,7 @@ func (r *room) streams() (list []string) {
 	for info := range infos.Info() {
 		list = append(list, fmt.Sprint(info.Config.Name, info.Config.Replicas, info.State.LastSeq, info.State.Msgs))
 	}
-	if infos.Err() != nil {
-		r.Fatal(infos.Err())
-	}
+	check(r.T, infos.Err())
 	slices.Sort(list)
 	return list
 }
@@ -115,10 +103,8 @@ func TestProbeChangesNothing(t *testing.T) {
 		if after := r.streams(); !slices.Equal(before, after) {
 			t.Errorf("streams %v became %v", before, after)
 		}
-		e.Beat("aaaaaaaa")
-		other := r.engine()
-		other.Beat("bbbbbbbb") // comes after all that the probe sent
-		eventually(t, "the next heartbeat is heard", e.sees(func() bool { return e.beats["bbbbbbbb"] > 0 }))
+		check(t, r.engine().Beat("bbbbbbbb")) // comes after all that the probe sent
+		e.sees("the next heartbeat", func() bool { return e.beats["bbbbbbbb"] > 0 })
 		e.note(func() {
 			delete(e.beats, "bbbbbbbb")
 			delete(e.beats, "") // cluster.Cluster takes no heartbeat without an id
@@ -129,107 +115,109 @@ func TestProbeChangesNothing(t *testing.T) {
 	})
 }
 
-func TestProbeSaysWhichServerIsDown(t *testing.T) {
-	r := newRoom(t, 3, nil)
-	r.stop(0)
-	found := probe(t, engine.Options{URLs: r.urls()})
-	if found.Servers[0].Err == nil || found.Servers[1].Err != nil || found.Servers[2].Err != nil || !found.Reached() {
-		t.Errorf("%+v", found.Servers)
+func TestProbeSaysWhyNATSCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	three := newRoom(t, 3, nil)
+	three.stop(0)
+	if found := probe(t, engine.Options{URLs: three.urls()}); found.Servers[0].Err == nil || found.Servers[1].Err != nil || found.Servers[2].Err != nil || !found.Reached() {
+		t.Errorf("with the first server down: %+v", found.Servers)
+	}
+	without := newRoom(t, 1, func(o *server.Options) { o.JetStream = false })
+	if found := probe(t, engine.Options{URLs: without.urls()}); found.JetStream == nil || len(found.Denied.Publish) > 0 {
+		t.Errorf("without JetStream: %+v", found)
+	}
+	locked := newRoom(t, 1, as(engine.Rights("test", false)))
+	if found := probe(t, engine.Options{URLs: locked.urls()}); found.Reached() || found.Servers[0].Err.Error() != "refuses the credentials" {
+		t.Errorf("without a password: %+v", found.Servers)
+	}
+	r := newRoom(t, 1, nil)
+	js := r.admin()
+	_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "test_nodes"})
+	check(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KV_test_players", Subjects: []string{"$KV.test_players.>"}})
+	check(t, err)
+	for i, c := range []jetstream.KeyValueConfig{ // others may lose seats, or keep marks for ever
+		{Storage: jetstream.FileStorage, LimitMarkerTTL: time.Minute}, {Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Minute}, {Storage: jetstream.FileStorage},
+	} {
+		c.Bucket = fmt.Sprint("test_seats_", i)
+		_, err := js.CreateKeyValue(t.Context(), c)
+		check(t, err)
+	}
+	found := probe(t, engine.Options{URLs: r.urls(), Seats: true})
+	if found.Nodes.Err != nil || found.Players.Err == nil {
+		t.Errorf("a bucket of another's making is %v, a stream that is no bucket %v; want no error, and one", found.Nodes.Err, found.Players.Err)
+	}
+	for i, good := range []bool{true, false, false, true} {
+		if (found.Seats[i].Err == nil) != good {
+			t.Errorf("seats %d: %+v, want good: %v", i, found.Seats[i], good)
+		}
 	}
 }
 
-func TestProbeSaysWhyNATSCannotBeUsed(t *testing.T) {
-	r := newRoom(t, 1, func(o *server.Options) { o.JetStream = false })
-	if found := probe(t, engine.Options{URLs: r.urls()}); found.JetStream == nil || len(found.Denied.Publish) > 0 {
-		t.Errorf("without JetStream: %+v", found)
-	}
-	r = newRoom(t, 1, as(engine.Rights("test", false)))
-	if found := probe(t, engine.Options{URLs: r.urls()}); found.Reached() || found.Servers[0].Err.Error() != "refuses the credentials" {
-		t.Errorf("without a password: %+v", found.Servers)
-	}
-	r = newRoom(t, 1, nil)
-	if _, err := r.admin().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "test_nodes"}); err != nil {
-		t.Fatal(err)
-	}
-	if found := probe(t, engine.Options{URLs: r.urls()}); found.Nodes.Err != nil || found.Players.Exists {
-		t.Errorf("a bucket of another's making: %+v", found)
-	}
-	if _, err := r.admin().CreateStream(t.Context(), jetstream.StreamConfig{Name: "KV_test_players", Subjects: []string{"$KV.test_players.>"}}); err != nil {
-		t.Fatal(err)
-	}
-	if found := probe(t, engine.Options{URLs: r.urls()}); found.Players.Err == nil {
-		t.Errorf("a stream that is no bucket: %+v", found)
-	}
+// newKey makes a key of a kind.
+func newKey(t *testing.T, kind func() (nkeys.KeyPair, error)) (pair nkeys.KeyPair, public string, seed []byte) {
+	t.Helper()
+	pair, err := kind()
+	check(t, err)
+	public, err = pair.PublicKey()
+	check(t, err)
+	seed, err = pair.Seed()
+	check(t, err)
+	return pair, public, seed
+}
+
+// credentials is the name of a file with them.
+type credentials string
+
+func (c credentials) replace(t *testing.T, text []byte) {
+	t.Helper()
+	check(t, os.WriteFile(string(c), text, 0o600))
+}
+
+func newCredentials(t *testing.T, text []byte) credentials {
+	t.Helper()
+	c := credentials(filepath.Join(t.TempDir(), "creds"))
+	c.replace(t, text)
+	return c
 }
 
 // The seed of an nkey, and credentials with a JWT, each with exactly the rights that are needed.
 func TestCredentialsOfBothKindsAreAccepted(t *testing.T) {
-	key := func(make func() (nkeys.KeyPair, error)) (pair nkeys.KeyPair, public string, seed []byte) {
-		t.Helper()
-		pair, err := make()
-		if err == nil {
-			public, err = pair.PublicKey()
-		}
-		if err == nil {
-			seed, err = pair.Seed()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pair, public, seed
-	}
-	file := func(text []byte) string {
-		name := filepath.Join(t.TempDir(), "creds")
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return name
-	}
+	t.Parallel()
 	all := engine.Rights("test", false)
-	_, user, seed := key(nkeys.CreateUser)
-	withNkey := func(o *server.Options) {
-		o.Nkeys = []*server.NkeyUser{{Nkey: user, Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: all.Publish}, Subscribe: &server.SubjectPermission{Allow: all.Subscribe}}}}
-	}
-	operator, operatorKey, _ := key(nkeys.CreateOperator)
-	account, accountKey, _ := key(nkeys.CreateAccount)
+	_, user, seed := newKey(t, nkeys.CreateUser)
+	withNkey := func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: user, Permissions: permissions(all)}} }
+	operator, operatorKey, _ := newKey(t, nkeys.CreateOperator)
+	account, accountKey, _ := newKey(t, nkeys.CreateAccount)
+	_, systemKey, _ := newKey(t, nkeys.CreateAccount)
 	withJWT := func(o *server.Options) {
 		claims := jwt.NewAccountClaims(accountKey)
 		claims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-		_, systemKey, _ := key(nkeys.CreateAccount)
 		store := &server.MemAccResolver{}
 		for public, c := range map[string]*jwt.AccountClaims{accountKey: claims, systemKey: jwt.NewAccountClaims(systemKey)} {
 			token, err := c.Encode(operator)
-			if err == nil {
-				err = store.Store(public, token)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
+			check(t, store.Store(public, token))
 		}
 		o.TrustedKeys, o.AccountResolver, o.SystemAccount = []string{operatorKey}, store, systemKey
 	}
 	claims := jwt.NewUserClaims(user)
 	claims.Permissions.Pub.Allow, claims.Permissions.Sub.Allow = all.Publish, all.Subscribe
 	token, err := claims.Encode(account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	creds, err := jwt.FormatUserConfig(token, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for name, c := range map[string]struct {
 		change func(*server.Options)
-		file   string
-	}{"nkey": {withNkey, file(append(seed, '\n'))}, "JWT": {withJWT, file(creds)}} {
+		text   []byte
+	}{"nkey": {withNkey, append(seed, '\n')}, "JWT": {withJWT, creds}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(t, 1, c.change)
-			o := engine.Options{URLs: r.urls(), CredsFile: c.file}
+			o := engine.Options{URLs: r.urls(), CredsFile: string(newCredentials(t, c.text))}
 			e := newEngine(t, o)
 			e.ready()
 			e.put("aaaaaaaa", "1")
-			found := probe(t, o)
-			if found.Servers[0].Err != nil || len(found.Denied.Publish)+len(found.Denied.Subscribe) > 0 || string(found.Records["aaaaaaaa"]) != "1" {
+			if found := probe(t, o); found.Servers[0].Err != nil || len(found.Denied.Publish)+len(found.Denied.Subscribe) > 0 || string(found.Records["aaaaaaaa"]) != "1" {
 				t.Errorf("%+v", found)
 			}
 			if nobody := probe(t, engine.Options{URLs: r.urls()}); nobody.Reached() {
@@ -241,46 +229,19 @@ func TestCredentialsOfBothKindsAreAccepted(t *testing.T) {
 
 // With another nkey in its file an engine would be refused from the next reconnect on.
 func TestAnotherNkeyIsNotTakenByReload(t *testing.T) {
-	pair, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	user, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed, err := pair.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	otherSeed, err := other.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	_, user, seed := newKey(t, nkeys.CreateUser)
+	_, _, other := newKey(t, nkeys.CreateUser)
 	r := newRoom(t, 1, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: user}} })
-	name := filepath.Join(t.TempDir(), "seed")
-	replace := func(text []byte) {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replace(seed)
-	e := newEngine(t, engine.Options{URLs: r.urls(), CredsFile: name})
+	file := newCredentials(t, seed)
+	e := newEngine(t, engine.Options{URLs: r.urls(), CredsFile: string(file)})
 	e.ready()
-	replace(otherSeed)
+	file.replace(t, other)
 	if err := e.Reload(); err == nil || !strings.Contains(err.Error(), "another nkey takes effect at the next start") {
 		t.Error(err)
 	}
-	r.stop(0)
-	eventually(t, "the engine is down", func() bool { return !e.Status().Up })
-	r.start(0)
+	r.restart(func() { eventually(t, "the engine is down", func() bool { return !e.Status().Up }) })
 	e.ready() // as the user of before
-	replace(seed)
-	if err := e.Reload(); err != nil {
-		t.Error(err)
-	}
+	file.replace(t, seed)
+	check(t, e.Reload())
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,9 +72,7 @@ func seatOf(owner, session string) cluster.Seat {
 func (s *seater) must(seat cluster.Seat) cluster.Seat {
 	s.Helper()
 	revision, err := s.Seats.Put(s.Context(), seat)
-	if err != nil {
-		s.Fatal(err)
-	}
+	check(s.T, err)
 	seat.Revision = revision
 	return seat
 }
@@ -83,10 +80,10 @@ func (s *seater) must(seat cluster.Seat) cluster.Seat {
 // Nobody but a cluster with durable sessions has the buckets. They are in files, and their replicas
 // answer nobody.
 func TestBucketsOfSeats(t *testing.T) {
+	t.Parallel()
 	sizes(t, func(t *testing.T, r *room) {
 		r.engine()
-		js := r.admin()
-		if _, err := js.Stream(t.Context(), "KV_test_seats_0"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		if _, err := r.admin().Stream(t.Context(), "KV_test_seats_0"); !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Errorf("without durable sessions: %v", err)
 		}
 		a := r.seater(nodeA)
@@ -94,53 +91,9 @@ func TestBucketsOfSeats(t *testing.T) {
 		for range a.List(t.Context(), nodeA) {
 		}
 		for i := range cluster.SeatBuckets {
-			st, err := js.Stream(t.Context(), fmt.Sprint("KV_test_seats_", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch info := st.CachedInfo(); {
-			case info.Config.Storage != jetstream.FileStorage, info.Config.AllowDirect, info.Config.MaxMsgsPerSubject != 1, info.Config.Replicas != len(r.servers):
-				t.Errorf("%+v", info.Config)
-			case info.State.Consumers > 0:
-				t.Errorf("%d consumers", info.State.Consumers)
-			}
-		}
-	})
-}
-
-// Twelve nodes claim the seat of a lost one at the same time. Each time one of them gets it.
-func TestOneOfTwelveRivalsClaimsASeat(t *testing.T) {
-	sizes(t, func(t *testing.T, r *room) {
-		var nodes []*seater
-		for i := range 12 {
-			nodes = append(nodes, r.seater(fmt.Sprintf("%08x", i)))
-		}
-		seat := nodes[0].must(seatOf(nodeA, session(1)))
-		for epoch := range uint64(20) {
-			var wins atomic.Int32
-			revisions := make(chan uint64, len(nodes))
-			var wait sync.WaitGroup
-			for i, n := range nodes {
-				wait.Go(func() {
-					mine := seat
-					mine.Owner, mine.Epoch = fmt.Sprintf("%08x", i), epoch+1
-					revision, err := n.Seats.Put(t.Context(), mine)
-					switch {
-					case err == nil:
-						wins.Add(1)
-						revisions <- revision
-					case !errors.Is(err, cluster.ErrSeatTaken):
-						t.Errorf("%v", err)
-					}
-				})
-			}
-			wait.Wait()
-			if wins.Load() != 1 {
-				t.Fatalf("%d have claimed epoch %d", wins.Load(), epoch+1)
-			}
-			var err error
-			if seat, err = nodes[3].Get(t.Context(), session(1)); err != nil || seat.Revision != <-revisions || seat.Epoch != epoch+1 {
-				t.Fatalf("%+v, %v", seat, err)
+			info := r.stream(fmt.Sprint("KV_test_seats_", i))
+			if c := info.Config; c.Storage != jetstream.FileStorage || c.AllowDirect || c.MaxMsgsPerSubject != 1 || c.Replicas != len(r.servers) || info.State.Consumers > 0 {
+				t.Errorf("%+v", info)
 			}
 		}
 	})
@@ -154,23 +107,21 @@ type line struct {
 	seen func(sent []byte)
 }
 
-// newLine listens, and connects to a server at addr.
-func newLine(t *testing.T, addr string) *line {
-	t.Helper()
+// newLine makes one between a node and a room of one server.
+func newLine(r *room) *line {
+	r.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(r.T, err)
 	l := &line{addr: ln.Addr().String(), seen: func([]byte) {}}
 	var conns sync.WaitGroup
-	t.Cleanup(func() { l.release(); ln.Close(); conns.Wait() })
+	r.Cleanup(func() { l.release(); ln.Close(); conns.Wait() })
 	conns.Go(func() {
 		for {
 			client, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", addr)
+			server, err := net.Dial("tcp", strings.TrimPrefix(r.urls()[0], "nats://"))
 			if err != nil {
 				client.Close()
 				continue
@@ -180,6 +131,11 @@ func newLine(t *testing.T, addr string) *line {
 		}
 	})
 	return l
+}
+
+// seater is a node whose engine is connected through the line.
+func (l *line) seater(t *testing.T) *seater {
+	return newSeater(t, nodeA, engine.Options{URLs: []string{"nats://" + l.addr}})
 }
 
 func (l *line) pass(to, from net.Conn, before func([]byte)) {
@@ -245,8 +201,8 @@ func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, 1, nil)
 	b := r.seater(nodeB)
-	l := newLine(t, strings.TrimPrefix(r.urls()[0], "nats://"))
-	a := newSeater(t, nodeA, engine.Options{URLs: []string{"nats://" + l.addr}})
+	l := newLine(r)
+	a := l.seater(t)
 	for _, claimed := range []bool{false, true} {
 		s := session(1)
 		if claimed {
@@ -284,11 +240,12 @@ func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
 
 // NATS drops requests when too many wait.
 func TestReadsByLeadersAreLimited(t *testing.T) {
+	t.Parallel()
 	const limit, readers = 256, 300
 	r := newRoom(t, 1, nil)
 	r.seater(nodeB).must(seatOf(nodeB, session(1)))
-	l := newLine(t, strings.TrimPrefix(r.urls()[0], "nats://"))
-	a := newSeater(t, nodeA, engine.Options{URLs: []string{"nats://" + l.addr}})
+	l := newLine(r)
+	a := l.seater(t)
 	var sent atomic.Int64
 	l.reads(func(n int) { sent.Store(int64(n)) })
 	l.hold()
@@ -322,13 +279,11 @@ func TestLostBucketOfSeatsIsFilledAgain(t *testing.T) {
 		seat := a.must(seatOf(nodeA, s))
 		synced := 0
 		a.note(func() { synced = a.synced })
-		if err := r.admin().DeleteStream(t.Context(), "KV_test_seats_5"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, r.admin().DeleteStream(t.Context(), "KV_test_seats_5"))
 		if _, err := a.Seats.Put(t.Context(), seat); err == nil || errors.Is(err, cluster.ErrSeatTaken) {
 			t.Errorf("while it is lost: %v", err)
 		}
-		eventually(t, "the owner hears of it", a.sees(func() bool { return a.synced > synced }))
+		a.sees("that the owner may write again", func() bool { return a.synced > synced })
 		var revision uint64
 		eventually(t, "the seat can be written", func() (ok bool) {
 			var err error
@@ -356,16 +311,12 @@ func TestSeatsOutliveTheServers(t *testing.T) {
 		for i := range 50 {
 			seats = append(seats, a.must(seatOf(nodeA, session(i))))
 		}
-		for i := range r.servers {
-			r.stop(i)
-		}
-		eventually(t, "the engine is down", func() bool { return !a.Status().Up })
-		if _, err := a.Get(t.Context(), session(1)); err == nil || errors.Is(err, cluster.ErrNoSeat) {
-			t.Errorf("while there is no server: %v", err)
-		}
-		for i := range r.servers {
-			r.start(i)
-		}
+		r.restart(func() {
+			eventually(t, "the engine is down", func() bool { return !a.Status().Up })
+			if _, err := a.Get(t.Context(), session(1)); err == nil || errors.Is(err, cluster.ErrNoSeat) {
+				t.Errorf("while there is no server: %v", err)
+			}
+		})
 		for _, want := range seats {
 			var got cluster.Seat
 			eventually(t, "a seat can be read", func() bool {
@@ -392,6 +343,7 @@ func TestSeatsOutliveTheServers(t *testing.T) {
 
 // The list has each record once, whatever was written and deleted before, and while it lists: it ends.
 func TestListHasEachSeatOnce(t *testing.T) {
+	t.Parallel()
 	r := newRoom(t, 1, nil)
 	a := r.seater(nodeA)
 	var want []string
@@ -401,9 +353,7 @@ func TestListHasEachSeatOnce(t *testing.T) {
 		case 1:
 			a.must(seat)
 		case 2:
-			if err := a.Delete(t.Context(), seat.Session, seat.Revision); err != nil {
-				t.Fatal(err)
-			}
+			check(t, a.Delete(t.Context(), seat.Session, seat.Revision))
 		}
 		if i%4 != 2 {
 			want = append(want, seat.Session)
@@ -434,12 +384,11 @@ func TestListHasEachSeatOnce(t *testing.T) {
 
 // For a minute after a deletion its mark is there.
 func TestDeletedSeatCanBeWrittenAnew(t *testing.T) {
+	t.Parallel()
 	sizes(t, func(t *testing.T, r *room) {
 		a := r.seater(nodeA)
 		seat := a.must(seatOf(nodeA, session(1)))
-		if err := a.Delete(t.Context(), seat.Session, seat.Revision); err != nil {
-			t.Fatal(err)
-		}
+		check(t, a.Delete(t.Context(), seat.Session, seat.Revision))
 		if _, err := a.Get(t.Context(), seat.Session); !errors.Is(err, cluster.ErrNoSeat) {
 			t.Errorf("%v, want that there is none", err)
 		}
@@ -456,6 +405,7 @@ func TestDeletedSeatCanBeWrittenAnew(t *testing.T) {
 }
 
 func TestClaimIsSaidToTheFormerOwner(t *testing.T) {
+	t.Parallel()
 	r := newRoom(t, 1, nil)
 	a, b := r.seater(nodeA), r.seater(nodeB)
 	fenced := make(chan string, 100)
@@ -498,78 +448,28 @@ func TestContactNeedsMostServers(t *testing.T) {
 	}
 }
 
-// With the rights that Rights names everything works, and without any of them Probe names it.
+// With the rights that Rights names everything works, and without one to make a bucket the engine says so.
 func TestRightsForSeats(t *testing.T) {
+	t.Parallel()
 	all := engine.Rights("test", true)
 	r := newRoom(t, 1, as(all))
-	found := probe(t, engine.Options{URLs: r.asUser(), Seats: true})
-	if len(found.Denied.Publish)+len(found.Denied.Subscribe) > 0 || found.RightsErr != nil || len(found.Seats) != cluster.SeatBuckets || found.Seats[7].Name != "test_seats_7" || found.Seats[7].Exists {
-		t.Errorf("with all rights: %+v", found)
-	}
 	a := newSeater(t, nodeA, engine.Options{URLs: r.asUser()})
 	for i := range cluster.SeatBuckets {
 		s := inBucket(i)
-		seat := a.must(seatOf(nodeA, s))
-		a.must(seat)
+		a.must(a.must(seatOf(nodeA, s)))
 		seat, err := a.Get(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for _, err := range a.List(t.Context(), nodeA) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 		}
-		if err := a.Delete(t.Context(), s, seat.Revision); err != nil {
-			t.Fatal(err)
-		}
+		check(t, a.Delete(t.Context(), s, seat.Revision))
 	}
-	if found = probe(t, engine.Options{URLs: r.asUser(), Seats: true}); !found.Seats[0].Exists || found.Seats[0].Err != nil || found.Seats[0].Replicas != 1 {
+	if found := probe(t, engine.Options{URLs: r.asUser(), Seats: true}); !found.Seats[0].Exists || found.Seats[0].Err != nil || found.Seats[0].Replicas != 1 {
 		t.Errorf("%+v", found.Seats)
 	}
-	for _, one := range all.Publish {
-		if !strings.HasSuffix(one, "_seats_3") && !strings.HasSuffix(one, "_seats_3.>") {
-			continue
-		}
-		o := engine.Options{URLs: newRoom(t, 1, as(engine.NeededRights{Publish: without(all.Publish, one), Subscribe: all.Subscribe})).asUser(), Seats: true}
-		if d := probe(t, o).Denied; !slices.Equal(d.Publish, []string{one}) || d.Subscribe != nil {
-			t.Errorf("without %q, denied are %+v", one, d)
-		}
-		o.Seats = false
-		if d := probe(t, o).Denied; d.Publish != nil {
-			t.Errorf("without durable sessions, denied are %+v", d)
-		}
-		e := newEngine(t, engine.Options{URLs: o.URLs, Seats: true})
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		err := e.Ready(ctx)
-		cancel()
-		if strings.Contains(one, "STREAM.CREATE") && (!errors.Is(err, cluster.ErrUnusable) || !strings.Contains(err.Error(), one)) {
-			t.Errorf("without %q: %v", one, err)
-		}
-	}
-	narrow := engine.Rights("test", true)
-	narrow.Publish = append(without(narrow.Publish, "test.>"), "test.hb", "test.ev.*")
-	if d := probe(t, engine.Options{URLs: newRoom(t, 1, as(narrow)).asUser(), Seats: true}).Denied; !slices.Equal(d.Publish, []string{"test.>"}) {
-		t.Errorf("without the right to tell other nodes of claims, denied are %+v", d)
-	}
-}
-
-// Somebody else's bucket of this name may lose seats, or keep marks for ever.
-func TestProbeRefusesBucketsOfOtherSettings(t *testing.T) {
-	r := newRoom(t, 1, nil)
-	js := r.admin()
-	for i, c := range []jetstream.KeyValueConfig{
-		{Storage: jetstream.FileStorage, LimitMarkerTTL: time.Minute}, {Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Minute}, {Storage: jetstream.FileStorage},
-	} {
-		c.Bucket = fmt.Sprint("test_seats_", i)
-		if _, err := js.CreateKeyValue(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	found := probe(t, engine.Options{URLs: r.urls(), Seats: true}).Seats
-	for i, good := range []bool{true, false, false, true} {
-		if (found[i].Err == nil) != good {
-			t.Errorf("%+v", found[i])
-		}
+	const one = "$JS.API.STREAM.CREATE.KV_test_seats_3"
+	e := newEngine(t, engine.Options{URLs: newRoom(t, 1, as(without(all, one))).asUser(), Seats: true})
+	if err := e.readyWithin(patience); !unusable(err, one) {
+		t.Errorf("without %q: %v", one, err)
 	}
 }

@@ -38,18 +38,13 @@ func (k Kind) String() string { return names[k] }
 // Cut reports whether the fault ends the connection.
 func (k Kind) Cut() bool { return k != None && k != Stall }
 
-// Silent reports whether the far side receives nothing more after it, and the near
-// side: no byte, no end and no error.
-func (k Kind) Silent() (far, near bool) {
+// Silent reports whether one side, or both, receive nothing more after it: no byte, no end and no error.
+func (k Kind) Silent() bool {
 	switch k {
-	case Silence, SilenceEnds:
-		return true, true
-	case SilentToFar, DeafFar, EarlyDeaf:
-		return true, false
-	case SilentToNear, DeafNear:
-		return false, true
+	case Silence, SilentToFar, SilentToNear, SilenceEnds, DeafFar, DeafNear, EarlyDeaf:
+		return true
 	}
-	return false, false
+	return false
 }
 
 // A Plan is the fault of one connection, and the quality of its line before that.
