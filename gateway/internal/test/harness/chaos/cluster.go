@@ -4,11 +4,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -67,11 +65,7 @@ type life struct {
 	lost    atomic.Int64 // from when its sessions may be lost; 0: never
 	leaves  atomic.Bool  // by SIGTERM
 	killed  atomic.Bool
-	known   sync.Map     // when it knew other nodes, by id
-	created atomic.Int64 // sessions, according to its log,
-	ended   atomic.Int64
-	claimed atomic.Int64
-	fenced  atomic.Int64
+	known   sync.Map     // when it heard of other nodes, by id
 	handed  atomic.Int64 // over to other nodes
 	kept    atomic.Int64 // those that upgrades handed over late: either process may have counted them
 }
@@ -180,7 +174,6 @@ func (c *cluster) logged(l *life, line process.Line) {
 	c.r.logged(line)
 	switch line.Msg {
 	case "session.created":
-		l.created.Add(1)
 		if len(line.Session) == 40 {
 			c.mu.Lock()
 			c.lives[line.Session[:8]] = l
@@ -188,15 +181,13 @@ func (c *cluster) logged(l *life, line process.Line) {
 			l.id.Store(line.Session[:8])
 		}
 	case "session.ended":
-		l.ended.Add(1)
 		c.noteEnd(line.Session, line.Reason)
 	case "cluster.joined":
 		l.id.Store(line.Node)
 	case "session.claimed":
-		l.claimed.Add(1)
 		c.noteClaim(l, line)
-	case "session.fenced":
-		l.fenced.Add(1)
+	case "node.up":
+		l.known.LoadOrStore(line.Node, now())
 	case "drain.released":
 		l.handed.Store(int64(line.Sessions))
 	case "upgrade.committed":
@@ -213,26 +204,6 @@ func (c *cluster) lifeOf(session string) *life {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lives[session[:min(len(session), 8)]]
-}
-
-// meets notes which other gateways each one has in its table, and since when at the latest.
-func (c *cluster) meets(ctx context.Context) {
-	client := http.Client{Timeout: time.Second}
-	for sleep(ctx, 250*time.Millisecond) {
-		for _, n := range c.nodes {
-			l := n.now.Load()
-			resp, err := client.Get("http://" + l.process.Admin + "/api/v1/nodes")
-			if err != nil {
-				continue
-			}
-			var list struct{ Nodes []struct{ ID string } }
-			json.NewDecoder(resp.Body).Decode(&list)
-			resp.Body.Close()
-			for _, one := range list.Nodes {
-				l.known.LoadOrStore(one.ID, now())
-			}
-		}
-	}
 }
 
 // knew reports whether a gateway had the one with this id in its table at a time.

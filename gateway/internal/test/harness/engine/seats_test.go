@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
+	"reseat/gateway/internal/test/freeport"
+	"reseat/gateway/internal/test/harness/chaos/fault"
 )
 
 const nodeA, nodeB = "aaaaaaaa", "bbbbbbbb"
@@ -99,142 +102,36 @@ func TestBucketsOfSeats(t *testing.T) {
 	})
 }
 
-// A line is a TCP connection to a server whose answers can be held back.
-type line struct {
-	addr string
-	mu   sync.Mutex
-	held chan struct{} // closed when answers go on; nil while they are not held
-	seen func(sent []byte)
-}
-
-// newLine makes one between a node and a room of one server.
-func newLine(r *room) *line {
+// behindGate returns a node with durable sessions, the gate on its way to NATS, and what calls seen with each request
+// for a stored message that NATS gets.
+func (r *room) behindGate() (a *seater, hold func(bool), onRead func(seen func())) {
 	r.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	check(r.T, err)
-	l := &line{addr: ln.Addr().String(), seen: func([]byte) {}}
-	var conns sync.WaitGroup
-	r.Cleanup(func() { l.release(); ln.Close(); conns.Wait() })
-	conns.Go(func() {
-		for {
-			client, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", strings.TrimPrefix(r.urls()[0], "nats://"))
-			if err != nil {
-				client.Close()
-				continue
-			}
-			conns.Go(func() { l.pass(server, client, func(b []byte) { l.watcher()(b) }) })
-			conns.Go(func() { l.pass(client, server, func([]byte) { l.wait() }) })
-		}
-	})
-	return l
-}
-
-// seater is a node whose engine is connected through the line.
-func (l *line) seater(t *testing.T) *seater {
-	return newSeater(t, nodeA, engine.Options{URLs: []string{"nats://" + l.addr}})
-}
-
-func (l *line) pass(to, from net.Conn, before func([]byte)) {
-	defer to.Close()
-	defer from.Close()
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		if before(b[:n]); err != nil {
-			return
-		}
-		if _, err := to.Write(b[:n]); err != nil {
-			return
-		}
+	gate := fault.NewGate(freeport.Addr(), strings.TrimPrefix(r.urls()[0], "nats://"), func(net.Conn) string { return "" })
+	check(r.T, gate.Open())
+	r.Cleanup(gate.Close)
+	hold = func(on bool) { gate.Set("", fault.Weather{Hold: [2]bool{fault.ToNear: on}}) }
+	onRead = func(seen func()) {
+		sub, err := r.admin().Conn().Subscribe("$JS.API.STREAM.MSG.GET.>", func(*nats.Msg) { seen() })
+		check(r.T, err)
+		check(r.T, r.admin().Conn().Flush())
+		r.Cleanup(func() { sub.Unsubscribe() })
 	}
-}
-
-func (l *line) wait() {
-	l.mu.Lock()
-	held := l.held
-	l.mu.Unlock()
-	if held != nil {
-		<-held
-	}
-}
-
-func (l *line) hold() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = make(chan struct{})
-}
-
-func (l *line) release() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held != nil {
-		close(l.held)
-		l.held = nil
-	}
-}
-
-func (l *line) watcher() func(sent []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.seen
-}
-
-// reads calls f with how many requests for a message were sent, each time.
-func (l *line) reads(f func(n int)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := 0
-	l.seen = func(b []byte) {
-		if more := bytes.Count(b, []byte("MSG.GET.")); more > 0 {
-			n += more
-			f(n)
-		}
-	}
+	return newSeater(r.T, nodeA, engine.Options{URLs: []string{"nats://" + gate.Addr}}), hold, onRead
 }
 
 // NATS has done what it was asked for, and no answer comes until the node asks what became of it.
 func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, 1, nil)
-	b := r.seater(nodeB)
-	l := newLine(r)
-	a := l.seater(t)
-	for _, claimed := range []bool{false, true} {
-		s := session(1)
-		if claimed {
-			s = session(2)
-		}
-		seat := a.must(seatOf(nodeA, s))
-		l.reads(func(int) {
-			if claimed { // b is faster
-				other := seat
-				other.Owner, other.Epoch = nodeB, 7
-				theirs, err := b.Get(t.Context(), s)
-				if other.Revision = theirs.Revision; err != nil {
-					t.Error(err)
-				}
-				if _, err := b.Seats.Put(t.Context(), other); err != nil {
-					t.Error(err)
-				}
-			}
-			l.release()
-		})
-		l.hold()
-		seat.Epoch = 5
-		revision, err := a.Seats.Put(t.Context(), seat)
-		got, lost := b.Get(t.Context(), s)
-		switch {
-		case lost != nil:
-			t.Fatal(lost)
-		case !claimed && (err != nil || got.Epoch != 5 || got.Revision != revision):
-			t.Errorf("revision %d, %v, and the record is %+v", revision, err, got)
-		case claimed && (!errors.Is(err, cluster.ErrSeatTaken) || got.Epoch != 7):
-			t.Errorf("%v, and the record is %+v", err, got)
-		}
+	a, hold, onRead := r.behindGate()
+	seat := a.must(seatOf(nodeA, session(1)))
+	onRead(func() { hold(false) })
+	hold(true)
+	seat.Epoch = 5
+	revision, err := a.Seats.Put(t.Context(), seat)
+	check(t, err)
+	if got, err := r.seater(nodeB).Get(t.Context(), seat.Session); err != nil || got.Epoch != 5 || got.Revision != revision {
+		t.Errorf("revision %d was written, and the record is of epoch %d, revision %d, %v", revision, got.Epoch, got.Revision, err)
 	}
 }
 
@@ -244,15 +141,13 @@ func TestReadsByLeadersAreLimited(t *testing.T) {
 	const limit, readers = 256, 300
 	r := newRoom(t, 1, nil)
 	r.seater(nodeB).must(seatOf(nodeB, session(1)))
-	l := newLine(r)
-	a := l.seater(t)
-	var sent atomic.Int64
-	l.reads(func(n int) { sent.Store(int64(n)) })
-	l.hold()
-	var wait sync.WaitGroup
-	var failed atomic.Int64
+	a, hold, onRead := r.behindGate()
+	var sent, failed atomic.Int64
+	onRead(func() { sent.Add(1) })
+	hold(true)
+	var all sync.WaitGroup
 	for range readers {
-		wait.Go(func() {
+		all.Go(func() {
 			if _, err := a.Get(t.Context(), session(1)); err != nil {
 				failed.Add(1)
 			}
@@ -262,8 +157,8 @@ func TestReadsByLeadersAreLimited(t *testing.T) {
 	if n := sent.Load(); n != limit {
 		t.Errorf("%d reads are under way, want %d", n, limit)
 	}
-	l.release()
-	wait.Wait()
+	hold(false)
+	all.Wait()
 	if sent.Load() < readers || failed.Load() > 0 {
 		t.Errorf("%d reads, %d have failed", sent.Load(), failed.Load())
 	}

@@ -162,25 +162,11 @@ func (s *stage) unended(co *company) (faults []string) {
 		return ""
 	})
 	for _, n := range s.nodes {
-		m := n.Metrics()
-		if living := process.Sum(m, "reseat_sessions"); living > 0 {
+		if living := process.Sum(n.Metrics(), "reseat_sessions"); living > 0 {
 			faults = append(faults, fmt.Sprintf("%v sessions live at %s", living, n.name))
 		}
-		for msg, metric := range map[string]string{
-			"session.created": "reseat_sessions_created_total",
-			"session.ended":   "reseat_sessions_ended_total",
-			"session.claimed": `reseat_claims_total{result="won"}`,
-			"session.fenced":  "reseat_sessions_fenced_total",
-		} {
-			lines := 0
-			for _, l := range s.said(msg) {
-				if l.node == n && l.life == n.lives {
-					lines++
-				}
-			}
-			if counted := process.Sum(m, metric); counted != float64(lines) {
-				faults = append(faults, fmt.Sprintf("%s: %s is %v, and its log has %d lines of %s", n.name, metric, counted, lines, msg))
-			}
+		if what := n.Differs(0); what != "" {
+			faults = append(faults, what)
 		}
 	}
 	return faults

@@ -53,7 +53,6 @@ type node struct {
 type line struct {
 	process.Line
 	node *node
-	life int
 }
 
 const size = 3 // gateways
@@ -101,14 +100,13 @@ func (s *stage) start(n *node) error {
 		flags = append(flags, "--cluster=nats://"+o.Client)
 	}
 	n.lives++
-	life := n.lives
 	if n.Process != nil {
 		n.bad = append(n.bad, n.Faults()...)
 	}
 	told := func(l process.Line) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.lines = append(s.lines, line{l, n, life})
+		s.lines = append(s.lines, line{l, n})
 	}
 	var err error
 	n.Process, err = process.Start(told, filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", n.name, n.lives)), nil, s.bin, flags...)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,8 +36,9 @@ type Process struct {
 	mu    sync.Mutex
 	now   int // the process that serves: an upgrade replaces it
 	log   *os.File
-	bad   []string // lines that must not occur, each with what the Go runtime printed after it
-	trace int      // how many more of the runtime's lines belong to the last of bad
+	said  map[string]int // log lines, by message
+	bad   []string       // lines that must not occur, each with what the Go runtime printed after it
+	trace int            // how many more of the runtime's lines belong to the last of bad
 	ended chan error
 }
 
@@ -64,7 +66,7 @@ func Start(told func(Line), logName string, prefix []string, bin string, args ..
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), log: log, ended: make(chan error, 1), upgrades: make(chan string, 1), told: told, noAdmin: slices.Contains(args, "--admin=off")}
+	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), log: log, ended: make(chan error, 1), upgrades: make(chan string, 1), told: told, said: map[string]int{}, noAdmin: slices.Contains(args, "--admin=off")}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -95,6 +97,9 @@ func (p *Process) read(out io.Reader, ready chan<- string) {
 	for s.Scan() {
 		var line Line
 		json.Unmarshal(s.Bytes(), &line)
+		p.mu.Lock()
+		p.said[line.Msg]++
+		p.mu.Unlock()
 		if p.told != nil {
 			p.told(line)
 		}
@@ -245,4 +250,27 @@ func (p *Process) Joined(n int) string {
 		return fmt.Sprintf("the gateway at %s knows %v living nodes of %d, and NATS is %v", p.Addr, up, n, m["reseat_cluster_engine_up"])
 	}
 	return ""
+}
+
+// Said returns how many lines of the log have a message.
+func (p *Process) Said(msg string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said[msg]
+}
+
+// Differs returns how a gateway's metrics differ from its log by more than slack, "" if they don't.
+func (p *Process) Differs(slack float64) (what string) {
+	m := p.Metrics()
+	for msg, metric := range map[string]string{
+		"session.created": "reseat_sessions_created_total",
+		"session.ended":   "reseat_sessions_ended_total",
+		"session.claimed": `reseat_claims_total{result="won"}`,
+		"session.fenced":  "reseat_sessions_fenced_total",
+	} {
+		if counted, lines := Sum(m, metric), p.Said(msg); math.Abs(counted-float64(lines)) > slack {
+			what += fmt.Sprintf("%s is %v, and the log of %s has %d lines of %s; ", metric, counted, p.Addr, lines, msg)
+		}
+	}
+	return what
 }

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -17,11 +16,6 @@ const request = "GET /s/1/0 HTTP/1.1\r\n"
 // connect returns both ends of a connection through a proxy with one plan.
 func connect(t *testing.T, plan Plan) (near, far net.Conn) {
 	t.Helper()
-	return begin(t, plan, false, request)
-}
-
-func begin(t *testing.T, plan Plan, told bool, first string) (near, far net.Conn) {
-	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +24,12 @@ func begin(t *testing.T, plan Plan, told bool, first string) (near, far net.Conn
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Target: server.Addr().String(), Plan: func(string) Plan { return plan }, Struck: func(string, Plan) {}, Told: told}
+	p := &Proxy{Target: server.Addr().String(), Plan: func(string) Plan { return plan }, Struck: func(string, Plan) {}}
 	p.Serve(front)
 	if near, err = net.Dial("tcp", front.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	io.WriteString(near, first)
+	io.WriteString(near, request)
 	if far, err = server.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,30 +116,6 @@ func TestSilenceMayBeOneWayOrTemporary(t *testing.T) {
 	}
 }
 
-// A line without a disconnect changes nothing, however slow it is and however small its
-// pieces.
-func TestLineIsTransparent(t *testing.T) {
-	for _, plan := range []Plan{{}, {Chop: 3}, {Rate: 4 << 20}, {Kind: Stall, After: 100, Hold: 10 * time.Millisecond}} {
-		near, far := connect(t, plan)
-		sent := bytes.Repeat([]byte("0123456789abcdef"), 5000)
-		go func() {
-			far.Write(sent)
-			far.(*net.TCPConn).CloseWrite()
-		}()
-		if got, end := how(near); got != string(sent) || end != "end" {
-			t.Errorf("%+v: %d of %d bytes, then %s", plan, len(got), len(sent), end)
-		}
-	}
-}
-
-func TestProxyConsumesItsOwnLine(t *testing.T) {
-	near, far := begin(t, Plan{}, true, "FAULTS /s/1/0 -\r\n\x16\x03")
-	near.Close()
-	if got, end := how(far); got != "\x16\x03" || end != "end" {
-		t.Errorf("got %q and %s", got, end)
-	}
-}
-
 func TestPlansDependOnTheSeedOnly(t *testing.T) {
 	draw := func(seed uint64) (list []Plan) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -219,7 +189,7 @@ func TestGateSpoilsTheLineOfOneParty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, hold := range [][2]bool{{true, true}, {toNear: true}, {toFar: true}} {
+	for _, hold := range [][2]bool{{true, true}, {ToNear: true}, {ToFar: true}} {
 		g.Set("a", Weather{Hold: hold})
 		if _, err := dial("b"); err != nil {
 			t.Errorf("%v: the line of another: %v", hold, err)

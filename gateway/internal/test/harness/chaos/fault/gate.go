@@ -23,11 +23,11 @@ func (w Weather) String() string {
 	switch {
 	case w.Reset:
 		return "resets"
-	case w.Hold[toNear] && w.Hold[toFar]:
+	case w.Hold[ToNear] && w.Hold[ToFar]:
 		return "black hole"
-	case w.Hold[toNear]:
+	case w.Hold[ToNear]:
 		return "black hole for answers"
-	case w.Hold[toFar]:
+	case w.Hold[ToFar]:
 		return "black hole for requests"
 	case w.Delay > 0:
 		return fmt.Sprintf("%v late", w.Delay)
@@ -39,7 +39,7 @@ func (w Weather) String() string {
 
 // Weathers are those that last.
 func Weathers(delay time.Duration, rate int) []Weather {
-	return []Weather{{Reset: true}, {Hold: [2]bool{true, true}}, {Hold: [2]bool{toNear: true}}, {Hold: [2]bool{toFar: true}}, {Delay: delay}, {Rate: rate}}
+	return []Weather{{Reset: true}, {Hold: [2]bool{true, true}}, {Hold: [2]bool{ToNear: true}}, {Hold: [2]bool{ToFar: true}}, {Delay: delay}, {Rate: rate}}
 }
 
 // A Gate is a TCP proxy in front of one process. It knows who connects, so that each line
@@ -153,7 +153,7 @@ func (g *Gate) serve(near *net.TCPConn) {
 		reset(near)
 		return
 	}
-	g.wait(p.from, toFar) // the SYN is lost
+	g.wait(p.from, ToFar) // the SYN is lost
 	far, err := net.DialTimeout("tcp", g.Target, 5*time.Second)
 	if err != nil {
 		reset(near)
@@ -169,8 +169,8 @@ func (g *Gate) serve(near *net.TCPConn) {
 		g.Cut(p.from, false)
 	}
 	var both sync.WaitGroup
-	both.Go(func() { g.pass(p, toFar, p.near, p.far) })
-	both.Go(func() { g.pass(p, toNear, p.far, p.near) })
+	both.Go(func() { g.pass(p, ToFar, p.near, p.far) })
+	both.Go(func() { g.pass(p, ToNear, p.far, p.near) })
 	both.Wait()
 	g.mu.Lock()
 	delete(g.pairs, p)

@@ -27,14 +27,10 @@ type Proxy struct {
 	Told bool
 	// Struck is called when a connection has met its fault.
 	Struck func(path string, p Plan)
-	// Local returns the address to dial the target from; nil: any.
-	Local func() net.Addr
-
-	ln   net.Listener
-	all  sync.WaitGroup
-	ctx  context.Context
-	stop context.CancelFunc
-	Open atomic.Int64
+	ln     net.Listener
+	all    sync.WaitGroup
+	ctx    context.Context
+	stop   context.CancelFunc
 }
 
 // Serve starts to serve at ln, and returns.
@@ -63,8 +59,6 @@ func (p *Proxy) accept() {
 
 // serve forwards one connection.
 func (p *Proxy) serve(near *net.TCPConn) {
-	p.Open.Add(1)
-	defer p.Open.Add(-1)
 	defer near.Close()
 	defer context.AfterFunc(p.ctx, func() { near.Close() })()
 	head, path := requestLine(near)
@@ -75,9 +69,6 @@ func (p *Proxy) serve(near *net.TCPConn) {
 		_, head, _ = bytes.Cut(head, []byte("\r\n"))
 	}
 	d := net.Dialer{Timeout: 5 * time.Second}
-	if p.Local != nil {
-		d.LocalAddr = p.Local()
-	}
 	conn, err := d.DialContext(p.ctx, "tcp", p.Target)
 	if err != nil {
 		reset(near)
@@ -132,14 +123,14 @@ type link struct {
 }
 
 const (
-	toNear = iota
-	toFar
+	ToNear = iota
+	ToFar
 )
 
 func (l *link) run(head []byte) {
 	var both sync.WaitGroup
-	both.Go(func() { l.pass(toFar, io.MultiReader(bytes.NewReader(head), l.near), l.far) })
-	both.Go(func() { l.pass(toNear, l.far, l.near) })
+	both.Go(func() { l.pass(ToFar, io.MultiReader(bytes.NewReader(head), l.near), l.far) })
+	both.Go(func() { l.pass(ToNear, l.far, l.near) })
 	both.Wait()
 }
 
@@ -171,7 +162,7 @@ func (l *link) ended(way int, err error, to *net.TCPConn) {
 
 // forward writes data up to the byte of the fault.
 func (l *link) forward(way int, b []byte, to *net.TCPConn) (goOn bool) {
-	counted := l.plan.Kind != None && l.plan.Up == (way == toFar)
+	counted := l.plan.Kind != None && l.plan.Up == (way == ToFar)
 	if left := l.plan.After - l.passed[way]; counted && left >= 0 && left < len(b) {
 		if !l.write(way, b[:left], to) {
 			return false
@@ -229,10 +220,10 @@ func (l *link) strike() {
 		reset(l.far)
 	case FinToFar:
 		l.far.CloseWrite()
-		l.mute[toFar].Store(true)
+		l.mute[ToFar].Store(true)
 	case FinToNear:
 		l.near.CloseWrite()
-		l.mute[toNear].Store(true)
+		l.mute[ToNear].Store(true)
 	case DeafFar, EarlyDeaf:
 		l.silence()
 		reset(l.near)
@@ -242,9 +233,9 @@ func (l *link) strike() {
 	case Silence:
 		l.silence()
 	case SilentToFar:
-		l.mute[toFar].Store(true)
+		l.mute[ToFar].Store(true)
 	case SilentToNear:
-		l.mute[toNear].Store(true)
+		l.mute[ToNear].Store(true)
 	case SilenceEnds:
 		l.stall.Lock()
 		time.AfterFunc(l.plan.Hold, func() {
@@ -257,8 +248,8 @@ func (l *link) strike() {
 }
 
 func (l *link) silence() {
-	l.mute[toNear].Store(true)
-	l.mute[toFar].Store(true)
+	l.mute[ToNear].Store(true)
+	l.mute[ToFar].Store(true)
 }
 
 // lapse resets both sides after the plan's Hold.
