@@ -24,30 +24,63 @@ const (
 	overflowEnd               // --overflow end, detached for too long
 	durable                   // --durable on, in a cluster: its gateway may be lost; then as byeAtRest
 	durableHard               // the same with --disconnect hard
-	endings
 )
 
-var endingNames = [endings]string{"bye, at rest", "bye, at once", "closed by the game server", "game server killed",
-	"line to the game server cut", "grace period over", "drained", "plain client", "plain client with a cookie",
-	"hard disconnects", "overflow: drop-oldest", "overflow: end", "durable", "durable, hard disconnects"}
+// small is how many messages a session with too small a buffer keeps.
+const small = 30
 
-func (e ending) String() string { return endingNames[e] }
-
-// completeDown reports whether every message that the game server sent must arrive, or
-// be reported lost.
-func (e ending) completeDown() bool {
-	return e != gameKill && e != legCut && e != drained && e != byeAtOnce && e != overflowEnd
+// A rule is how an ending appears according to the protocol.
+type rule struct {
+	name   string
+	letter byte   // the first part of the path: others than 's' have a route of their own
+	route  string // its settings
+	codes  []int  // for the client: of bye's Close, of end, of close
+	after  []int  // alternatively, in answer to a resume that arrived too late for it
+	game   []int  // for the game server
+	reason string
+	// Which messages must have arrived, or be reported lost: those that the game server sent, those that the client
+	// sent, and those of the client's that were acked: a game server that is killed, or has sent its Close, reads no
+	// more, and sessions with several connections are checked separately.
+	down, up, acked bool
 }
 
-// completeUp reports the same for the client's.
-func (e ending) completeUp() bool {
-	return e == byeAtRest || e == byeAtOnce || e == expiry || e == plain || e == cookie || e == dropOldest
+// Plain clients have a long heartbeat: on a busy machine their late answers would end
+// their sessions.
+var rules = []rule{
+	byeAtRest:   {"bye, at rest", 's', "", bye, gone, bye, enough, true, true, true},
+	byeAtOnce:   {"bye, at once", 's', "", bye, gone, bye, enough, false, true, true},
+	gameClose:   {"closed by the game server", 's', "", []int{4321}, []int{4410}, []int{4321}, "match over", true, false, false},
+	gameKill:    {"game server killed", 's', "", []int{4502}, gone, []int{-1}, "", false, false, false},
+	legCut:      {"line to the game server cut", 's', "", []int{4502}, gone, []int{-1, 1002}, "", false, false, false},
+	expiry:      {"grace period over", 's', "", nil, gone, []int{1001}, "grace period over", true, true, true},
+	drained:     {"drained", 's', "", []int{4503}, nil, []int{1001}, "draining", false, false, true},
+	plain:       {"plain client", 'p', "heartbeat=1m;answer-timeout=30s", []int{1000}, nil, []int{1000}, enough, true, true, true},
+	cookie:      {"plain client with a cookie", 'c', "plain-resume=cookie", []int{1000}, nil, []int{1000}, enough, true, true, true},
+	hard:        {"hard disconnects", 'h', "disconnect=hard", bye, gone, bye, enough, true, false, false},
+	dropOldest:  {"overflow: drop-oldest", 'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small), bye, gone, bye, enough, true, true, true},
+	overflowEnd: {"overflow: end", 'e', fmt.Sprint("overflow=end;buffer-messages=", small), nil, []int{4408}, []int{1013}, "replay buffer full", false, false, true},
+	durable:     {"durable", 'd', "durable=on", bye, gone, bye, enough, true, false, false},
+	durableHard: {"durable, hard disconnects", 'k', "durable=on;disconnect=hard", bye, gone, bye, enough, true, false, false},
 }
 
-// reads reports whether the game server reads everything to the end. A killed one
-// doesn't, and one that has sent its Close reads no more messages; hard sessions are
-// checked separately.
-func (e ending) reads() bool { return e != gameKill && e != legCut && e != gameClose && !e.redials() }
+var bye, gone = []int{4000}, []int{4404}
+
+const enough = "played enough"
+
+func (e ending) String() string { return rules[e].name }
+
+// String is the name.
+func (r rule) String() string { return fmt.Sprintf("%q", r.name) }
+
+// endingOf returns the ending with a name, negative if there is none.
+func endingOf(name string) ending {
+	for e, r := range rules {
+		if r.name == name {
+			return ending(e)
+		}
+	}
+	return -1
+}
 
 // redials reports whether a session may have several game server connections.
 func (e ending) redials() bool { return e == hard || e.isDurable() }
@@ -57,57 +90,3 @@ func (e ending) isDurable() bool { return e == durable || e == durableHard }
 
 // isPlain reports whether the client does not speak reseat.v1.
 func (e ending) isPlain() bool { return e == plain || e == cookie }
-
-// small is how many messages a session with too small a buffer keeps.
-const small = 30
-
-// A special is an ending whose sessions have their own route.
-type special struct {
-	letter byte // the first part of their path
-	route  string
-}
-
-// Plain clients have a long heartbeat: on a busy machine their late answers would end
-// their sessions.
-var specials = map[ending]special{
-	plain:       {'p', "heartbeat=1m;answer-timeout=30s"},
-	cookie:      {'c', "plain-resume=cookie"},
-	hard:        {'h', "disconnect=hard"},
-	dropOldest:  {'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small)},
-	overflowEnd: {'e', fmt.Sprint("overflow=end;buffer-messages=", small)},
-	durable:     {'d', "durable=on"},
-	durableHard: {'k', "durable=on;disconnect=hard"},
-}
-
-// letter returns the first part of the session's path.
-func (e ending) letter() byte {
-	if s, ok := specials[e]; ok {
-		return s.letter
-	}
-	return 's'
-}
-
-// An end is how an ending appears according to the protocol.
-type end struct {
-	codes  []int // for the client: of bye's Close, of end, of close
-	after  []int // alternatively, in answer to a resume that arrived too late for it
-	game   []int // for the game server
-	reason string
-}
-
-var ends = map[ending]end{
-	byeAtRest:   {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	byeAtOnce:   {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	gameClose:   {codes: []int{4321}, after: []int{4410}, game: []int{4321}, reason: "match over"},
-	gameKill:    {codes: []int{4502}, after: []int{4404}, game: []int{-1}},
-	legCut:      {codes: []int{4502}, after: []int{4404}, game: []int{-1, 1002}},
-	expiry:      {after: []int{4404}, game: []int{1001}, reason: "grace period over"},
-	drained:     {codes: []int{4503}, game: []int{1001}, reason: "draining"},
-	plain:       {codes: []int{1000}, game: []int{1000}, reason: "played enough"},
-	cookie:      {codes: []int{1000}, game: []int{1000}, reason: "played enough"},
-	hard:        {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	dropOldest:  {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	durable:     {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	durableHard: {codes: []int{4000}, after: []int{4404}, game: []int{4000}, reason: "played enough"},
-	overflowEnd: {after: []int{4408}, game: []int{1013}, reason: "replay buffer full"},
-}

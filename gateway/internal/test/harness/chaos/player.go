@@ -367,7 +367,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 		o.Pinged = func() { p.pinged.Store(now()) }
 	}
 	p.noteLocked("attempt %d at %d: generation %d, received %d; %s", p.attempts, a.front, seat.Gen(p.token), p.received, p.plan(p.attempts).Short())
-	return o, fmt.Sprintf("%s/%c/%d/%d?a=%d", front, p.end.letter(), p.id, p.try, p.attempts), true
+	return o, fmt.Sprintf("%s/%c/%d/%d?a=%d", front, rules[p.end].letter, p.id, p.try, p.attempts), true
 }
 
 // enter starts a plain client's connection. What the older one accepted is not resent,

@@ -25,9 +25,12 @@ type Report struct {
 	Bytes, Again                     uint64
 	Histories, Operations, NotLinear int
 	silent, fell                     int // sessions whose client was never heard, or that were lost with their gateway
-	ended                            [endings]int
+	ended                            map[ending]int
 	Failures                         []failure
 }
+
+// newReport returns one of a run that is under way.
+func newReport(r *run) *Report { return &Report{run: r, ended: map[ending]int{}} }
 
 // A failure is something that went wrong, such as in a session, with its story.
 type failure struct {
@@ -154,8 +157,8 @@ func (rep *Report) rows() (rows [][2]string) {
 	row("seed", "%d", rep.cfg.Seed)
 	row("driver", "%s, TLS %v", rep.cfg.Driver, rep.cfg.TLS)
 	row("took", "%s", rep.Took.Round(time.Second))
-	for e, n := range rep.ended {
-		some("sessions: "+ending(e).String(), "%d", n)
+	for e := range rules {
+		some("sessions: "+ending(e).String(), "%d", rep.ended[ending(e)])
 	}
 	some("sessions with rivals", "%d, %d rivals each", rep.cfg.Rivalries, rivals)
 	row("messages to the game servers, to the clients", "%d and %d, %d MiB", rep.MessagesUp, rep.MessagesDown, rep.Bytes>>20)

@@ -129,16 +129,15 @@ func (r *run) lookOut(ctx context.Context, cancel context.CancelFunc) {
 
 // isWrong reports whether anything has gone wrong in the session so far.
 func (p *player) isWrong() bool {
+	bad := false
 	if g := p.seat(); g != nil {
 		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.check.Verdicts.Bad() {
-			return true
-		}
+		bad = g.check.Verdicts.Bad()
+		g.mu.Unlock()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.down.Verdicts.Bad() || len(p.faults) > 0
+	return bad || p.down.Verdicts.Bad() || len(p.faults) > 0
 }
 
 // open starts the game servers, the proxies and the gateway.
@@ -181,10 +180,6 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.gateway, err = process.Start(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String(), listen, "off")...); err != nil {
 		return err
 	}
-	return r.openFront()
-}
-
-func (r *run) openFront() error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -203,11 +198,10 @@ func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
 		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--grace-unconfirmed=" + r.cfg.unheard().String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
 		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=1m"}, r.keys.flags()...)
-	for e, s := range specials {
-		if e.isDurable() && r.cluster == nil {
-			continue
+	for e, s := range rules {
+		if s.route != "" && (!ending(e).isDurable() || r.cluster != nil) {
+			flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
 		}
-		flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
 	}
 	if r.cfg.TLS {
 		flags = append(flags, "--tls-cert="+filepath.Join(r.cfg.Dir, certFile), "--tls-key="+filepath.Join(r.cfg.Dir, keyFile))
@@ -364,7 +358,7 @@ func (r *run) play(ctx context.Context) *Report {
 	for _, line := range r.gateway.Faults() {
 		r.fault("the gateway's log: %s", line)
 	}
-	rep := &Report{run: r}
+	rep := newReport(r)
 	for _, p := range r.players {
 		p.awaitGame(r.cfg.Stall + 10*time.Second)
 		rep.add(p)

@@ -248,7 +248,7 @@ func (p *player) neverHeard(g *gameSeat) bool {
 func (c Config) unheard() time.Duration { return min(2*c.Heartbeat, c.Grace) }
 
 func (p *player) judgeEnd(g *gameSeat) {
-	want := ends[p.end]
+	want := rules[p.end]
 	codes := want.codes
 	if p.verdict == "refused" {
 		codes = want.after
@@ -276,20 +276,20 @@ func (p *player) judgeMessages(g *gameSeat) {
 	case p.end == hard && sent > 0 && p.down.Try != stage(g.try, g.dial):
 		p.down.Verdicts.Lost += sent
 		p.faultLocked("nothing came of what the game server sent on its last connection, number %d", g.dial)
-	case p.end.completeDown() && (p.end != hard || sent > 0):
+	case rules[p.end].down && (p.end != hard || sent > 0):
 		p.down.Complete(sent)
 	}
 	switch {
 	case p.end == cookie && p.made > 0 && g.check.Try != p.up.Try:
 		g.check.Verdicts.Lost += p.made
 		p.faultLocked("nothing came of what the client sent on its last connection")
-	case p.end.completeUp() && (p.end != cookie || p.made > 0):
+	case rules[p.end].up && (p.end != cookie || p.made > 0):
 		g.check.Complete(p.made)
 	}
 	if g.check.Taken > p.made && g.check.Try == p.up.Try || !p.end.redials() && p.down.Taken > sent+1 {
 		p.faultLocked("more came than was sent")
 	}
-	if p.end.reads() && p.acked > g.check.Taken {
+	if rules[p.end].acked && p.acked > g.check.Taken {
 		g.check.Verdicts.Lost += p.acked - g.check.Taken
 		p.faultLocked("acked up to message %d, but the game server has only %d", p.acked, g.check.Taken)
 	}

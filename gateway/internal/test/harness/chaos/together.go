@@ -19,7 +19,7 @@ import (
 // playCluster has sessions come and go while a cluster meets its troubles. A session is judged as
 // soon as it is over, so that the run may take hours.
 func (r *run) playCluster(ctx context.Context) *Report {
-	rep := &Report{run: r}
+	rep := newReport(r)
 	until := time.Now().Add(r.cfg.Cluster)
 	var slots sync.WaitGroup
 	c := r.cluster
@@ -82,7 +82,7 @@ func (r *run) enters() *player {
 	defer r.mu.Unlock()
 	end := clusterEndings[len(r.players)%len(clusterEndings)]
 	if r.cfg.Only != "" {
-		end = ending(slices.Index(endingNames[:], r.cfg.Only))
+		end = endingOf(r.cfg.Only)
 	}
 	p := newPlayer(r, len(r.players), end)
 	r.players = append(r.players, p)
@@ -155,7 +155,7 @@ func (p *player) fellWith() bool {
 // sent, and the client knows that it is over.
 func (p *player) judgeLost(g *gameSeat) {
 	p.hist.Add(p.id, history.End, 0, 0, history.Never, history.Unknown, 0, 0)
-	planned := append(slices.Clone(ends[p.end].codes), ends[p.end].after...)
+	planned := append(slices.Clone(rules[p.end].codes), rules[p.end].after...)
 	switch {
 	case !p.done:
 		p.faultLocked("its gateway was lost, and it does not know")

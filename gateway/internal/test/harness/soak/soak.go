@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,63 +28,51 @@ const (
 
 // A run is a gateway and its load.
 type run struct {
-	cfg     Config
+	Config
 	gateway *process.Process
 	client  *http.Client
-	game    *http.Server
 
-	mu     sync.Mutex
-	report *Report
+	mu      sync.Mutex
+	ends    map[string]int
+	resumes int
+	samples []sample
+	faults  []string
 }
 
-// Run runs the sessions.
-func Run(ctx context.Context, cfg Config) (*Report, error) {
-	began := time.Now()
-	r := &run{cfg: cfg, report: &Report{Config: cfg, Ends: map[string]int{}}}
+// Run runs the sessions. Its error says why it could not run.
+func Run(ctx context.Context, cfg Config) (*run, error) {
+	r := &run{Config: cfg, ends: map[string]int{}, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: seat.DialTCP}}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	r.game = &http.Server{Handler: http.HandlerFunc(serve)}
-	go r.game.Serve(ln)
-	defer r.game.Close()
+	game := &http.Server{Handler: http.HandlerFunc(serve)}
+	go game.Serve(ln)
+	defer game.Close()
 	r.gateway, err = process.Start(nil, filepath.Join(cfg.Dir, "gateway.log"), nil, cfg.Bin, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0",
 		"--upstream=ws://"+ln.Addr().String(), "--driver="+cfg.Driver, "--grace="+grace.String(), "--heartbeat=1s", "--log-format=json", "--log-level=info")
 	if err != nil {
 		return nil, err
 	}
 	defer r.gateway.Kill()
-	r.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: seat.DialTCP}}
-	if err := r.rounds(ctx); err != nil {
-		return nil, err
-	}
-	r.report.Took = time.Since(began)
-	r.report.Faults = append(r.report.Faults, r.gateway.Faults()...)
-	r.report.Faults = append(r.report.Faults, judge(r.report.Samples)...)
-	return r.report, nil
-}
-
-// rounds measures before the first session and after each share of them.
-func (r *run) rounds(ctx context.Context) error {
 	began := time.Now()
-	for done, i := 0, 0; ctx.Err() == nil; i++ {
+	for done, i := 0, 0; ; i++ { // a sample before the first session, and after each share of them
 		s, err := r.measure(ctx, done)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		s.at = time.Since(began)
-		if i < r.cfg.Rounds { // the last waits for the end of all
-			s.tombstones = ended(r.report.Samples, s)
+		if s.at = time.Since(began); i < cfg.Rounds { // the last waits for the end of all
+			s.tombstones = ended(r.samples, s)
 		}
-		r.report.Samples = append(r.report.Samples, s)
-		if i == r.cfg.Rounds {
-			return nil
+		if r.samples = append(r.samples, s); i == cfg.Rounds {
+			break
 		}
-		share := r.cfg.Sessions*(i+1)/r.cfg.Rounds - done
+		share := cfg.Sessions*(i+1)/cfg.Rounds - done
 		r.share(ctx, done, share)
 		done += share
 	}
-	return ctx.Err()
+	r.faults = append(append(r.faults, r.gateway.Faults()...), judge(r.samples)...)
+	return r, ctx.Err()
 }
 
 // ended returns how many sessions can have ended within the time of a tombstone before s.
@@ -103,7 +90,7 @@ func ended(earlier []sample, s sample) int {
 func (r *run) share(ctx context.Context, first, n int) {
 	next := make(chan int)
 	var all sync.WaitGroup
-	for range r.cfg.AtOnce {
+	for range r.AtOnce {
 		all.Go(func() {
 			for i := range next {
 				r.session(ctx, i)
@@ -126,84 +113,57 @@ func serve(w http.ResponseWriter, req *http.Request) {
 	defer ws.CloseNow()
 	for {
 		kind, p, err := ws.Read(context.Background())
-		if err != nil {
+		switch {
+		case err != nil || string(p) == "die":
 			return
-		}
-		switch string(p) {
-		case "close":
+		case string(p) == "close":
 			ws.Close(4001, "as asked")
 			return
-		case "die":
-			return
-		}
-		if ws.Write(context.Background(), kind, p) != nil {
+		case ws.Write(context.Background(), kind, p) != nil:
 			return
 		}
 	}
 }
 
-// A kind is how a session ends.
+// A kind is how a session ends: do has it end, with the code of its Close; 0: it is cut.
 type kind struct {
 	name string
-	end  func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error
+	code int
+	do   func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error
 }
 
 var kinds = []kind{
-	{"bye", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
-		return closedWith(ctx, c, 1000, c.Say(ctx, "bye", ""))
+	{"bye", 1000, func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error { return c.Say(ctx, "bye", "") }},
+	{"cut, and never back", 0, func(context.Context, *run, *seat.Conn, *seat.Hello) error { return nil }},
+	{"closed by the game server", 4001, func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		return c.Send(ctx, true, []byte("close"))
 	}},
-	{"cut, and never back", func(_ context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
-		c.Drop()
+	{"game server's connection lost", 4502, func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		return c.Send(ctx, true, []byte("die"))
+	}},
+	{"ended over the control API", 4410, func(ctx context.Context, r *run, _ *seat.Conn, h *seat.Hello) error {
+		return r.ask(ctx, "DELETE", "/api/v1/sessions/"+h.Session)
+	}},
+	{"protocol violated", 4400, func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error { return c.Say(ctx, "ack", "999999") }},
+	{"superseded, then an old token", 4409, func(ctx context.Context, r *run, _ *seat.Conn, h *seat.Hello) error {
+		newer, _, err := r.resume(ctx, h.Token)
+		if err != nil {
+			return err
+		}
+		defer newer.Drop()
+		if err := echo(ctx, newer, "after the takeover"); err != nil {
+			return err
+		}
+		if old, _, err := r.resume(ctx, h.Token); err == nil {
+			old.Drop()
+			return errors.New("a superseded token was accepted")
+		}
+		return newer.Say(ctx, "bye", "")
+	}},
+	{"plain client", 1000, func(_ context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		go c.Close(1000, "")
 		return nil
 	}},
-	{"closed by the game server", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
-		return closedWith(ctx, c, 4001, c.Send(ctx, true, []byte("close")))
-	}},
-	{"game server's connection lost", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
-		return closedWith(ctx, c, 4502, c.Send(ctx, true, []byte("die")))
-	}},
-	{"ended over the control API", func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error {
-		return closedWith(ctx, c, 4410, r.ask(ctx, "DELETE", "/api/v1/sessions/"+h.Session))
-	}},
-	{"protocol violated", func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
-		return closedWith(ctx, c, 4400, c.Say(ctx, "ack", "999999"))
-	}},
-	{"superseded, then an old token", func(ctx context.Context, r *run, c *seat.Conn, h *seat.Hello) error {
-		return r.takeOver(ctx, c, h)
-	}},
-	{"plain client", nil},
-}
-
-// closedWith reads until the connection is closed, which must be with code.
-func closedWith(ctx context.Context, c *seat.Conn, code int, err error) error {
-	for err == nil {
-		_, err = c.Read(ctx)
-	}
-	if got := seat.CloseOf(err); got != code {
-		return fmt.Errorf("closed with %d, want %d (%w)", got, code, err)
-	}
-	return nil
-}
-
-// takeOver resumes while the older connection is open, checks that the older token is
-// refused, and sends bye.
-func (r *run) takeOver(ctx context.Context, c *seat.Conn, h *seat.Hello) error {
-	defer c.Drop()
-	newer, now, err := r.resume(ctx, h.Token, 1)
-	if err != nil {
-		return err
-	}
-	defer newer.Drop()
-	if err := echo(ctx, newer, "after the takeover"); err != nil {
-		return err
-	}
-	if _, _, err := r.resume(ctx, h.Token, 2); err == nil || !strings.Contains(err.Error(), "4401") {
-		return fmt.Errorf("a superseded token: %v", err)
-	}
-	if now.Session != h.Session {
-		return fmt.Errorf("taken over into session %q", now.Session)
-	}
-	return closedWith(ctx, newer, 1000, newer.Say(ctx, "bye", ""))
 }
 
 func (r *run) ask(ctx context.Context, method, path string) error {
@@ -227,42 +187,52 @@ func (r *run) session(ctx context.Context, i int) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	k := kinds[i%len(kinds)]
-	err := r.live(ctx, k, rand.New(rand.NewPCG(r.cfg.Seed, uint64(i))))
+	err := r.live(ctx, k, rand.New(rand.NewPCG(r.Seed, uint64(i))))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.report.Ends[k.name]++
-	if err != nil && len(r.report.Faults) < 10 {
-		r.report.Faults = append(r.report.Faults, fmt.Sprintf("session %d (%s): %v", i, k.name, err))
+	r.ends[k.name]++
+	if err != nil && len(r.faults) < 10 {
+		r.faults = append(r.faults, fmt.Sprintf("session %d (%s): %v", i, k.name, err))
 	}
 }
 
 func (r *run) live(ctx context.Context, k kind, rnd *rand.Rand) error {
-	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Plain: k.end == nil})
+	plain := k.name == "plain client"
+	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Plain: plain})
 	if err != nil {
 		return err
 	}
-	if k.end == nil {
-		return r.plain(ctx, c)
-	}
-	h, _, err := c.Hello(ctx)
-	if err == nil {
+	defer func() { c.Drop() }()
+	var h *seat.Hello
+	if !plain {
+		if h, _, err = c.Hello(ctx); err != nil {
+			return err
+		}
 		c.Ack(ctx, 0)
-		err = echo(ctx, c, "hello")
 	}
-	if err == nil && rnd.IntN(2) == 0 { // disconnected, with an unread message
+	if err := echo(ctx, c, "hello"); err != nil {
+		return err
+	}
+	if !plain && rnd.IntN(2) == 0 { // disconnected, with an unread message
 		c.Send(ctx, false, make([]byte, rnd.IntN(20_000)))
 		c.Drop()
 		r.mu.Lock()
-		r.report.Resumes++
+		r.resumes++
 		r.mu.Unlock()
-		c, h, err = r.resume(ctx, h.Token, 1)
+		newer, hello, err := r.resume(ctx, h.Token)
+		if err != nil {
+			return err
+		}
+		c, h = newer, hello
 	}
-	if err != nil {
-		c.Drop()
-		return err
+	err = k.do(ctx, r, c, h)
+	for err == nil && k.code > 0 {
+		_, err = c.Read(ctx)
 	}
-	defer c.Drop()
-	return k.end(ctx, r, c, h)
+	if got := seat.CloseOf(err); k.code > 0 && got != k.code {
+		return fmt.Errorf("closed with %d, want %d (%w)", got, k.code, err)
+	}
+	return nil
 }
 
 // echo sends a text and waits for the echo.
@@ -277,28 +247,21 @@ func echo(ctx context.Context, c *seat.Conn, text string) error {
 	return err
 }
 
-func (r *run) plain(ctx context.Context, c *seat.Conn) error {
-	defer c.Drop()
-	if err := echo(ctx, c, "plain"); err != nil {
-		return err
-	}
-	return c.Close(1000, "")
-}
-
-// resume resumes with a received count.
-func (r *run) resume(ctx context.Context, token string, received uint64) (*seat.Conn, *seat.Hello, error) {
-	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Token: token, Received: received})
+// resume resumes after the first message.
+func (r *run) resume(ctx context.Context, token string) (*seat.Conn, *seat.Hello, error) {
+	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Token: token, Received: 1})
 	if err != nil {
-		return &seat.Conn{}, nil, err
+		return nil, nil, err
 	}
 	h, k, err := c.Hello(ctx)
-	switch {
-	case err != nil:
-		return c, nil, err
-	case k != nil:
-		return c, nil, fmt.Errorf("refused with %d %s", k.Code, k.Reason)
+	if k != nil {
+		err = fmt.Errorf("refused with %d %s", k.Code, k.Reason)
 	}
-	return c, h, c.Ack(ctx, received)
+	if err != nil {
+		c.Drop()
+		return nil, nil, err
+	}
+	return c, h, c.Ack(ctx, 1)
 }
 
 // A sample is what the gateway holds at one time.
@@ -309,8 +272,8 @@ type sample struct {
 	heap, resident, goroutines, descriptors, buffers float64
 }
 
-// measure waits until the gateway has no sessions, and then measures. Before the first
-// and after the last session it waits until the tombstones have expired.
+// measure waits until the gateway has no sessions, and then measures. After the last session it waits until
+// the tombstones have expired.
 func (r *run) measure(ctx context.Context, done int) (s sample, err error) {
 	s.sessions = done
 	if what := process.Await(ctx, patience, func() string {
@@ -321,7 +284,7 @@ func (r *run) measure(ctx context.Context, done int) (s sample, err error) {
 	}); what != "" {
 		return s, errors.New(what)
 	}
-	if done == r.cfg.Sessions {
+	if done == r.Sessions {
 		process.Sleep(ctx, remember+5*time.Second)
 	}
 	for range 2 { // each collects; pooled memory survives the first

@@ -20,16 +20,16 @@ func TestSoakFindsNoGrowth(t *testing.T) {
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
-			rep, err := Run(t.Context(), Config{Sessions: 1500, AtOnce: 40, Rounds: 10, Driver: driver, Bin: bin, Dir: t.TempDir(), Seed: 1})
+			r, err := Run(t.Context(), Config{Sessions: 1500, AtOnce: 40, Rounds: 10, Driver: driver, Bin: bin, Dir: t.TempDir(), Seed: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var b bytes.Buffer
-			rep.Print(&b)
-			if len(rep.Faults) > 0 {
+			r.Print(&b)
+			if len(r.faults) > 0 {
 				t.Error(b.String())
 			}
-			if rep.Resumes < 400 || len(rep.Ends) != len(kinds) {
+			if r.resumes < 400 || len(r.ends) != len(kinds) {
 				t.Errorf("too little has happened:\n%s", b.String())
 			}
 		})
