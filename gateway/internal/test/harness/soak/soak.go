@@ -125,7 +125,7 @@ func serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// A kind is how a session ends: do has it end, with the code of its Close; 0: it is cut.
+// A kind is how a session ends: do has it end, with a Close of this code from the gateway; 0: the client ends it.
 type kind struct {
 	name string
 	code int
@@ -144,7 +144,9 @@ var kinds = []kind{
 	{"ended over the control API", 4410, func(ctx context.Context, r *run, _ *seat.Conn, h *seat.Hello) error {
 		return r.ask(ctx, "DELETE", "/api/v1/sessions/"+h.Session)
 	}},
-	{"protocol violated", 4400, func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error { return c.Say(ctx, "ack", "999999") }},
+	{"protocol violated", 4400, func(ctx context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
+		return c.Say(ctx, "ack", "999999")
+	}},
 	{"superseded, then an old token", 4409, func(ctx context.Context, r *run, _ *seat.Conn, h *seat.Hello) error {
 		newer, _, err := r.resume(ctx, h.Token)
 		if err != nil {
@@ -160,10 +162,7 @@ var kinds = []kind{
 		}
 		return newer.Say(ctx, "bye", "")
 	}},
-	{"plain client", 1000, func(_ context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error {
-		go c.Close(1000, "")
-		return nil
-	}},
+	{"plain client", 0, func(_ context.Context, _ *run, c *seat.Conn, _ *seat.Hello) error { return c.Close(1000, "") }},
 }
 
 func (r *run) ask(ctx context.Context, method, path string) error {
@@ -225,11 +224,13 @@ func (r *run) live(ctx context.Context, k kind, rnd *rand.Rand) error {
 		}
 		c, h = newer, hello
 	}
-	err = k.do(ctx, r, c, h)
-	for err == nil && k.code > 0 {
+	if err = k.do(ctx, r, c, h); k.code == 0 {
+		return err
+	}
+	for err == nil {
 		_, err = c.Read(ctx)
 	}
-	if got := seat.CloseOf(err); k.code > 0 && got != k.code {
+	if got := seat.CloseOf(err); got != k.code {
 		return fmt.Errorf("closed with %d, want %d (%w)", got, k.code, err)
 	}
 	return nil
