@@ -30,10 +30,7 @@ func chaos(t *testing.T, cfg Config) (*Report, string) {
 	t.Helper()
 	cfg.Dir = t.TempDir()
 	// Tests run on any machine, next to others: what takes a moment may take seconds.
-	cfg.Late, cfg.Grace, cfg.Drain = 8*time.Second, max(cfg.Grace, 25*time.Second), max(cfg.Drain, 6*time.Second)
-	if !cfg.FailFast {
-		cfg.Limit = max(cfg.Limit, 5*time.Minute)
-	}
+	cfg.Late, cfg.Grace, cfg.Expiry, cfg.Drain, cfg.Limit = 20*time.Second, 2*time.Minute, 25*time.Second, max(cfg.Drain, 6*time.Second), 8*time.Minute
 	rep, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -135,8 +132,8 @@ func TestChaosDetectsABrokenGateway(t *testing.T) {
 			if c.only != byeAtRest {
 				cfg.Only, cfg.Rivalries = c.only.String(), 0
 			}
-			cfg.Limit, cfg.FailFast = 40*time.Second, true // a broken gateway may never finish
-			cfg.Heartbeat = 15 * time.Second               // only answer_ms notices a silent line
+			cfg.FailFast = true              // a broken gateway may never finish
+			cfg.Heartbeat = 15 * time.Second // only answer_ms notices a silent line
 			rep, text := chaos(t, cfg)
 			if !slices.ContainsFunc(rep.Failures, func(f failure) bool { return strings.Contains(f.what, c.says) }) {
 				t.Errorf("%s: want a report that says %q, got\n%s", list[i].Why, c.says, text)

@@ -61,7 +61,6 @@ type life struct {
 	process *process.Process
 	number  int
 	id      atomic.Value // the node's, once it has a session
-	began   int64
 	lost    atomic.Int64 // from when its sessions may be lost; 0: never
 	leaves  atomic.Bool  // by SIGTERM
 	killed  atomic.Bool
@@ -151,7 +150,7 @@ func (c *cluster) close() {
 
 // start starts a gateway at its place.
 func (c *cluster) start(n *node) error {
-	l := &life{node: n, began: now()}
+	l := &life{node: n}
 	c.mu.Lock()
 	l.number = len(c.all)
 	c.all = append(c.all, l)

@@ -52,7 +52,7 @@ var rules = []rule{
 	gameClose:   {"closed by the game server", 's', "", []int{4321}, []int{4410}, []int{4321}, "match over", true, false, false},
 	gameKill:    {"game server killed", 's', "", []int{4502}, gone, []int{-1}, "", false, false, false},
 	legCut:      {"line to the game server cut", 's', "", []int{4502}, gone, []int{-1, 1002}, "", false, false, false},
-	expiry:      {"grace period over", 's', "", nil, gone, []int{1001}, "grace period over", true, true, true},
+	expiry:      {"grace period over", 'x', "grace=EXPIRY", nil, gone, []int{1001}, "grace period over", true, true, true},
 	drained:     {"drained", 's', "", []int{4503}, nil, []int{1001}, "draining", false, false, true},
 	plain:       {"plain client", 'p', "heartbeat=1m;answer-timeout=30s", []int{1000}, nil, []int{1000}, enough, true, true, true},
 	cookie:      {"plain client with a cookie", 'c', "plain-resume=cookie", []int{1000}, nil, []int{1000}, enough, true, true, true},

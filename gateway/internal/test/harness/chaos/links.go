@@ -19,7 +19,7 @@ func (r *run) flap(ctx context.Context) {
 	if r.links == nil {
 		return
 	}
-	for i := 0; sleep(ctx, r.cfg.Grace/2); i++ {
+	for i := 0; sleep(ctx, r.cfg.Expiry/2); i++ {
 		undo := r.links.fail(i % len(linkFaults))
 		for _, p := range r.players {
 			p.mu.Lock()

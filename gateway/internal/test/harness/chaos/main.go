@@ -25,18 +25,18 @@ func main() {
 // full is what the promise is tested against, with the product's default heartbeat and
 // answer timeout; short is for the tests.
 func full() Config {
-	return Config{Sessions: 500, Cuts: 13, Messages: 1200, Spread: 100 * time.Second, Rivalries: 40, Grace: 25 * time.Second,
+	return Config{Sessions: 500, Cuts: 13, Messages: 1200, Spread: 100 * time.Second, Rivalries: 40, Grace: time.Minute, Expiry: 30 * time.Second,
 		Heartbeat: 15 * time.Second, Answer: 5 * time.Second, Late: time.Second, Hold: 12 * time.Second, Stall: 2 * time.Second, StallEvery: 700, Rotate: 15 * time.Second, Drain: 3 * time.Second, Limit: 15 * time.Minute}
 }
 
 func short() Config {
-	return Config{Sessions: 52, Cuts: 8, Messages: 300, Spread: 8 * time.Second, Rivalries: 6, Grace: 12 * time.Second,
+	return Config{Sessions: 52, Cuts: 8, Messages: 300, Spread: 8 * time.Second, Rivalries: 6, Grace: time.Minute, Expiry: 12 * time.Second,
 		Heartbeat: 3 * time.Second, Answer: time.Second, Late: time.Second, Hold: 5 * time.Second, Stall: time.Second, StallEvery: 300, Rotate: 8 * time.Second, Drain: 3 * time.Second, Limit: 110 * time.Second}
 }
 
 // together is for a cluster: sessions come and go for the given time.
 func together(d time.Duration) Config {
-	return Config{Sessions: 40, Cuts: 4, Messages: 250, Spread: 9 * time.Second, Grace: 30 * time.Second,
+	return Config{Sessions: 40, Cuts: 4, Messages: 250, Spread: 9 * time.Second, Grace: time.Minute, Expiry: 30 * time.Second,
 		Heartbeat: 5 * time.Second, Answer: 2 * time.Second, Late: time.Second, Hold: 4 * time.Second, Stall: time.Second, StallEvery: 400,
 		Cluster: d, Round: 20 * time.Second, Drain: 25 * time.Second, Limit: d + 2*time.Minute}
 }

@@ -29,7 +29,7 @@ type player struct {
 	heard  atomic.Int64 // when the newest message arrived
 	pinged atomic.Int64 // when the newest Ping arrived, for a plain client with a cookie
 	script *rand.Rand
-	temper temper
+	temper int // one of tempers
 
 	mu       sync.Mutex
 	wake     chan struct{} // one slot: something may be sent now
@@ -75,13 +75,12 @@ type player struct {
 	fell      bool       // the session was lost with its gateway
 
 	endAsked func(o history.Outcome, got, code int) // records the end's answer in the history
-	endAt    int64
 }
 
 func newPlayer(r *run, id int, end ending) *player {
-	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true, temper: temper(id % int(tempers)), struck: map[int]bool{},
+	p := &player{run: r, id: id, end: end, budget: r.cfg.Cuts, wake: make(chan struct{}, 1), mayMake: true, temper: tempers[id%len(tempers)], struck: map[int]bool{},
 		script: rand.New(rand.NewPCG(r.cfg.Seed, uint64(id)|1<<42)), sizes: []uint64{0}}
-	if end == plain {
+	if end == plain || end == expiry { // the latter has a short grace period
 		p.budget = 0
 	}
 	p.streams()
@@ -107,15 +106,15 @@ func (p *player) plan(attempt int) fault.Plan {
 		return fault.Calm(r)
 	}
 	plan := fault.Cutting(r, p.run.cfg.Hold)
+	if p.late.Load() {
+		plan.After = plan.After%4096 + 1 // almost nothing gets through any more
+	}
 	if p.end == cookie && attempt == 1 { // a plain client can't know whether its messages arrived: they must
 		plan.Kind, plan.After = fault.Reset, plan.After+roomy
 	}
 	if p.end == cookie && attempt%4 == 0 { // five in a row without progress would end the session: protocol section 11
 		// The gateway sends a Ping after at most 64 KiB, and only a Pong is progress. Short runs send less.
 		plan.Kind, plan.Up, plan.After = fault.Reset, false, plan.After+roomy+40*p.run.cfg.Messages
-	}
-	if p.late.Load() {
-		plan.After = plan.After%4096 + 1 // almost nothing gets through any more
 	}
 	if p.run.cfg.TLS && plan.Kind != fault.EarlyReset && plan.Kind != fault.EarlyDeaf {
 		plan.After += secureBytes
@@ -235,7 +234,7 @@ const helloPatience = 20 * time.Second
 // on suspicion, beside a tenure, is abandoned if that tenure shows activity before the
 // 101.
 func (p *player) attempt(ctx context.Context, r *rand.Rand, beside *tenure) (*arrival, time.Duration) {
-	a := &arrival{watch: newWatch(now)}
+	a := &arrival{watch: newWatch()}
 	offer, url, ok := p.offer(r, a)
 	if !ok {
 		return nil, 10 * time.Millisecond

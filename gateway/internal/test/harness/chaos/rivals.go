@@ -56,7 +56,7 @@ func (v *rivalry) play(ctx context.Context) {
 		return
 	}
 	// A refused attempt does not extend the session, and one attempt may take long.
-	enough := time.Now().Add(v.run.cfg.Grace / 2)
+	enough := time.Now().Add(v.run.cfg.Expiry / 2)
 	var all sync.WaitGroup
 	for i := range rivals {
 		r := v.random(uint64(i) | 1<<18)
@@ -134,7 +134,7 @@ func (v *rivalry) resume(ctx context.Context, client int, r *rand.Rand, newest b
 
 // attempt resumes once, pings, stays a little and disconnects.
 func (v *rivalry) attempt(ctx context.Context, client int, r *rand.Rand, newest bool) (attached bool, code int) {
-	ctx, cancel := context.WithTimeout(ctx, min(5*time.Second, v.run.cfg.Grace/4))
+	ctx, cancel := context.WithTimeout(ctx, min(5*time.Second, v.run.cfg.Expiry/4))
 	defer cancel()
 	c, gen, code := v.resume(ctx, client, r, newest)
 	if c == nil {
@@ -183,7 +183,7 @@ func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 		v.run.fault("rivals of session %d: the newest token was refused with %d", v.id, code)
 		return
 	}
-	if left, grace := now(), v.run.cfg.Grace; v.id%2 == 1 { // at the same time
+	if left, grace := now(), v.run.cfg.Expiry; v.id%2 == 1 { // at the same time
 		sleep(ctx, grace-40*time.Millisecond+time.Duration(r.IntN(80))*time.Millisecond)
 		v.hist.Add(0, history.Expire, 0, left+int64(grace), history.Never, history.Unknown, 0, 0)
 		v.attempt(ctx, 0, r, true)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -32,7 +33,8 @@ type Config struct {
 	Spread     time.Duration // over which they are sent, if nothing is slow
 	Only       string        // the single ending of all sessions, "" for all endings
 	Rivalries  int
-	Grace      time.Duration
+	Grace      time.Duration // so long that only a fault reaches it,
+	Expiry     time.Duration // and that of sessions which are to reach it
 	Heartbeat  time.Duration
 	Answer     time.Duration // --answer-timeout
 	Late       time.Duration // what a busy machine may add: timers and logs are late
@@ -198,9 +200,10 @@ func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
 		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--grace-unconfirmed=" + r.cfg.unheard().String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
 		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=1m"}, r.keys.flags()...)
+	flags = append(flags, fmt.Sprintf("--route=/r/*=ws://%s;grace=%s", game, r.cfg.Expiry)) // rivals'
 	for e, s := range rules {
 		if s.route != "" && (!ending(e).isDurable() || r.cluster != nil) {
-			flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, s.route))
+			flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, strings.Replace(s.route, "EXPIRY", r.cfg.Expiry.String(), 1)))
 		}
 	}
 	if r.cfg.TLS {
@@ -352,7 +355,7 @@ func (r *run) play(ctx context.Context) *Report {
 	}
 	r.gateway.Signal(syscall.SIGTERM)
 	rest.Wait()
-	if err := r.gateway.Wait(20 * time.Second); err != nil {
+	if err := r.gateway.Wait(time.Minute); err != nil {
 		r.fault("the gateway after SIGTERM: %v", err)
 	}
 	for _, line := range r.gateway.Faults() {
@@ -360,7 +363,7 @@ func (r *run) play(ctx context.Context) *Report {
 	}
 	rep := newReport(r)
 	for _, p := range r.players {
-		p.awaitGame(r.cfg.Stall + 10*time.Second)
+		p.awaitGame(r.cfg.Stall + 30*time.Second)
 		rep.add(p)
 	}
 	for _, v := range r.rivals {

@@ -78,7 +78,7 @@ func (p *player) askEnd() {
 	answer := p.hist.Begin(p.id, history.End, 0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endAsked, p.endAt = answer, now()
+	p.endAsked = answer
 }
 
 func (p *player) conclude(ctx context.Context, g *gameSeat) {
@@ -178,7 +178,7 @@ func (p *player) stayAway(ctx context.Context, g *gameSeat) (left int64) {
 
 // expire stays away for the grace period. The resume after it must be refused.
 func (p *player) expire(ctx context.Context, g *gameSeat) {
-	earliest := p.stayAway(ctx, g) + int64(p.run.cfg.Grace)
+	earliest := p.stayAway(ctx, g) + int64(p.run.cfg.Expiry)
 	if !isOver(g) {
 		return
 	}
@@ -245,7 +245,7 @@ func (p *player) neverHeard(g *gameSeat) bool {
 }
 
 // unheard is how long a session is kept whose client never sent anything.
-func (c Config) unheard() time.Duration { return min(2*c.Heartbeat, c.Grace) }
+func (c Config) unheard() time.Duration { return min(2*c.Heartbeat, c.Expiry) }
 
 func (p *player) judgeEnd(g *gameSeat) {
 	want := rules[p.end]

@@ -63,7 +63,7 @@ func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival 
 	own := rand.New(rand.NewPCG(r.Uint64(), 1))
 	t.side.Go(func() { t.write(own) })
 	t.side.Go(t.beat)
-	if h != nil && p.temper != trusting {
+	if h != nil && p.temper > 0 {
 		doubts := rand.New(rand.NewPCG(r.Uint64(), 2))
 		t.side.Go(func() { t.doubt(ctx, doubts) })
 	}
@@ -261,9 +261,8 @@ func (t *tenure) judge() {
 // section 5. A resume in flight continues when the connection ends.
 func (t *tenure) doubt(ctx context.Context, r *rand.Rand) {
 	p := t.p
-	gaps, least := p.temper.suspects()
 	for sleep(t.ctx, 20*time.Millisecond) {
-		if !t.watch.suspicious(gaps, least) || !p.maySuspect() {
+		if !t.watch.suspicious(p.temper) || !p.maySuspect() {
 			continue
 		}
 		select {

@@ -46,7 +46,7 @@ func (r *run) playCluster(ctx context.Context) *Report {
 		l.process.Signal(syscall.SIGTERM)
 	}
 	for _, n := range c.nodes {
-		if err := n.now.Load().process.Wait(20 * time.Second); err != nil {
+		if err := n.now.Load().process.Wait(time.Minute); err != nil {
 			c.r.fault("%s after SIGTERM at the end: %v", n.name, err)
 		}
 	}
@@ -110,7 +110,7 @@ func (p *player) sessionID() string {
 
 // leaves judges a player, and forgets what is known about the session.
 func (r *run) leaves(rep *Report, p *player) {
-	limit := r.cfg.Stall + 10*time.Second
+	limit := r.cfg.Stall + 30*time.Second
 	if p.end == cookie { // its Close may not arrive
 		limit += r.cfg.Grace + 2*r.cfg.Heartbeat
 	}

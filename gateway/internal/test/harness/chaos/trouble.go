@@ -80,7 +80,7 @@ var troubles = []trouble{
 			l.leaves.Store(true)
 			l.lost.Store(now() + int64(c.r.cfg.Drain-time.Second))
 			l.process.Signal(syscall.SIGTERM)
-			if err := l.process.Wait(c.r.cfg.Drain + 20*time.Second); err != nil {
+			if err := l.process.Wait(c.r.cfg.Drain + time.Minute); err != nil {
 				c.r.fault("%s after SIGTERM: %v", n.name, err)
 			}
 			l.lost.Store(min(l.lost.Load(), now()))

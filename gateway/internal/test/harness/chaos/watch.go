@@ -18,27 +18,11 @@ const (
 	stoodStill   = 500 * time.Millisecond
 )
 
-// A temper is how soon a client suspects its connection.
-type temper int
-
-const (
-	trusting temper = iota // never
-	calm                   // after six times its usual gap
-	nervous                // after twice that
-	tempers
-)
-
-// suspects returns after how many usual gaps it suspects, and the min silence.
-func (t temper) suspects() (gaps int, least time.Duration) {
-	if t == nervous {
-		return 2, 50 * time.Millisecond
-	}
-	return 6, 300 * time.Millisecond
-}
+// tempers are after how many usual gaps of silence a client suspects its connection; 0: never.
+var tempers = []int{0, 6, 2}
 
 // A watch is what is known about the activity of one connection.
 type watch struct {
-	now     func() int64 // nanoseconds, above zero
 	mu      sync.Mutex
 	heard   int64         // when bytes arrived
 	spoken  int64         // when a message arrived that counts as activity
@@ -57,35 +41,35 @@ type sentAt struct {
 	at int64
 }
 
-func newWatch(clock func() int64) *watch {
-	t := clock()
-	return &watch{now: clock, heard: t, spoken: t, excused: t}
+func newWatch() *watch {
+	t := now()
+	return &watch{heard: t, spoken: t, excused: t}
 }
 
 // hear records bytes.
 func (w *watch) hear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heard = w.now()
+	w.heard = now()
 }
 
 // speaks records a message that counts as activity.
 func (w *watch) speaks() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d := time.Duration(w.now() - w.spoken); w.gap == 0 {
+	if d := time.Duration(now() - w.spoken); w.gap == 0 {
 		w.gap = d
 	} else {
 		w.gap += (d - w.gap) / 8
 	}
-	w.spoken = w.now()
+	w.spoken = now()
 }
 
 // sent records a message of the client's.
 func (w *watch) sent(n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sends = append(w.sends, sentAt{n, w.now()})
+	w.sends = append(w.sends, sentAt{n, now()})
 }
 
 // acked records an ack up to n.
@@ -100,8 +84,8 @@ func (w *watch) ping() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pingID++
-	w.pings = append(w.pings, sentAt{w.pingID, w.now()})
-	w.pinged = w.now()
+	w.pings = append(w.pings, sentAt{w.pingID, now()})
+	w.pinged = now()
 	if w.probed <= w.lively() {
 		w.probed = w.pinged
 	}
@@ -117,7 +101,7 @@ func (w *watch) pong(arg string) (rtt time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.pings) > 0 && w.pings[0].n <= n {
-		rtt = time.Duration(w.now() - w.pings[0].at)
+		rtt = time.Duration(now() - w.pings[0].at)
 		w.pings = w.pings[1:]
 	}
 	return rtt
@@ -127,7 +111,7 @@ func (w *watch) pong(arg string) (rtt time.Duration) {
 func (w *watch) standStill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.excused = w.now()
+	w.excused = now()
 }
 
 func (w *watch) lively() int64 { return max(w.heard, w.excused) }
@@ -150,7 +134,7 @@ func (w *watch) since() int64 {
 func (w *watch) judge(answer, heartbeat, rtt time.Duration) (ping, dead bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t, lively := w.now(), w.lively()
+	t, lively := now(), w.lively()
 	if t-lively > int64(2*heartbeat) {
 		return false, true
 	}
@@ -175,11 +159,11 @@ func (w *watch) heardAt() int64 {
 	return w.heard
 }
 
-// suspicious reports whether the connection has been silent for several usual gaps, and
-// at least for least.
-func (w *watch) suspicious(gaps int, least time.Duration) bool {
+// suspicious reports whether the connection has been silent for several usual gaps, and at least for as many times
+// 50 ms.
+func (w *watch) suspicious(gaps int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	silent := time.Duration(w.now() - max(w.spoken, w.excused))
-	return w.gap > 0 && silent > max(time.Duration(gaps)*w.gap, least)
+	silent := time.Duration(now() - max(w.spoken, w.excused))
+	return w.gap > 0 && silent > time.Duration(gaps)*max(w.gap, 50*time.Millisecond)
 }

@@ -96,14 +96,6 @@ func (n *NATS) Start() error {
 	return n.cmd.Start()
 }
 
-// PID returns its process id, 0 while it is not running.
-func (n *NATS) PID() int {
-	if n.cmd == nil || n.cmd.Process == nil {
-		return 0
-	}
-	return n.cmd.Process.Pid
-}
-
 // Signal sends it a signal.
 func (n *NATS) Signal(s syscall.Signal) { n.cmd.Process.Signal(s) }
 

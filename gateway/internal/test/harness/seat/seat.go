@@ -48,14 +48,8 @@ type (
 	heardKey struct{}
 )
 
-// WithPath is for requests of Client: their connections announce to the fault proxy, on
-// a line of its own, the path that they will request, because the proxy could not read
-// it under TLS.
-func WithPath(ctx context.Context, path string) context.Context {
-	return context.WithValue(ctx, pathKey{}, path)
-}
-
-// Client returns an http.Client for Dial through a fault proxy with Told.
+// Client returns an http.Client for Dial through a fault proxy with Told: connections announce to it,
+// on a line of its own, the path that they will request, because it could not read it under TLS.
 func Client(config *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialTold,
 		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -165,7 +159,7 @@ func Dial(ctx context.Context, client *http.Client, address string, o Offer) (c 
 	if err != nil {
 		return nil, 0, err
 	}
-	ctx = context.WithValue(WithPath(ctx, u.RequestURI()), heardKey{}, o.Heard)
+	ctx = context.WithValue(context.WithValue(ctx, pathKey{}, u.RequestURI()), heardKey{}, o.Heard)
 	ws, resp, err := websocket.Dial(ctx, address, o.options(client))
 	if err != nil {
 		if resp != nil {
