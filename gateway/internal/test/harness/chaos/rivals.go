@@ -188,17 +188,18 @@ func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 		v.hist.Add(0, history.Expire, 0, left+int64(grace), history.Never, history.Unknown, 0, 0)
 		v.attempt(ctx, 0, r, true)
 	}
-	v.bye(ctx, r)
+	for tries := 1; !v.bye(ctx, r) && tries < 5; tries++ { // no answer in time
+	}
 	if attached, code := v.attempt(ctx, 1, r, true); attached || code != 4404 && code != 4410 {
 		v.run.fault("rivals of session %d: after the end a resume was answered: attached %v, code %d", v.id, attached, code)
 	}
 }
 
-// bye resumes and sends bye.
-func (v *rivalry) bye(ctx context.Context, r *rand.Rand) {
-	c, _, _ := v.resume(ctx, 2, r, true)
+// bye resumes and sends bye. It reports whether the session is over by then.
+func (v *rivalry) bye(ctx context.Context, r *rand.Rand) bool {
+	c, _, code := v.resume(ctx, 2, r, true)
 	if c == nil {
-		return
+		return code == 4404 || code == 4410
 	}
 	defer c.Drop()
 	ended, outcome := v.hist.Begin(2, history.End, 0), history.Unknown
@@ -211,4 +212,5 @@ func (v *rivalry) bye(ctx context.Context, r *rand.Rand) {
 		outcome = history.Done
 	}
 	ended(outcome, 0, 0)
+	return outcome == history.Done
 }

@@ -79,7 +79,9 @@ func (co *company) wants(faults ...string) {
 	all := strings.Join(faults, "\n")
 	for _, c := range co.clients {
 		if strings.Contains(all, fmt.Sprintf("client %d ", c.id)) {
-			co.t.Logf("client %d:\n  %s\n  the game: %.600v", c.id, strings.Join(c.story, "\n  "), co.s.game.Reports()[c.hello.Session])
+			c.locked(func() {
+				co.t.Logf("client %d:\n  %s\n  the game: %.600v", c.id, strings.Join(c.story, "\n  "), co.s.game.Reports()[c.hello.Session])
+			})
 			return
 		}
 	}

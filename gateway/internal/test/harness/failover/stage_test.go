@@ -108,8 +108,10 @@ func (s *stage) start(n *node) error {
 		defer s.mu.Unlock()
 		s.lines = append(s.lines, line{l, n})
 	}
-	var err error
-	n.Process, err = process.Start(told, filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", n.name, n.lives)), nil, s.bin, flags...)
+	p, err := process.Start(told, filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", n.name, n.lives)), nil, s.bin, flags...)
+	if err == nil {
+		n.Process = p
+	}
 	return err
 }
 

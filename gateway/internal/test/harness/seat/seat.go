@@ -244,18 +244,16 @@ func CloseOf(err error) int { return int(websocket.CloseStatus(err)) }
 
 // A Hello is the argument of hello.
 type Hello struct {
-	Session     string
-	Token       string
-	Resumed     bool
-	Durable     bool
-	Moved       string
-	Received    uint64
-	Lost        uint64
-	Replay      uint64
-	GraceMS     int64 `json:"grace_ms"`
-	HeartbeatMS int64 `json:"heartbeat_ms"`
-	AnswerMS    int64 `json:"answer_ms"`
-	Limits      struct {
+	Session  string
+	Token    string
+	Resumed  bool
+	Durable  bool
+	Moved    string
+	Received uint64
+	Lost     uint64
+	Replay   uint64
+	AnswerMS int64 `json:"answer_ms"`
+	Limits   struct {
 		Messages uint64 `json:"unacked_messages"`
 		Bytes    uint64 `json:"unacked_bytes"`
 	}
