@@ -30,7 +30,7 @@ func chaos(t *testing.T, cfg Config) (*Report, string) {
 	t.Helper()
 	cfg.Dir = t.TempDir()
 	// Tests run on any machine, next to others: what takes a moment may take seconds.
-	cfg.Late, cfg.Grace, cfg.Expiry, cfg.Drain, cfg.Limit = 20*time.Second, 2*time.Minute, 25*time.Second, max(cfg.Drain, 6*time.Second), 8*time.Minute
+	cfg.Late, cfg.Expiry, cfg.Drain, cfg.Limit = 20*time.Second, 25*time.Second, max(cfg.Drain, 6*time.Second), 8*time.Minute
 	rep, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
