@@ -29,7 +29,8 @@ type cluster struct {
 	replacing sync.Mutex  // held while a gateway is missing: the others are there
 	ending    atomic.Bool // no more sessions, and no more faults
 
-	emptied atomic.Int64 // when the NATS servers' disks were, last
+	emptied    atomic.Int64 // when the NATS servers' disks were, last
+	stoodStill atomic.Int64 // when this machine did, last
 
 	mu       sync.Mutex
 	claims   map[string][]take // of durable sessions

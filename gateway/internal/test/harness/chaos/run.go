@@ -199,7 +199,7 @@ func (r *run) open(ctx context.Context) (err error) {
 func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
 		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--grace-unconfirmed=" + r.cfg.unheard().String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
-		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=1m"}, r.keys.flags()...)
+		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=4m"}, r.keys.flags()...)
 	flags = append(flags, fmt.Sprintf("--route=/r/*=ws://%s;grace=%s", game, r.cfg.Expiry)) // rivals'
 	for e, s := range rules {
 		if s.route != "" && (!ending(e).isDurable() || r.cluster != nil) {
@@ -406,7 +406,7 @@ func (r *run) rotate(ctx context.Context) {
 func (r *run) upgrade(ctx context.Context) {
 	for r.cfg.Upgrade > 0 && sleep(ctx, r.cfg.Upgrade) {
 		r.signals.Lock()
-		key, err := r.gateway.Upgrade(90 * time.Second)
+		key, err := r.gateway.Upgrade(5 * time.Minute)
 		r.signals.Unlock()
 		switch {
 		case err != nil:

@@ -33,9 +33,14 @@ func (r *run) playCluster(ctx context.Context) *Report {
 		})
 		sleep(ctx, r.cfg.Spread/time.Duration(r.cfg.Sessions))
 	}
+	quiet, stop := context.WithCancel(ctx)
+	var side sync.WaitGroup
+	side.Go(func() { c.watchMachine(quiet) })
 	c.ravage(ctx, until)
 	c.ending.Store(true)
 	slots.Wait()
+	stop()
+	side.Wait()
 	for _, n := range c.nodes {
 		c.settles(ctx, n.now.Load(), true)
 	}

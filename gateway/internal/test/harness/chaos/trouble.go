@@ -92,7 +92,7 @@ var troubles = []trouble{
 		n := pick(r, c.nodes)
 		n.busy.Lock()
 		defer n.busy.Unlock()
-		key, err := n.now.Load().process.Upgrade(90 * time.Second)
+		key, err := n.now.Load().process.Upgrade(5 * time.Minute)
 		if err != nil {
 			c.r.fault("%s: %v", n.name, err)
 		}
@@ -293,10 +293,23 @@ func (c *cluster) outage(from, to string) (over func()) {
 // aftermath is how long a judgement is used, and a connection may take to be made.
 const aftermath = 1500 * time.Millisecond
 
+// watchMachine notes when this machine stood still, which is a fault on all ways: gateways limit their dials to each
+// other.
+func (c *cluster) watchMachine(ctx context.Context) {
+	for last := now(); sleep(ctx, 50*time.Millisecond); last = now() {
+		if time.Duration(now()-last) > 250*time.Millisecond {
+			c.stoodStill.Store(now())
+		}
+	}
+}
+
 // touched reports whether a fault may have touched the way from a front node to an owner, from since
 // on.
 func (c *cluster) touched(front, owner string, since int64) bool {
 	since -= int64(aftermath + c.r.cfg.Late)
+	if c.stoodStill.Load() > since {
+		return true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.outages, func(o outage) bool {

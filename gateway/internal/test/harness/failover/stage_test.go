@@ -95,7 +95,7 @@ func (s *stage) start(n *node) error {
 		driver = []string{"net", "poll"}[n.lives%2]
 	}
 	flags := []string{"--listen=" + n.listen, "--admin=" + n.admin, "--node-listen=" + n.peer, "--node-name=" + n.name, "--upstream=ws://" + s.tap.Addr().String(),
-		"--driver=" + driver, "--durable=on", "--disconnect=hard", "--grace=20s", "--heartbeat=2s", "--answer-timeout=1s", "--drain=20s", "--log-format=json", "--token-key-file=" + s.key()}
+		"--driver=" + driver, "--durable=on", "--disconnect=hard", "--grace=20s", "--heartbeat=2s", "--answer-timeout=1s", "--drain=1m", "--log-format=json", "--token-key-file=" + s.key()}
 	for _, o := range s.servers {
 		flags = append(flags, "--cluster=nats://"+o.Client)
 	}
@@ -256,7 +256,7 @@ var troubles = []trouble{
 	})},
 	{"drained", 4, toNode(true, func(_ context.Context, s *stage, n *node, _ *rand.Rand) {
 		n.Signal(syscall.SIGTERM)
-		s.fault(n.Wait(45 * time.Second))
+		s.fault(n.Wait(2 * time.Minute))
 	})},
 	{"drained, then killed", 2, toNode(true, func(ctx context.Context, _ *stage, n *node, r *rand.Rand) {
 		n.Signal(syscall.SIGTERM)
