@@ -456,10 +456,10 @@ func (t *tenure) closed(err error) error {
 		p.faultLocked("a Close frame %d after %q %d", code, t.ended, t.code)
 	}
 	switch {
+	case p.end == cookie && p.sayBye, p.end == plain && p.sayBye && code < 0: // no resume is possible, and a Ping may cross the Close; the game server's Close is checked
+		p.finishLocked("Close", 1000)
 	case p.end == plain && code < 0:
 		p.finishLocked("dropped", code)
-	case p.end == cookie && p.sayBye: // no resume is possible; the game server's Close is checked
-		p.finishLocked("Close", 1000)
 	}
 	return fmt.Errorf("closed with %d: %w", code, err)
 }
