@@ -172,13 +172,18 @@ func (v *rivalry) ping(ctx context.Context, c *seat.Conn, client, gen int) bool 
 	}
 }
 
+// insist resumes with the newest token until there is an answer.
+func (v *rivalry) insist(ctx context.Context, client int, r *rand.Rand) (attached bool, code int) {
+	for tries := 0; !attached && code == 0 && tries < 10; tries++ {
+		attached, code = v.attempt(ctx, client, r, true)
+	}
+	return attached, code
+}
+
 // finish ends the session by bye, or by staying detached: for longer than the grace
 // period, or until about its end.
 func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
-	attached, code := v.attempt(ctx, 0, r, true)
-	for tries := 1; !attached && code == 0 && tries < 3; tries++ { // no answer in time
-		attached, code = v.attempt(ctx, 0, r, true)
-	}
+	attached, code := v.insist(ctx, 0, r)
 	if !attached {
 		v.run.fault("rivals of session %d: the newest token was refused with %d", v.id, code)
 		return
@@ -190,7 +195,7 @@ func (v *rivalry) finish(ctx context.Context, r *rand.Rand) {
 	}
 	for tries := 1; !v.bye(ctx, r) && tries < 5; tries++ { // no answer in time
 	}
-	if attached, code := v.attempt(ctx, 1, r, true); attached || code != 4404 && code != 4410 {
+	if attached, code := v.insist(ctx, 1, r); attached || code != 4404 && code != 4410 {
 		v.run.fault("rivals of session %d: after the end a resume was answered: attached %v, code %d", v.id, attached, code)
 	}
 }
