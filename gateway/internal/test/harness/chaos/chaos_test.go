@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -178,5 +179,20 @@ func TestWrongMessagesAreReportedFirst(t *testing.T) {
 	rep.finish().Print(&b)
 	if _, failed, _ := strings.Cut(b.String(), "FAILED"); !strings.HasPrefix(failed, " session 20: messages 2 to 3 were lost") {
 		t.Errorf("reported:\n%s", b.String())
+	}
+}
+
+// A fault that gateway and checker have in common would be no difference.
+func TestCheckerSharesNothingWithTheGateway(t *testing.T) {
+	for _, dir := range []string{".", "fault", "history", "message", "../seat", "../process"} {
+		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, "./"+dir).Output()
+		if err != nil {
+			t.Fatal(dir, err)
+		}
+		for _, name := range strings.Fields(string(out)) {
+			if strings.HasPrefix(name, "reseat/") && !strings.HasPrefix(name, "reseat/gateway/internal/test/") {
+				t.Errorf("%s imports %s, want nothing of the gateway's", dir, name)
+			}
+		}
 	}
 }
