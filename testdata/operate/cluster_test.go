@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,13 +43,7 @@ func startNATSWith(t *testing.T, config string) *natsd {
 	n := &natsd{t: t, port: freePort(t), dir: t.TempDir(), more: []string{"-c", write(t, filepath.Join(t.TempDir(), "nats.conf"), config)}}
 	n.start()
 	t.Cleanup(n.kill)
-	eventually(t, "NATS listens", func() bool {
-		c, err := net.Dial("tcp", "127.0.0.1:"+n.port)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
+	eventually(t, "NATS listens", func() bool { return listens("127.0.0.1:" + n.port) })
 	return n
 }
 
@@ -233,41 +226,8 @@ func TestProxyLeadsResumesToTheirNodesByRoute(t *testing.T) {
 	players[1].counts(2)
 }
 
-// A node that was killed is known to be gone at once, since its machine refuses connections.
-// The players of other nodes notice nothing.
-func TestKilledNodeIsGone(t *testing.T) {
-	c := newCluster(t, 3)
-	lost, other := c.join(0), c.join(1)
-	other.counts(2)
-	c.nodes[0].cmd.Process.Kill()
-	if r := lost.at(c.nodes[2]).refusal(); r.Code != 4404 || r.Retry || r.Reason != "no_session: its node was lost" {
-		t.Errorf("%+v, want 4404 for good", r)
-	}
-	other.counts(2)
-	other.at(c.nodes[2]).resume()
-	other.counts(2)
-	c.wantNodes(c.nodes[2], "gone", 1)
-}
-
-// A node that stands still for a while has its sessions all the time.
-func TestStoppedNodeIsWaitedFor(t *testing.T) {
-	c := newCluster(t, 2)
-	p := c.join(0)
-	p.counts(2)
-	pid := c.nodes[0].cmd.Process.Pid
-	syscall.Kill(pid, syscall.SIGSTOP)
-	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
-	if r := p.at(c.nodes[1]).refusal(); r.Code != 4504 || !r.Retry {
-		t.Errorf("%+v, want 4504 with retry", r)
-	}
-	c.wantNodes(c.nodes[1], "silent", 1)
-	syscall.Kill(pid, syscall.SIGCONT)
-	p.resume()
-	p.counts(5)
-	c.wantNodes(c.nodes[1], "up", 2)
-}
-
-// Without NATS players play on, come back at any node, and begin new sessions.
+// Without NATS players play on, come back at any node, and begin new sessions. So they do at a node that begins
+// meanwhile, and joins later.
 func TestNATSIsNotNeededToPlay(t *testing.T) {
 	c := newCluster(t, 2)
 	p := c.join(0)
@@ -277,33 +237,20 @@ func TestNATSIsNotNeededToPlay(t *testing.T) {
 	p.at(c.nodes[1]).resume()
 	p.counts(2)
 	c.join(1).counts(2)
+	late := start(t, append(slices.Clone(c.flags), "--node-name=late")...)
+	alone := joinAs(t, "ws://"+late.addr, "127.0.0.1", nil, nil)
+	alone.counts(2)
 	c.nodes[1].get("/readyz") // must be 200: or a load balancer would take out every node at once
 	os.RemoveAll(c.nats.dir)  // it comes back empty
 	c.nats.start()
-	for _, g := range c.nodes {
+	for _, g := range append(c.nodes, late) {
 		eventually(t, "NATS is back", func() bool { return g.metric("reseat_cluster_engine_up", "") == 1 })
-		c.wantNodes(g, "up", 2)
+		c.wantNodes(g, "up", 3)
 	}
-	p.at(c.nodes[0]).resume()
-	p.counts(2)
-}
-
-// Nodes begin without NATS, and join later.
-func TestNodesStartWithoutNATS(t *testing.T) {
-	c := newCluster(t, 0)
-	c.nats.kill()
-	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
-	for i := range 2 {
-		c.nodes = append(c.nodes, start(t, "--upstream="+c.game.url(), "--token-key-file="+key, "--cluster="+c.nats.url(), fmt.Sprint("--node-name=n", i), "--node-listen=127.0.0.1:0"))
+	for _, q := range []*player{p, alone} {
+		q.at(c.nodes[0]).resume()
+		q.counts(2)
 	}
-	p := c.join(0)
-	p.counts(2)
-	c.nats.start()
-	for _, g := range c.nodes {
-		c.wantNodes(g, "up", 2)
-	}
-	p.at(c.nodes[1]).resume()
-	p.counts(2)
 }
 
 // A node that is being stopped keeps serving its players, through the others.
@@ -322,40 +269,39 @@ func TestDrainingNodeServesItsPlayersThroughOthers(t *testing.T) {
 	c.wantNodes(c.nodes[1], "gone", 1)
 }
 
-// An upgrade keeps the node: its sessions are found at the new process.
+// upgrade replaces a node's process.
+func (g *gateway) upgrade() {
+	g.t.Helper()
+	syscall.Kill(g.cmd.Process.Pid, syscall.SIGUSR2)
+	pid := int(g.says("upgrade.begun")["pid"].(float64))
+	g.t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	g.says("upgrade.committed")
+}
+
+// An upgrade keeps the node: its sessions are found at the new process, and that knows the other nodes even
+// while NATS is away.
 func TestUpgradeKeepsTheNode(t *testing.T) {
 	c := newCluster(t, 2)
-	p, through := c.join(0), c.join(0)
+	p, through, other := c.join(0), c.join(0), c.join(1)
 	through.counts(1)
 	through.at(c.nodes[1]).resume()
 	through.counts(2)
-	syscall.Kill(c.nodes[0].cmd.Process.Pid, syscall.SIGUSR2)
-	pid := int(c.nodes[0].says("upgrade.begun")["pid"].(float64))
-	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
-	c.nodes[0].says("upgrade.committed")
+	other.counts(2)
+	c.nats.kill()
+	eventually(t, "the node knows that NATS is away", func() bool { return c.nodes[0].metric("reseat_cluster_engine_up", "") == 0 })
+	c.nodes[0].upgrade()
+	other.at(c.nodes[0]).resume()
+	c.nats.start()
+	c.wantNodes(c.nodes[1], "up", 2)
 	p.counts(3)
 	through.counts(3)
 	p.at(c.nodes[1]).resume()
-	p.counts(3)
-	c.wantNodes(c.nodes[1], "up", 2)
-	if n := len(c.game.joined()); n != 2 {
-		t.Errorf("the game server had %d connections, want 2", n)
+	for _, q := range []*player{p, other} {
+		q.counts(3)
 	}
-}
-
-// An upgrade while NATS is away keeps what the node knows of the others.
-func TestUpgradeWithoutNATSKeepsTheOtherNodes(t *testing.T) {
-	c := newCluster(t, 2)
-	p := c.join(1)
-	p.counts(2)
-	c.nats.kill()
-	eventually(t, "the node knows that NATS is away", func() bool { return c.nodes[0].metric("reseat_cluster_engine_up", "") == 0 })
-	syscall.Kill(c.nodes[0].cmd.Process.Pid, syscall.SIGUSR2)
-	pid := int(c.nodes[0].says("upgrade.begun")["pid"].(float64))
-	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
-	c.nodes[0].says("upgrade.committed")
-	p.at(c.nodes[0]).resume()
-	p.counts(3)
+	if n := len(c.game.joined()); n != 3 {
+		t.Errorf("the game server had %d connections, want 3", n)
+	}
 }
 
 // A process with another key may not join, and says so in one line.

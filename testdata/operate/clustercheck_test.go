@@ -47,28 +47,15 @@ func wantFindings(t *testing.T, lines []string, want ...string) {
 	}
 }
 
-// printedRights are the rights that reseat check prints, for a NATS server's configuration.
-// addressOf is where a node was found.
-func addressOf(t *testing.T, lines []string, name string) string {
+// after returns what follows a text in the line that has it.
+func after(t *testing.T, lines []string, text string) string {
 	t.Helper()
 	for _, line := range lines {
-		if _, rest, ok := strings.Cut(line, "node "+name+" at "); ok {
-			address, _, _ := strings.Cut(rest, ": ")
-			return address
+		if _, rest, ok := strings.Cut(line, text); ok {
+			return rest
 		}
 	}
-	t.Fatalf("no node %s in:\n%s", name, strings.Join(lines, "\n"))
-	return ""
-}
-
-func printedRights(t *testing.T, lines []string) string {
-	t.Helper()
-	for _, l := range lines {
-		if _, rights, ok := strings.Cut(l, "rights of a NATS user that is for nodes alone: "); ok {
-			return rights
-		}
-	}
-	t.Fatalf("no rights in\n%s", strings.Join(lines, "\n"))
+	t.Fatalf("no %q in\n%s", text, strings.Join(lines, "\n"))
 	return ""
 }
 
@@ -84,11 +71,7 @@ func nkey(t *testing.T) (file, public string) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	file = filepath.Join(t.TempDir(), "seed")
-	if err := os.WriteFile(file, seed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file, public
+	return write(t, filepath.Join(t.TempDir(), "seed"), string(seed)), public
 }
 
 // A user with exactly the rights that reseat check prints serves a cluster of three nodes. Without
@@ -97,7 +80,7 @@ func TestPrintedRightsAreThoseThatAClusterNeeds(t *testing.T) {
 	key := tokenKey(t)
 	flags := []string{"--demo", "--token-key-file=" + key, "--cluster=nats://127.0.0.1:1", "--node-listen=127.0.0.1:0"}
 	lines, _ := checked(t, flags...)
-	rights := printedRights(t, lines)
+	rights := after(t, lines, "rights of a NATS user that is for nodes alone: ")
 	seed, user := nkey(t)
 	allowed := func(rights string) string {
 		return fmt.Sprintf("accounts: {SHARED: {jetstream: enabled, users: [{nkey: %s, %s}]}}\n", user, rights)
@@ -116,7 +99,7 @@ func TestPrintedRightsAreThoseThatAClusterNeeds(t *testing.T) {
 		"ok    NATS user: has all rights that a node needs", "WARN  buckets reseat_nodes and reseat_players: 1 replica: a lost NATS server loses the directory",
 		"ok    clock: ", "ok    certificate of the node: derived from --token-key-file", "ok    node n0 at 127.0.0.1:", "ok    node n1 at 127.0.0.1:", "ok    node n2 at 127.0.0.1:")
 
-	taken := addressOf(t, lines, "n1")
+	taken, _, _ := strings.Cut(after(t, lines, "node n1 at "), ": ")
 	lines, _ = checked(t, append(flags, "--cluster="+c.nats.url(), "--cluster-creds="+seed, "--node-name=mine", "--node-advertise="+taken)...)
 	wantFindings(t, lines, "WARN  --node-advertise "+taken+": node n1 listens there, not mine: each node needs an address of its own")
 
@@ -166,10 +149,7 @@ func TestNATSOverTLSWithPassword(t *testing.T) {
 func TestCheckLooksAtTheOtherNodes(t *testing.T) {
 	c := newCluster(t, 2)
 	flags := []string{"--demo", "--node-listen=127.0.0.1:0", "--cluster=" + c.nats.url()}
-	other := filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(other, []byte(strings.Repeat("another key here", 2)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	other := write(t, filepath.Join(t.TempDir(), "other"), strings.Repeat("another key here", 2))
 	lines, status := checked(t, append(flags, "--token-key-file="+other)...)
 	if status != 1 {
 		t.Errorf("status %d", status)
@@ -191,11 +171,7 @@ func TestCheckLooksAtTheOtherNodes(t *testing.T) {
 // tokenKey returns a file with the key that newCluster uses as well.
 func tokenKey(t *testing.T) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(name, []byte(strings.Repeat("0123456789abcdef", 2)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
 }
 
 // A certificate whose name is not that of --node-advertise is one that other nodes would refuse.

@@ -252,7 +252,7 @@ func TestDrainByTheAPIKeepsTheProcessRunning(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			c := gather(t, *drained, "--driver="+driver, "--drain=5s")
-			c.gateway.send("POST", "/api/v1/drain", "")
+			c.gateway.ask("POST", "/api/v1/drain", "").want(t, "the drain", 200, "")
 			for _, p := range c.players[c.away : c.away+c.away] {
 				p.resume()
 			}

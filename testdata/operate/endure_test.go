@@ -42,6 +42,15 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Fatalf("it never came about that %s", what)
 }
 
+// listens reports whether somebody accepts connections at an address.
+func listens(addr string) bool {
+	c, err := net.Dial("tcp", addr)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
 // raw connects to the gateway and sends text.
 func (g *gateway) raw(text string) (net.Conn, error) {
 	c, err := net.Dial("tcp", g.addr)
@@ -219,7 +228,7 @@ func newFlood(t *testing.T, begin <-chan struct{}) string {
 
 // Even continuous SIGHUPs disturb no session.
 func TestSIGHUPFloodDisturbsNoSession(t *testing.T) {
-	key := write(t, t.TempDir()+"/key", strings.Repeat("0123456789abcdef", 2))
+	key := tokenKey(t)
 	ga := newGame(t, 5*time.Millisecond)
 	g := start(t, "--upstream="+ga.url(), "--token-key-file="+key)
 	p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)

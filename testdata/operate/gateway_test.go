@@ -96,19 +96,53 @@ func (g *gateway) stop() {
 	g.cmd.Wait()
 }
 
-// get requests a path from the admin address.
+// get returns the body of a path of the admin address, which must be 200.
 func (g *gateway) get(path string) []byte {
 	g.t.Helper()
-	resp, err := http.Get(g.admin + path)
+	r := g.ask("GET", path, "")
+	if r.status != http.StatusOK {
+		g.t.Fatalf("%s: %d %s, want 200", path, r.status, r.body)
+	}
+	return []byte(r.body)
+}
+
+// A reply is an answer of the control API.
+type reply struct {
+	status int
+	body   string
+	header http.Header
+}
+
+// ask makes a call with a body and headers.
+func (g *gateway) ask(method, path, body string, headers ...string) reply {
+	g.t.Helper()
+	r, err := http.NewRequest(method, g.admin+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		g.t.Fatalf("%s: %s, %v", path, resp.Status, err)
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatal(err)
 	}
-	return body
+	return reply{resp.StatusCode, string(b), resp.Header}
+}
+
+// want checks the status, and that the body contains something.
+func (r reply) want(t *testing.T, what string, status int, contains string) reply {
+	t.Helper()
+	if r.status != status || !strings.Contains(r.body, contains) {
+		t.Errorf("%s: %d %s, want %d with %s", what, r.status, r.body, status, contains)
+	}
+	return r
 }
 
 // A seen is a session in the control API.
@@ -121,6 +155,16 @@ func (g *gateway) sessions() []seen {
 		g.t.Fatal(err)
 	}
 	return list.Sessions
+}
+
+// absent skips a test for what the machine lacks. make proof says so at its end.
+func absent(t *testing.T, what string) {
+	t.Helper()
+	if f, err := os.OpenFile("../../bin/absent", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+		fmt.Fprintf(f, "NOT TESTED: %s: %s\n", t.Name(), what)
+		f.Close()
+	}
+	t.Skip(what)
 }
 
 // freePort returns an unused port, another one each time. It is below those that the system gives

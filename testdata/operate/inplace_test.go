@@ -65,11 +65,11 @@ func TestInPlaceManifestHandsOverAndIdles(t *testing.T) {
 		t.Fatalf("%d containers, want two", len(commands))
 	}
 	blue := startShell(t, commands[0])
-	await(t, "blue serves", func() bool { return upgradeState(admin) == "none" })
+	eventually(t, "blue serves", func() bool { return upgradeState(admin) == "none" })
 	p := joinAs(t, "ws://"+listen, "127.0.0.1", http.Header{"Origin": {"https://play.example"}}, nil)
 	p.next()
 	green := startShell(t, commands[1])
-	await(t, "green has taken over", func() bool { return upgradeState(admin) == "ok" })
+	eventually(t, "green has taken over", func() bool { return upgradeState(admin) == "ok" })
 	for range 20 {
 		p.next()
 	}
@@ -88,16 +88,6 @@ func TestInPlaceManifestHandsOverAndIdles(t *testing.T) {
 		s.Process.Signal(syscall.SIGTERM)
 		if err := <-s.ended; err != nil {
 			t.Errorf("%s: %v at the end of the pod", name, err)
-		}
-	}
-}
-
-// await polls until f is true.
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for began := time.Now(); !f(); <-time.After(20 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not yet: %s", what)
 		}
 	}
 }

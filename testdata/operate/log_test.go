@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io/fs"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,26 +17,10 @@ import (
 func (p *player) drop(g *gateway) {
 	p.t.Helper()
 	p.conn.CloseNow()
-	for began := time.Now(); time.Since(began) < patience; <-time.After(5 * time.Millisecond) {
-		if list := g.sessions(); len(list) == 1 && list[0].State == "detached" {
-			return
-		}
-	}
-	p.t.Fatal("the gateway has not noticed the cut")
-}
-
-func (g *gateway) send(method, path, body string) {
-	g.t.Helper()
-	r, err := http.NewRequest(method, g.admin+path, strings.NewReader(body))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil || resp.StatusCode >= 300 {
-		g.t.Fatal(resp, err)
-	}
-	resp.Body.Close()
+	eventually(p.t, "the gateway has noticed the cut", func() bool {
+		list := g.sessions()
+		return len(list) == 1 && list[0].State == "detached"
+	})
 }
 
 // Each log line in the page has the fields, and the level, of a real one.
@@ -88,7 +71,7 @@ func lived(t *testing.T) (lines []map[string]any) {
 	}
 	old.CloseNow()
 	p.next()
-	g.send("PATCH", "/api/v1/sessions/"+p.session, `{"started": true}`)
+	g.ask("PATCH", "/api/v1/sessions/"+p.session, `{"started": true}`).want(t, "the start", 200, "")
 	spent := &player{t: t, url: p.url, from: p.from, token: first}
 	if err := spent.connect(); err == nil {
 		t.Error("a superseded token was accepted")
@@ -102,7 +85,7 @@ func lived(t *testing.T) (lines []map[string]any) {
 		t.Error("an ended session was resumed")
 	}
 	g.heard(&lines, "resume.refused")
-	g.send("POST", "/api/v1/drain", "")
+	g.ask("POST", "/api/v1/drain", "").want(t, "the drain", 200, "")
 	late := &player{t: t, url: p.url, from: p.from}
 	if err := late.connect(); err == nil {
 		t.Error("a gateway that drains takes new sessions")

@@ -3,7 +3,6 @@ package operate
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -48,13 +47,7 @@ func (p *proxy) run(name string, args ...string) *proxy {
 
 func (p *proxy) awaitPort() {
 	p.t.Helper()
-	for began := time.Now(); time.Since(began) < patience; <-time.After(10 * time.Millisecond) {
-		if c, err := net.Dial("tcp", p.addr); err == nil {
-			c.Close()
-			return
-		}
-	}
-	p.t.Fatalf("nothing listens at %s", p.addr)
+	eventually(p.t, "the proxy listens at "+p.addr, func() bool { return listens(p.addr) })
 }
 
 func (p *proxy) url(path string) string { return "ws://" + p.addr + path }
@@ -195,14 +188,11 @@ func wantAllHeard(t *testing.T, ga *game, p *player, words int) {
 		t.Fatalf("the game had %d connections, want 1", len(joins))
 	}
 	j := joins[0]
-	for began := time.Now(); time.Since(began) < patience; <-time.After(10 * time.Millisecond) {
+	eventually(t, "the game has heard every word, or lost the connection", func() bool {
 		j.mu.Lock()
-		heard, lost := len(j.heard), j.lost
-		j.mu.Unlock()
-		if heard >= words || lost != nil {
-			break
-		}
-	}
+		defer j.mu.Unlock()
+		return len(j.heard) >= words || j.lost != nil
+	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.lost != nil || len(j.heard) != words {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -39,7 +38,7 @@ type pair struct {
 
 func newPair(t *testing.T, make recipe, change []string) *pair {
 	t.Helper()
-	key := write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
+	key := tokenKey(t)
 	p := &pair{game: newGame(t, 5*time.Millisecond)}
 	for i := range p.both {
 		g := start(t, "--upstream="+p.game.url(), "--trusted-proxy=127.0.0.1", "--token-key-file="+key, "--drain=1m")
@@ -153,11 +152,7 @@ func (p *pair) drainTheFirst(t *testing.T, tell func()) {
 	}
 	before := p.held()
 	tell()
-	resp, err := http.Post(p.both[0].admin+"/api/v1/drain", "", nil)
-	if err != nil || resp.StatusCode >= 300 {
-		t.Fatal(resp, err)
-	}
-	resp.Body.Close()
+	p.both[0].ask("POST", "/api/v1/drain", "").want(t, "the drain", 200, "")
 	fresh := 0
 	for began := time.Now(); fresh < 8 && time.Since(began) < patience; <-time.After(50 * time.Millisecond) {
 		q := &player{t: t, url: p.proxy.url("/"), from: "127.0.0.1"}
