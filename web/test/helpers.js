@@ -1,10 +1,16 @@
 // A clock, a page and a transport that do nothing by themselves.
 
+import assert from 'node:assert/strict';
 import { NAMES } from '../client/state.js';
 import { ReseatSocket } from '../reseat.js';
 
 export const DLE = '\x10';
 export const TOKEN = 'h.p.s';
+
+/** What a first handshake offers behind the application's subprotocols. */
+export const OFFER = ['reseat.v1', 'reseat.parts', 'reseat.refusals', 'reseat.settled.0.0'];
+
+export const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0';
 
 /** Lets everything run that waits for promises only. */
 export const settle = async () => {
@@ -126,6 +132,17 @@ export function scriptedTransport() {
       this.hello(members);
     }
 
+    /** The session goes on. */
+    resume(members = {}) {
+      this.attach({ resumed: true, ...members });
+    }
+
+    /** A close message, on a connection that may have just opened. */
+    verdict(code, reason = '', more = {}) {
+      if (this.readyState === 0) this.open();
+      this.control('close', { code, reason, retry: false, ...more });
+    }
+
     end(code, reason = '', wasClean = true) {
       this.readyState = 3;
       this.dispatchEvent(Object.assign(new Event('close'), { code, reason, wasClean }));
@@ -142,6 +159,13 @@ export function scriptedTransport() {
     /** Everything sent since the last look, control messages with `^` for DLE. */
     take() {
       return this.sent.splice(0).map((data) => (typeof data === 'string' ? data.replaceAll(DLE, '^') : data));
+    }
+
+    /** How many pings were sent since the last look; it answers them. */
+    pong() {
+      const sent = this.take().filter((data) => /^\^ping /.test(data));
+      for (const ping of sent) this.control('pong', ping.slice('^ping '.length));
+      return sent.length;
     }
 
     get stated() {
@@ -201,39 +225,40 @@ export function record(socket) {
   return log;
 }
 
+/** What a client has around it: that clock, that page. */
+export const runtimeOf = (clock, page, more = {}) => ({
+  setTimeout: clock.setTimeout,
+  clearTimeout: clock.clearTimeout,
+  now: () => clock.mono,
+  wall: () => clock.mono + clock.away,
+  random: () => 0.5,
+  window: page.window,
+  document: page.document,
+  navigator: page.navigator,
+  base: undefined,
+  gateways: new Set(),
+  ...more,
+});
+
 /**
  * A socket in a world of its own.
- * @returns {any} { socket, log, clock, page, sockets, last(), states, take() }
+ * @returns {any} { socket, log, clock, page, sockets, last(), states, take(), connectsAfter(), pingsAfter() }
  */
-export function world({
-  url = 'ws://game.test/match/7',
-  protocols,
-  options = {},
-  runtime = {},
-  random = () => 0.5,
-} = {}) {
+export function world({ url = 'ws://game.test/match/7', protocols, options = {}, runtime = {}, random } = {}) {
   const clock = new FakeClock();
   const page = fakePage();
   const Transport = scriptedTransport();
   const states = [];
-  const surroundings = {
-    setTimeout: clock.setTimeout,
-    clearTimeout: clock.clearTimeout,
-    now: () => clock.mono,
-    wall: () => clock.mono + clock.away,
-    random,
-    window: page.window,
-    document: page.document,
-    navigator: page.navigator,
-    base: undefined,
+  const surroundings = runtimeOf(clock, page, {
     module: 'file:///reseat.js',
-    gateways: new Set(),
     trace: (state, why) => states.push(`${NAMES[state] ?? state}: ${why}`),
+    ...(random && { random }),
     ...runtime,
-  };
+  });
   const { sockets } = Transport;
   const socket = new ReseatSocket(url, protocols, { WebSocket: Transport, runtime: surroundings, ...options });
   const log = record(socket);
+  const last = () => sockets.at(-1);
   return {
     socket,
     log,
@@ -243,8 +268,28 @@ export function world({
     states,
     Transport,
     surroundings,
-    last: () => sockets.at(-1),
+    last,
     take: () => log.splice(0),
+    /** The next connection begins after exactly so long. */
+    async connectsAfter(ms, why = '') {
+      const { length } = sockets;
+      await clock.advance(ms - 1);
+      assert.equal(sockets.length, length, `${why}: connections 1 ms before ${ms}`);
+      await clock.advance(1);
+      assert.equal(sockets.length, length + 1, `${why}: connections after ${ms} ms`);
+    },
+    /** The next ping comes after exactly so long; returns its argument. */
+    async pingsAfter(ms, why = '') {
+      const pings = () => last().sent.filter((data) => /^.ping /.test(data));
+      await clock.advance(ms - 1);
+      assert.deepEqual(pings(), [], `${why}: pings 1 ms before ${ms}`);
+      await clock.advance(1);
+      assert.equal(pings().length, 1, `${why}: pings after ${ms} ms`);
+      return last()
+        .take()
+        .find((data) => data.startsWith('^ping '))
+        .slice('^ping '.length);
+    },
   };
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NAMES } from '../client/state.js';
 import { ReseatSocket } from '../reseat.js';
-import { FakeClock, fakePage, record, seeded, settle } from './helpers.js';
+import { FakeClock, fakePage, record, runtimeOf, seeded, settle } from './helpers.js';
 import { Gateway, Net } from './model.js';
 
 // Whole sessions against a model of the gateway, over a network that cuts and delays at
@@ -34,20 +34,10 @@ class Run {
     this.gateway = new Gateway(this.clock, this.random, { answer: [0, 2_000, 5_000][seed % 3], ...options });
     this.net = new Net(this.clock, this.random, this.gateway);
     this.net.calm = true; // the first connection is not what this is about
-    const { clock, page, random } = this;
-    const runtime = {
-      setTimeout: clock.setTimeout,
-      clearTimeout: clock.clearTimeout,
-      now: () => clock.mono,
-      wall: () => clock.mono + clock.away,
-      random,
-      window: page.window,
-      document: page.document,
-      navigator: page.navigator,
-      base: undefined,
-      gateways: new Set(),
+    const runtime = runtimeOf(this.clock, this.page, {
+      random: this.random,
       trace: (state, why) => this.states.push(`${NAMES[state] ?? state}: ${why}`),
-    };
+    });
     this.socket = new ReseatSocket('ws://model.test/', undefined, {
       WebSocket: this.net.transport(),
       fallback: false,
