@@ -94,7 +94,7 @@ inEngines('pages', (engine) => {
     const game = await playing(page, scene);
     const { session } = await game.player.report();
     await page.evaluate("window.shown = []; addEventListener('pageshow', ({ persisted }) => shown.push(persisted))");
-    await page.goto(`${scene.site.origin}/existing.js`);
+    await page.goto(`${scene.site.origin}/player.js`);
     await until(
       'the session waits, or has ended',
       async () => (await scene.gateway.session(session)).state !== 'attached',

@@ -1,6 +1,6 @@
 // A game's page that knows nothing of Reseat: when its connection is lost it opens
 // another one, as such pages do.
-import { make, numberOf } from './numbered.js';
+import { numberOf } from './numbered.js';
 
 /** How long it waits before it connects again, in ms. */
 const PAUSE = 100;
@@ -19,11 +19,8 @@ export class Visitor {
   repeats = 0;
   /** What was wrong: a gap, a damaged message, an order that is none. @type {string[]} */
   faults = [];
-  sent = 0;
 
   #url;
-  /** @type {WebSocket | undefined} */
-  #socket;
 
   /** @param {string} url */
   constructor(url) {
@@ -33,7 +30,6 @@ export class Visitor {
 
   #connect() {
     const socket = new WebSocket(this.#url);
-    this.#socket = socket;
     let last = 0;
     socket.binaryType = 'arraybuffer';
     socket.onopen = () => this.opened++;
@@ -59,18 +55,8 @@ export class Visitor {
     else this.newest = n;
   }
 
-  /** Says the next message, if there is a connection to say it on. */
-  say() {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(make(++this.sent, 10).data);
-  }
-
-  /** @param {number} ms between two messages */
-  start(ms) {
-    setInterval(() => this.say(), ms);
-  }
-
   report() {
-    const { firsts, opened, closed, newest, repeats, faults, sent } = this;
-    return { firsts, opened, closed, newest, repeats, faults, sent };
+    const { firsts, opened, closed, newest, repeats, faults } = this;
+    return { firsts, opened, closed, newest, repeats, faults };
   }
 }

@@ -21,7 +21,6 @@ class Link {
   #torn;
   #pace;
   #heard;
-  #headOnly = false;
 
   /**
    * @param {Socket} client
@@ -52,13 +51,6 @@ class Link {
   #pass(data, from, to, way) {
     if (this.#stalled || to.destroyed) return;
     if (way === 'up') this.#heard(data);
-    if (this.#headOnly && way === 'down') {
-      const end = data.indexOf('\r\n\r\n') + 4;
-      this.#headOnly = false;
-      this.hold(['down']);
-      from.unshift(data.subarray(end));
-      data = data.subarray(0, end);
-    }
     const part = data.subarray(0, this.#left[way]);
     this.#left[way] -= part.length;
     if (this.#left[way] === 0) {
@@ -84,11 +76,6 @@ class Link {
       if (this.#held.has(way)) from.pause();
       else from.resume();
     }
-  }
-
-  /** Of what comes down first, the answer to the handshake passes, and nothing behind it until another call of hold. */
-  holdBehindHead() {
-    this.#headOnly = true;
   }
 
   stall() {
@@ -130,7 +117,6 @@ export class Relay {
   /** What lets in each of the connections that are held. @type {Set<() => void> | null} */
   #waiting = null;
   #probesPass = false;
-  #behindHead = false;
   /** Clients that have said something. @type {WeakSet<Socket>} */
   #known = new WeakSet();
   /** What becomes of new connections instead. @type {((client: Socket) => void) | null} */
@@ -158,6 +144,11 @@ export class Relay {
       relay.reset();
     });
     return Object.assign(relay, { host: `${relay.#address.address}:${relay.#address.port}` });
+  }
+
+  /** Connections that get nowhere for now. */
+  get waiting() {
+    return this.#waiting?.size ?? 0;
   }
 
   get #address() {
@@ -221,7 +212,6 @@ export class Relay {
       (data) => this.#hear(client, data),
     );
     this.#links.add(link);
-    if (this.#behindHead) link.holdBehindHead();
     Promise.all([once(client, 'close'), once(server, 'close')]).then(
       () => this.#links.delete(link),
       () => {},
@@ -238,16 +228,6 @@ export class Relay {
     const links = [...this.#links];
     for (const link of links) link.hold(ways);
     return () => links.forEach((link) => link.hold([]));
-  }
-
-  /** New connections get the answer to their handshake and nothing behind it, until the returned function is called. */
-  holdBehindHead() {
-    const known = new Set(this.#links);
-    this.#behindHead = true;
-    return () => {
-      this.#behindHead = false;
-      for (const link of this.#links) if (!known.has(link)) link.hold([]);
-    };
   }
 
   /** New connections get nowhere until the returned function is called. @param {{probesPass?: boolean}} options */
