@@ -78,7 +78,7 @@ export class Arena {
     for (const player of players) this.#drawPlayer(player);
     this.#drawNames(players.reverse()); // one's own has the first choice
     this.#effects = this.#effects.filter((effect) => now - effect.since < EFFECT_MS);
-    for (const effect of this.#effects) this.#drawEffect(effect, (now - effect.since) / EFFECT_MS);
+    for (const effect of this.#effects) this.#drawEffect(effect, Math.max(0, now - effect.since) / EFFECT_MS); // a frame may be older than what it shows
   }
 
   /**
