@@ -1,6 +1,7 @@
 import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { DemoPage } from './demo.js';
 import { start } from './processes.js';
 
 /** What `make cluster` runs. */
@@ -16,7 +17,7 @@ const PORTS = [0, 1, 2, 100, 101, 102, 200, 201, 202, 300];
  * A cluster of three nodes with one game, as `make cluster` starts it, until the test ends.
  * @param {{after: (run: () => Promise<void>) => void}} t
  */
-export async function startCluster(t) {
+async function startCluster(t) {
   const first = await freePorts();
   const { child, gone } = start(
     `${BIN}cluster`,
@@ -47,6 +48,20 @@ export async function startCluster(t) {
     /** @param {string} name */
     kill: (name) => process.kill(nodes.find((node) => node.name === name)?.pid ?? 0, 'SIGKILL'),
   };
+}
+
+/**
+ * The demo's page at the first node of a cluster of the test's own.
+ * @param {import('node:test').TestContext} t
+ * @param {ReturnType<typeof import('./browser.js').suiteBrowser>} browser
+ * @param {import('playwright-core').BrowserContextOptions} [look]
+ */
+export async function openCluster(t, browser, look = { viewport: { width: 1280, height: 900 } }) {
+  const cluster = await startCluster(/** @type {any} */ (t));
+  const page = await browser.page(/** @type {any} */ (t), look);
+  const demo = await DemoPage.open(page, cluster.nodes[0].host);
+  await demo.says('reseat-where', /^Seat and connection are at n1\.$/);
+  return { cluster, demo, page, list: page.getByTestId('nodes').getByRole('button') };
 }
 
 async function freePorts() {

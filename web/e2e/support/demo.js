@@ -70,7 +70,6 @@ export class DemoPage {
   async says(id, text) {
     let read = '';
     await until(`${id} reads ${text}`, async () => text.test((read = (await this.part(id).textContent()) ?? '')), {
-      ms: 5_000,
       also: () => read,
     });
   }
@@ -80,8 +79,13 @@ export class DemoPage {
     return this.until(
       `${points} points on both sides`,
       ({ proof, plain }) => Math.min(proof.score, plain.score) >= points,
-      40_000,
     );
+  }
+
+  /** Nobody else was asked, and the browser had nothing to complain of. */
+  clean() {
+    assert.deepEqual(this.strangers, [], 'nobody else is asked');
+    assert.deepEqual(this.complaints, [], 'the browser complains of nothing');
   }
 
   /** Ends the autopilot, as a person does. */
