@@ -29,16 +29,8 @@ function logged(url, protocols) {
   /** @type {any[]} */
   const log = [];
   for (const type of ['open', 'message', 'error', 'close'])
-    socket.addEventListener(type, (/** @type {any} */ event) =>
-      log.push([
-        type,
-        socket.readyState,
-        event.code,
-        event.reason,
-        event.wasClean,
-        socket.protocol,
-        socket.bufferedAmount,
-      ]),
+    socket.addEventListener(type, (/** @type {any} */ { code, reason, wasClean }) =>
+      log.push([type, socket.readyState, code, reason, wasClean, socket.protocol, socket.bufferedAmount]),
     );
   return { socket, log };
 }
@@ -86,30 +78,58 @@ const offers =
       return [String(protocols), result];
     });
 
+/** The server closes, by this path; the log. @param {string[]} paths */
+const served =
+  (...paths) =>
+  async (/** @type {string} */ at) => {
+    const logs = [];
+    for (const path of paths) {
+      const it = await opened(`${at}${path}`);
+      await next(it.socket, 'close');
+      logs.push(it.log);
+    }
+    return logs;
+  };
+
+const BAD_URLS =
+  '# ws: ws:// foo:bar mailto:x@y ftp://127.0.0.1/ ws://127.0.0.1:1/# ws://127.0.0.1:1/#frag ws://127.0.0.1:99999/ ws://[::1 about:blank data:,x javascript:1 blob:x';
+
+const MEMBERS =
+  'url readyState bufferedAmount extensions protocol binaryType onopen onerror onclose onmessage close send CONNECTING OPEN CLOSING CLOSED';
+
+const BAD_CODES = [
+  0,
+  1,
+  500,
+  999,
+  1001,
+  1002,
+  1005,
+  1006,
+  1011,
+  2999,
+  5000,
+  65_535,
+  66_536,
+  -1,
+  NaN,
+  null,
+  'x',
+  {},
+  true,
+  Infinity,
+];
+
+const THROWS = {
+  toString: () => {
+    throw new RangeError('x');
+  },
+};
+
 /** By name; `at` is the server's address. @type {Record<string, (at: string) => any>} */
 export const cases = {
   'constructor: URLs': () =>
-    [
-      '',
-      'foo',
-      '/foo?bar',
-      '?',
-      '#',
-      'ws:',
-      'ws://',
-      'foo:bar',
-      'mailto:x@y',
-      'ftp://127.0.0.1/',
-      'ws://127.0.0.1:1/#',
-      'ws://127.0.0.1:1/#frag',
-      'ws://127.0.0.1:99999/',
-      'ws://[::1',
-      'about:blank',
-      'data:,x',
-      'javascript:1',
-      'ws://a b/',
-      'blob:x',
-    ].map((url) => [url, /^(foo|\/|\?|)$|^\/foo/.test(url) ? 'relative' : thrown(() => new WebSocket(url))]),
+    ['ws://a b/', ...BAD_URLS.split(' ')].map((url) => [url, thrown(() => new WebSocket(url))]),
   'constructor: how URLs are read': (at) =>
     [
       `${at}/a b?c d`,
@@ -131,20 +151,7 @@ export const cases = {
       return socket.url;
     }),
   'constructor: subprotocols': offers(
-    [],
-    '',
-    'a',
-    ['a', 'a'],
-    ['a b'],
-    'a,b',
-    'a/b',
-    '\u00e9',
-    '\u007f',
-    'a\t',
-    '"a"',
-    '{',
-    {},
-    ['a', ''],
+    ...[[], '', 'a', ['a', 'a'], ['a b'], 'a,b', 'a/b', '\u00e9', '\u007f', 'a\t', '"a"', '{', {}, ['a', '']],
     new Set(['a', 'b']),
   ),
   'constructor: subprotocols that differ in case': offers(['a', 'A']),
@@ -153,52 +160,19 @@ export const cases = {
     thrown(() => new WebSocket()),
     thrown(() => WebSocket('ws://127.0.0.1/')),
     thrown(() => new WebSocket(Symbol('x'))),
-    thrown(
-      () =>
-        new WebSocket({
-          toString: () => {
-            throw new RangeError('x');
-          },
-        }),
-    ),
+    thrown(() => new WebSocket(THROWS)),
     WebSocket.name,
     WebSocket.length,
     typeof WebSocket,
   ],
   'the interface': (at) => {
     const socket = new WebSocket(`${at}/echo`);
-    const members = [
-      'url',
-      'readyState',
-      'bufferedAmount',
-      'extensions',
-      'protocol',
-      'binaryType',
-      'onopen',
-      'onerror',
-      'onclose',
-      'onmessage',
-      'close',
-      'send',
-      'CONNECTING',
-      'OPEN',
-      'CLOSING',
-      'CLOSED',
-    ];
-    const described = members.map((name) => {
+    const described = MEMBERS.split(' ').map((name) => {
       const of = (/** @type {object} */ holder) => {
         const found = Object.getOwnPropertyDescriptor(holder, name);
-        return (
-          found && [
-            typeof found.value,
-            typeof found.get,
-            typeof found.set,
-            found.enumerable,
-            found.configurable,
-            found.writable,
-            found.value?.length,
-          ]
-        );
+        if (!found) return found;
+        const { value, get, set, enumerable, configurable, writable } = found;
+        return [typeof value, typeof get, typeof set, enumerable, configurable, writable, value?.length];
       };
       return [name, of(socket), of(WebSocket.prototype), of(WebSocket), name in socket];
     });
@@ -215,29 +189,19 @@ export const cases = {
   },
   'read-only members': async (at) => {
     const { socket, log } = logged(`${at}/echo`);
-    const results = ['url', 'readyState', 'bufferedAmount', 'extensions', 'protocol', 'CONNECTING', 'OPEN'].map(
-      (name) => [
-        name,
-        thrown(() => {
-          socket[name] = 7;
-        }),
-        String(socket[name]).replace(location.host, 'here').replace(at, 'at'),
-      ],
-    );
+    const names = ['url', 'readyState', 'bufferedAmount', 'extensions', 'protocol', 'CONNECTING', 'OPEN'];
+    const results = names.map((name) => [
+      name,
+      thrown(() => (socket[name] = 7)),
+      String(socket[name]).replace(location.host, 'here').replace(at, 'at'),
+    ]);
     await next(socket, 'open');
     return [results, await ended({ socket, log })];
   },
   'before it is open': (at) => {
     const socket = new WebSocket(`${at}/echo`);
-    const state = [
-      socket.readyState,
-      socket.bufferedAmount,
-      socket.protocol,
-      socket.extensions,
-      socket.binaryType,
-      socket.onopen,
-      socket.onclose,
-    ];
+    const { readyState, bufferedAmount, protocol, extensions, binaryType, onopen, onclose } = socket;
+    const state = [readyState, bufferedAmount, protocol, extensions, binaryType, onopen, onclose];
     const results = [
       thrown(() => socket.send('x')),
       thrown(() => socket.send(new ArrayBuffer(2))),
@@ -283,21 +247,10 @@ export const cases = {
     for (const type of ['open', 'message', 'close'])
       socket.addEventListener(type, (/** @type {any} */ event) =>
         log.push([
-          type,
-          Object.prototype.toString.call(event),
-          event.constructor.name,
-          event.target === socket,
-          event.currentTarget === socket,
-          event.bubbles,
-          event.cancelable,
-          event.composed,
-          event.eventPhase,
-          event.defaultPrevented,
+          [type, Object.prototype.toString.call(event), event.constructor.name, typeof event.data],
+          [event.target === socket, event.currentTarget === socket, event.eventPhase, event.defaultPrevented],
+          [event.bubbles, event.cancelable, event.composed, event.lastEventId, event.source, event.ports?.length],
           String(event.origin).replace(at.replace(/^http/, 'ws'), 'at'),
-          event.lastEventId,
-          event.source,
-          event.ports?.length,
-          typeof event.data,
         ]),
       );
     await next(socket, 'open');
@@ -328,50 +281,19 @@ export const cases = {
   text: async (at) => {
     const { socket, log } = await opened(`${at}/echo`);
     const out = [];
-    for (const data of [
-      '',
-      'x',
-      '\u20ac\u{1f600}',
-      '\ud800',
-      'a\ud800b\udc00',
-      '\x00',
-      '\x10',
-      '\x10\x10x',
-      '\ufeffbom',
-      'x'.repeat(70_000),
-    ])
-      out.push(await echo(socket, data));
+    const short = ['', 'x', '\u20ac\u{1f600}', '\ud800', 'a\ud800b\udc00', '\x00', '\x10', '\x10\x10x', '\ufeffbom'];
+    for (const data of [...short, 'x'.repeat(70_000)]) out.push(await echo(socket, data));
     return [out.map((text) => JSON.stringify(text)), await ended({ socket, log })];
   },
   'other values are text': async (at) => {
     const { socket, log } = await opened(`${at}/echo`);
     const out = [];
-    for (const data of [
-      null,
-      undefined,
-      0,
-      -0,
-      NaN,
-      true,
-      {},
-      [1, [2]],
-      10n,
-      () => 1,
-      new Date(0).getTime(),
-      document.createElement('p'),
-      new String('s'),
-    ])
-      out.push(await echo(socket, data));
+    const plain = [null, undefined, 0, -0, NaN, true, {}, [1, [2]], 10n, () => 1];
+    for (const data of [...plain, document.createElement('p'), new String('s')]) out.push(await echo(socket, data));
     out.push(
       thrown(() => socket.send()),
       thrown(() => socket.send(Symbol('x'))),
-      thrown(() =>
-        socket.send({
-          toString: () => {
-            throw new RangeError('x');
-          },
-        }),
-      ),
+      thrown(() => socket.send(THROWS)),
       thrown(() => socket.send(Object.create(null))),
     );
     return [out, await ended({ socket, log })];
@@ -385,21 +307,10 @@ export const cases = {
     for (const type of ['arraybuffer', 'blob']) {
       socket.binaryType = type;
       for (const data of [
-        bytes,
-        bytes.buffer,
-        bytes.subarray(2, 5),
-        new DataView(bytes.buffer, 1, 2),
-        new Uint16Array(bytes.buffer, 2, 1),
-        new Float64Array(1),
-        new Uint8ClampedArray(2),
-        new ArrayBuffer(0),
-        new Uint8Array(70_000),
-        new Blob(['blob']),
-        new Blob([]),
-        new File(['file'], 'name'),
-        new other.Uint8Array([9]),
-        new other.ArrayBuffer(2),
-        new other.Blob(['other']),
+        ...[bytes, bytes.buffer, bytes.subarray(2, 5), new DataView(bytes.buffer, 1, 2)],
+        ...[new Uint16Array(bytes.buffer, 2, 1), new Float64Array(1), new Uint8ClampedArray(2)],
+        ...[new ArrayBuffer(0), new Uint8Array(70_000), new Blob(['blob']), new Blob([]), new File(['file'], 'name')],
+        ...[new other.Uint8Array([9]), new other.ArrayBuffer(2), new other.Blob(['other'])],
       ])
         out.push(await echo(socket, data));
     }
@@ -411,9 +322,7 @@ export const cases = {
     const out = [socket.binaryType];
     for (const value of ['arraybuffer', 'blob', 'nodebuffer', '', null, 7, 'Blob']) {
       out.push(
-        thrown(() => {
-          socket.binaryType = value;
-        }),
+        thrown(() => (socket.binaryType = value)),
         socket.binaryType,
       );
     }
@@ -449,14 +358,10 @@ export const cases = {
   bufferedAmount: async (at) => {
     const { socket, log } = await opened(`${at}/echo`);
     const out = [socket.bufferedAmount];
-    socket.send('four');
-    out.push(socket.bufferedAmount);
-    socket.send('\u20ac');
-    out.push(socket.bufferedAmount);
-    socket.send(new ArrayBuffer(10));
-    out.push(socket.bufferedAmount);
-    socket.send(new Blob(['xy']));
-    out.push(socket.bufferedAmount);
+    for (const data of ['four', '\u20ac', new ArrayBuffer(10), new Blob(['xy'])]) {
+      socket.send(data);
+      out.push(socket.bufferedAmount);
+    }
     await ended({ socket, log });
     return [out, log.filter(([type]) => type !== 'message').map(([type, state]) => [type, state])];
   },
@@ -483,28 +388,7 @@ export const cases = {
   'close: too long a reason in bytes': closing(1000, '\u20ac'.repeat(42)),
   'close: bad codes': async (at) => {
     const it = await opened(`${at}/echo`);
-    const out = [
-      0,
-      1,
-      500,
-      999,
-      1001,
-      1002,
-      1005,
-      1006,
-      1011,
-      2999,
-      5000,
-      65_535,
-      66_536,
-      -1,
-      NaN,
-      null,
-      'x',
-      {},
-      true,
-      Infinity,
-    ].map((code) => [
+    const out = BAD_CODES.map((code) => [
       String(code),
       thrown(() => it.socket.close(code)),
       thrown(() => it.socket.close(code, 'x'.repeat(124))),
@@ -547,35 +431,14 @@ export const cases = {
     const { data } = await next(other.socket, 'message');
     return [data, it.log.length, (await ended(other)).length];
   },
-  'close by the server: 1000': async (at) => {
-    const it = await opened(`${at}/close/1000/bye`);
-    await next(it.socket, 'close');
-    return it.log;
-  },
-  'close by the server: 3001': async (at) => {
-    const it = await opened(`${at}/close/3001/own%20words`);
-    await next(it.socket, 'close');
-    return it.log;
-  },
-  'close by the server: no code': async (at) => {
-    const it = await opened(`${at}/close`);
-    await next(it.socket, 'close');
-    return it.log;
-  },
-  'close by the server: 1001, 1011': async (at) => {
-    const out = [];
-    for (const code of [1001, 1011]) {
-      const it = await opened(`${at}/close/${code}/x`);
-      await next(it.socket, 'close');
-      out.push(it.log);
-    }
-    return out;
-  },
-  'messages before the close of the server': async (at) => {
-    const it = await opened(`${at}/talk`);
-    await next(it.socket, 'close');
-    return it.log;
-  },
+  'close by the server': served(
+    '/close/1000/bye',
+    '/close/3001/own%20words',
+    '/close',
+    '/close/1001/x',
+    '/close/1011/x',
+  ),
+  'messages before the close of the server': served('/talk'),
   'subprotocol: chosen': async (at) => ended(await opened(`${at}/protocol/b`, ['a', 'b', 'c'])),
   'subprotocol: one, as a string': async (at) => ended(await opened(`${at}/protocol/a`, 'a')),
   'subprotocol: none offered': async (at) => ended(await opened(`${at}/protocol/`)),
