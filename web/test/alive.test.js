@@ -13,10 +13,10 @@ test('silence for 2 x heartbeat is death; twice as long for each connection in a
     await w.clock.advance(1);
     assert.equal(w.sockets.length, ++count, `after ${limit}`);
     assert.deepEqual(w.sockets.at(-2).closed, []);
-    w.last().attach({ resumed: true, grace_ms: 1_000_000 });
+    w.last().resume({ grace_ms: 1_000_000 });
   }
   w.last().drop(); // ended in another way: the row is broken
-  w.last().attach({ resumed: true, grace_ms: 1_000_000 });
+  w.last().resume({ grace_ms: 1_000_000 });
   count = w.sockets.length;
   await w.clock.advance(30_000);
   assert.equal(w.sockets.length, count + 1);
@@ -57,10 +57,7 @@ test('when the page or the network comes back: a ping, and 2 s for its answer', 
     await w.clock.advance(1_000);
     back(w.page);
     assert.equal(w.last().take().length, 1, 'one ping at a time');
-    await w.clock.advance(999);
-    assert.equal(w.sockets.length, 1);
-    await w.clock.advance(1);
-    assert.equal(w.sockets.length, 2, 'resumed at once');
+    await w.connectsAfter(1_000, 'resumed at once');
     assert.deepEqual(w.sockets[0].closed, []);
   }
 });
@@ -76,10 +73,7 @@ test('messages that waited in the page are no answer, and give the answer behind
   w.last().control('pong', first.slice('^ping '.length)); // so did the answer to the older ping
   await w.clock.advance(1_999);
   w.last().receive('one more');
-  await w.clock.advance(1_999);
-  assert.equal(w.sockets.length, 1);
-  await w.clock.advance(1);
-  assert.equal(w.sockets.length, 2);
+  await w.connectsAfter(2_000);
 });
 
 test('a page that is hidden or frozen acks what it owes', () => {
@@ -122,10 +116,7 @@ test('an offline browser spends no tries, comes back at online, and is not belie
   w.page.navigator.onLine = false;
   w.last().drop();
   assert.deepEqual(w.log, ['detach 1']);
-  await w.clock.advance(9_999);
-  assert.equal(w.sockets.length, 1);
-  await w.clock.advance(1);
-  assert.equal(w.sockets.length, 2, 'one attempt in 10 s: loopback works offline');
+  await w.connectsAfter(10_000, 'one attempt in 10 s: loopback works offline');
   w.last().drop();
   await w.clock.advance(5_000);
   assert.equal(w.sockets.length, 2);
@@ -138,10 +129,7 @@ test('an offline browser makes its one attempt where the time is over before the
   const w = attached({ first: { grace_ms: 1_000, heartbeat_ms: 1_000 }, options: { giveUpAfter: 0 } });
   w.page.navigator.onLine = false;
   w.last().drop();
-  await w.clock.advance(2_999);
-  assert.equal(w.sockets.length, 1);
-  await w.clock.advance(1);
-  assert.equal(w.sockets.length, 2, 'grace period and twice the heartbeat are over');
+  await w.connectsAfter(3_000, 'grace period and twice the heartbeat are over');
   assert.equal(w.socket.readyState, 1);
   w.last().drop();
   await w.clock.advance(0);
@@ -155,15 +143,11 @@ test('an offline browser whose time is over before the pacing pause makes its on
   for (let i = 0; i < 4; i++) {
     // connections that come to nothing, the fifth drop is followed by a pause of 500 ms
     w.last().drop();
-    w.last().attach({ resumed: true, ...grace });
+    w.last().resume({ ...grace });
   }
-  const count = w.sockets.length;
   w.page.navigator.onLine = false;
   w.last().drop();
-  await w.clock.advance(101);
-  assert.equal(w.sockets.length, count);
-  await w.clock.advance(1);
-  assert.equal(w.sockets.length, count + 1, 'at the end of the grace period and twice the heartbeat');
+  await w.connectsAfter(102, 'at the end of the grace period and twice the heartbeat');
   w.last().drop();
   await w.clock.advance(0);
   assert.equal(w.socket.readyState, 3);
@@ -181,7 +165,7 @@ test('a page thawed after the time was over tries once more before it gives up',
     assert.equal(attempt.readyState, 0, 'an attempt is under way');
     await w.clock.advance(3_999);
     assert.equal(w.socket.readyState, 1);
-    attempt.attach({ resumed: true });
+    attempt.resume();
     assert.equal(w.socket.detached, false);
   }
 });
@@ -206,7 +190,7 @@ test('an attempt that slept is abandoned for a new one', async () => {
   w.page.show('visible');
   assert.equal(w.sockets.length, 3);
   assert.deepEqual(w.sockets[1].closed, []);
-  w.sockets[1].attach({ resumed: true });
+  w.sockets[1].resume();
   assert.equal(w.socket.detached, true);
 });
 
@@ -215,7 +199,7 @@ test('a live connection found overdue after sleep is replaced at once, without a
   w.clock.freeze(300_000);
   w.page.show('visible');
   assert.equal(w.sockets.length, 2);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   await w.clock.advance(30_000);
   assert.equal(w.sockets.length, 3);
 });
@@ -253,8 +237,5 @@ test('a ping whose answer was slept through is repeated before the connection is
   w.clock.freeze(10_000);
   w.page.show('visible');
   assert.equal(w.last().take().length, 2);
-  await w.clock.advance(1_999);
-  assert.equal(w.sockets.length, 1);
-  await w.clock.advance(1);
-  assert.equal(w.sockets.length, 2);
+  await w.connectsAfter(2_000);
 });

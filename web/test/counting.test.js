@@ -97,7 +97,7 @@ test('a resume that nobody acked counts from the same N, and its newest token', 
   last().receive('a');
   last().drop();
   assert.deepEqual(last().stated, { token: 'newer.t', received: '1' });
-  last().attach({ resumed: true, token: 'second.t' });
+  last().resume({ token: 'second.t' });
   last().drop();
   assert.deepEqual(last().stated, { token: 'second.t', received: '1' });
   assert.equal(socket.readyState, 1);
@@ -110,7 +110,7 @@ test('repeated messages are thrown away, and acked all the same', async () => {
   sockets[0].receive('1'); // after N = 0 was stated on the new connection
   sockets[0].receive('2');
   assert.equal(sockets[1].stated.received, '0');
-  sockets[1].attach({ resumed: true, replay: 3 });
+  sockets[1].resume({ replay: 3 });
   assert.deepEqual(sockets[1].take(), ['^ack 0']);
   for (const text of ['1', '2', '3']) sockets[1].receive(text);
   assert.deepEqual(log, ['1', '2', 'resume 3 0', '3', 'replayed']);
@@ -123,7 +123,7 @@ test('an ack never names more than N + lost + what came on this connection', asy
   last().control('move', { within_ms: 1000 });
   await clock.advance(500);
   receive(sockets[0], 5);
-  sockets[1].attach({ resumed: true, replay: 5 });
+  sockets[1].resume({ replay: 5 });
   sockets[1].take();
   receive(sockets[1], 2);
   sockets[1].control('ping');
@@ -149,7 +149,7 @@ test('lost messages are skipped in the count', () => {
   const { last, log } = attached();
   receive(last(), 2);
   last().drop();
-  last().attach({ resumed: true, lost: 5, replay: 1 });
+  last().resume({ lost: 5, replay: 1 });
   assert.deepEqual(last().take(), ['^ack 7']);
   last().receive('eight');
   last().drop();
@@ -161,7 +161,7 @@ test('what was lost stays skipped where the connection brings nothing more', () 
   const { last } = attached();
   receive(last(), 2);
   last().drop();
-  last().attach({ resumed: true, lost: 5, replay: 1 });
+  last().resume({ lost: 5, replay: 1 });
   last().drop();
   assert.equal(last().stated.received, '7', 'the gateway has forgotten them: less would be refused with 4408');
 });
@@ -191,7 +191,7 @@ test('no more than unacked_messages are out at once; ack frees them, hello.recei
   await settle();
   assert.equal(socket.bufferedAmount, 2);
   last().drop();
-  last().attach({ resumed: true, received: 2, limits: { unacked_messages: 2, unacked_bytes: 1000 } });
+  last().resume({ received: 2, limits: { unacked_messages: 2, unacked_bytes: 1000 } });
   assert.deepEqual(last().take(), ['^ack 0'], 'received, not acked: the window is still full');
   last().control('ack', 1);
   assert.deepEqual(last().take(), ['3']);
@@ -224,7 +224,7 @@ test('what the gateway holds and has not acked still counts in bytes', () => {
   const { socket, last } = attached(small(limits));
   socket.send('six...');
   last().drop();
-  last().attach({ resumed: true, received: 1, limits });
+  last().resume({ received: 1, limits });
   socket.send('seven..');
   assert.deepEqual(last().take(), ['^ack 0']);
   last().control('ack', 1);
@@ -235,7 +235,7 @@ test('resent messages keep within the window too', () => {
   const { socket, last } = attached();
   for (const text of ['1', '2', '3']) socket.send(text);
   last().drop();
-  last().attach({ resumed: true, limits: { unacked_messages: 2, unacked_bytes: 1000 } });
+  last().resume({ limits: { unacked_messages: 2, unacked_bytes: 1000 } });
   assert.deepEqual(last().take(), ['^ack 0', '1', '2']);
   last().control('ack', 2);
   assert.deepEqual(last().take(), ['3']);
@@ -256,7 +256,7 @@ test('bufferedAmount is what no connection was given yet', async () => {
   socket.send(new Blob(['xy']));
   assert.equal(socket.bufferedAmount, 18);
   await new Promise((done) => setTimeout(done, 10));
-  last().attach({ resumed: true, received: 2 });
+  last().resume({ received: 2 });
   assert.equal(socket.bufferedAmount, 0);
 });
 
@@ -295,7 +295,7 @@ test('the caller may change its buffer after send(), also before a resend', () =
   socket.send(new DataView(bytes.buffer, 3));
   bytes.fill(9);
   last().drop();
-  last().attach({ resumed: true });
+  last().resume();
   assert.deepEqual(
     last()
       .take()
@@ -337,7 +337,7 @@ test('what a gateway must not send breaks the connection, never the application'
     last().receive(text);
     assert.equal(sockets.length, 2, `${JSON.stringify(text)}: resumed on another connection`);
     assert.deepEqual(sockets[0].closed, []);
-    last().attach({ resumed: true, token: 'next.t' });
+    last().resume({ token: 'next.t' });
     assert.deepEqual(last().take(), ['^ack 0', 'kept']);
     assert.deepEqual(log, ['detach 1', 'resume 0 0', 'replayed']);
   }
@@ -350,7 +350,7 @@ test('an ack of a message that waits for the window, and was not sent, breaks th
   assert.deepEqual(last().take(), ['one', 'two']);
   last().control('ack', 3);
   assert.equal(sockets.length, 2, 'resumed on another connection');
-  last().attach({ resumed: true, limits });
+  last().resume({ limits });
   assert.deepEqual(last().take(), ['^ack 0', 'one', 'two']);
   last().control('ack', 2);
   assert.deepEqual(last().take(), ['three', 'four']);
@@ -382,11 +382,11 @@ test("a resume's hello that cannot be ends that attempt, and another follows", a
   w.last().drop();
   const bad = [{ received: 0 }, { received: 3 }, { session: 'other' }, { token: '' }];
   for (const members of bad) {
-    w.last().attach({ resumed: true, received: 1, ...members });
+    w.last().resume({ received: 1, ...members });
     assert.deepEqual(w.last().take(), [], JSON.stringify(members));
     await w.clock.advance(2_500);
   }
-  w.last().attach({ resumed: true, received: 1 });
+  w.last().resume({ received: 1 });
   assert.deepEqual(w.last().take(), ['^ack 0', '2']);
   assert.equal(w.sockets.length, 2 + bad.length);
 });
@@ -399,7 +399,7 @@ test('data before hello breaks a resume, and is not delivered', async () => {
   last().receive('data');
   await clock.advance(500);
   assert.equal(sockets.length, 3);
-  last().attach({ resumed: true });
+  last().resume();
   assert.deepEqual(log, ['detach 1', 'detach 2', 'resume 0 0', 'replayed']);
 });
 
@@ -407,7 +407,7 @@ test('after a new hello nothing is taken from an older connection', async () => 
   const { last, log, sockets, clock } = attached();
   last().control('move', { within_ms: 0 });
   await clock.advance(0);
-  last().attach({ resumed: true, token: 'new.t' });
+  last().resume({ token: 'new.t' });
   const old = sockets[0];
   assert.deepEqual(old.closed, []);
   old.take();
@@ -430,7 +430,7 @@ test('what was acked is not kept', () => {
     last().control('ack', i + 1);
   }
   last().drop();
-  last().attach({ resumed: true, received: 1000 });
+  last().resume({ received: 1000 });
   assert.deepEqual(last().take(), ['^ack 0']);
 });
 
@@ -442,7 +442,7 @@ test('each handshake says what is settled of the own messages, so that another n
   w.last().drop();
   w.socket.send('c'); // given to no connection yet
   assert.deepEqual(w.last().settled, [1, 2]);
-  w.last().attach({ resumed: true, received: 2 });
+  w.last().resume({ received: 2 });
   w.last().drop();
   assert.deepEqual(w.last().settled, [2, 3], 'hello.received settles, too');
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, settle, world } from './helpers.js';
+import { attached, FIREFOX, settle, world } from './helpers.js';
 
 // close() by the application, and the page that is left.
 
@@ -87,7 +87,7 @@ test('a connection that ends before the handshake is done: resume, what is unack
     socket.close(4001, 'left');
     lose(last());
     assert.equal(socket.readyState, 2);
-    last().attach({ resumed: true });
+    last().resume();
     assert.deepEqual(last().take(), ['^ack 0', 'unacked', bye(4001, 'left')]);
     last().end(4001);
     assert.deepEqual(
@@ -105,7 +105,7 @@ test('close while detached is carried through', async () => {
   socket.send('1');
   socket.close(3000, 'gone');
   await clock.advance(5_000);
-  last().attach({ resumed: true });
+  last().resume();
   assert.deepEqual(last().take(), ['^ack 0', '1', bye(3000, 'gone')]);
   last().end(3000);
   assert.deepEqual(log.at(-1), 'close 3000 gone');
@@ -210,7 +210,7 @@ test('a page that goes into the cache says no bye, and resumes when it is shown'
   assert.equal(w.socket.readyState, 1);
   w.clock.freeze(20_000);
   w.page.fire('pageshow', { persisted: true });
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.equal(w.socket.detached, false);
 });
 
@@ -218,7 +218,7 @@ test('a page left while detached says bye should an attempt still come through',
   const w = attached();
   w.last().drop();
   w.page.fire('pagehide', { persisted: false });
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.deepEqual(w.last().take(), ['^ack 0', bye(1001)]);
 });
 
@@ -242,8 +242,6 @@ test('a socket that has ended hears no page events', () => {
   assert.equal(w.sockets.length, 1);
   assert.deepEqual(w.last().take(), []);
 });
-
-const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0';
 
 test('Firefox closes sockets before pagehide: its pages say in beforeunload that they may be left', async () => {
   const w = attached({ runtime: { navigator: { onLine: true, userAgent: FIREFOX } } });

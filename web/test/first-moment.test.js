@@ -97,7 +97,7 @@ test('an address that cannot be had is a failed attempt, and the next one asks a
   w.last().drop();
   for (let t = 0; asked < 4 && t < 10_000; t += 100) await w.clock.advance(100);
   assert.equal(w.sockets.length, 2, 'of four addresses two were none');
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.equal(w.socket.detached, false);
 
   const never = world({ url: () => Promise.reject(new Error('no ticket')) });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { install, ReseatSocket } from '../reseat.js';
-import { scriptedTransport } from './helpers.js';
+import { OFFER, scriptedTransport } from './helpers.js';
 
 // install(): the replacement of globalThis.WebSocket.
 
@@ -32,13 +32,7 @@ test('after install, new WebSocket makes a ReseatSocket over the native one', ()
   set();
   const socket = new WebSocket('ws://game.test/', 'chat');
   assert.ok(socket instanceof ReseatSocket);
-  assert.deepEqual(native.sockets[0].protocols, [
-    'chat',
-    'reseat.v1',
-    'reseat.parts',
-    'reseat.refusals',
-    'reseat.settled.0.0',
-  ]);
+  assert.deepEqual(native.sockets[0].protocols, ['chat', ...OFFER]);
   assert.equal(WebSocket.OPEN, 1);
   assert.equal(WebSocket.prototype.OPEN, 1);
 });
@@ -145,12 +139,7 @@ test('another copy of the module finds the native WebSocket beneath, and install
   copy.install();
   assert.equal(globalThis.WebSocket, before);
   new copy.ReseatSocket('ws://host/', [], { runtime });
-  assert.deepEqual(native.sockets.at(-1).protocols, [
-    'reseat.v1',
-    'reseat.parts',
-    'reseat.refusals',
-    'reseat.settled.0.0',
-  ]);
+  assert.deepEqual(native.sockets.at(-1).protocols, OFFER);
 });
 
 test('hideOffline keeps offline from later listeners only, and online from none', () => {
@@ -201,7 +190,7 @@ test('hooks are called with the socket and the detail, whatever the library does
   const first = native.sockets[0];
   first.attach();
   first.drop();
-  native.sockets[1].attach({ resumed: true });
+  native.sockets[1].resume();
   native.sockets[1].control('upstream', { state: 'lost' });
   native.sockets[1].control('end', { code: 3001, reason: 'over' });
   native.sockets[1].end(3001);

@@ -44,7 +44,7 @@ test('a message cut in the middle comes again whole, and is delivered once', () 
   w.last().receive(first);
   w.last().drop();
   assert.equal(w.last().stated.received, '0');
-  w.last().attach({ resumed: true, replay: 1 });
+  w.last().resume({ replay: 1 });
   for (const part of announce(w.last(), 'abcd', 3)) w.last().receive(part);
   assert.deepEqual(
     w.take().filter((entry) => entry === 'abcd'),

@@ -84,7 +84,7 @@ test('reseat fires the events of every socket, with the socket', () => {
   const w = attached();
   const other = world();
   w.last().drop();
-  w.last().attach({ resumed: true });
+  w.last().resume();
   refuse(other, { reason: 'no route', status: 404 });
   for (const type of types) reseat.removeEventListener(type, listener);
   assert.deepEqual(
@@ -103,7 +103,7 @@ test('connections that fail again and again right after their hello come to an e
   const w = attached();
   let failed = 0;
   for (; w.socket.readyState === 1 && failed < 100; failed++) {
-    if (failed > 0) w.last().attach({ resumed: true, replay: 1 }); // which the browser cannot read
+    if (failed > 0) w.last().resume({ replay: 1 }); // which the browser cannot read
     w.last().drop();
     for (let i = 0; i < 60 && w.last().readyState === 3; i++) await w.clock.advance(100);
   }
@@ -115,7 +115,7 @@ test('connections that fail again and again right after their hello come to an e
 test('connections that fail while nothing is to come do not', async () => {
   const w = attached();
   for (let i = 0; i < 40; i++) {
-    if (i > 0) w.last().attach({ resumed: true });
+    if (i > 0) w.last().resume();
     w.last().drop();
     for (let j = 0; j < 60 && w.last().readyState === 3; j++) await w.clock.advance(100);
   }

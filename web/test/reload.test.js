@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, said, settle, TOKEN, world } from './helpers.js';
+import { attached, FIREFOX, OFFER, said, settle, TOKEN, world } from './helpers.js';
 
 // A page that reloads: option `storage`.
 
@@ -58,7 +58,7 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
     'reseat.settled.1.2',
   ]);
   assert.equal(after.socket.readyState, 0);
-  after.last().attach({ resumed: true, received: 1, replay: 1, protocol: 'chat.v2' });
+  after.last().resume({ received: 1, replay: 1, protocol: 'chat.v2' });
   assert.deepEqual(after.log, ['open', 'resume 1 0']);
   assert.deepEqual(after.details, [{ replay: 1, lost: 0, ms: 100, reloaded: true }]);
   assert.deepEqual([after.socket.resumed, after.socket.session, after.socket.protocol], [true, 's1', 'chat.v2']);
@@ -125,10 +125,9 @@ test("a refused record, another player's for example, is discarded with its mess
   before.socket.send('of the other player');
   before.page.fire('pagehide', { persisted: false });
   const after = next(storage, { since: before });
-  after.last().open();
-  after.last().control('close', { code: 4401, reason: 'bad_token: another player', retry: false });
+  after.last().verdict(4401, 'bad_token: another player');
   assert.equal(after.sockets.length, 2);
-  assert.deepEqual(after.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals', 'reseat.settled.0.0']);
+  assert.deepEqual(after.last().protocols, OFFER);
   after.last().attach({ session: 's2' });
   await settle();
   assert.deepEqual(after.log, ['open']);
@@ -164,7 +163,7 @@ test('a gateway that asks to come back later is obeyed', async () => {
   assert.equal(after.sockets.length, 1);
   await after.clock.advance(1);
   assert.equal(after.sockets.length, 2);
-  after.last().attach({ resumed: true });
+  after.last().resume();
   assert.deepEqual(after.log, ['open', 'resume 0 0', 'replayed']);
 });
 
@@ -176,7 +175,7 @@ test('reloading again before the resume is answered keeps the record', () => {
   const between = next(storage, { since: before });
   between.page.fire('pagehide', { persisted: false });
   const after = next(storage, { since: before });
-  after.last().attach({ resumed: true });
+  after.last().resume();
   assert.deepEqual(after.last().take(), ['^ack 0', 'up']);
 });
 
@@ -215,7 +214,7 @@ test('what is sent in a later pagehide listener is in the record; close() there 
   before.page.fire('pagehide', { persisted: false });
   before.socket.send('last words');
   const after = next(storage, { since: before });
-  after.last().attach({ resumed: true });
+  after.last().resume();
   assert.deepEqual(after.last().take(), ['^ack 0', 'last words']);
 
   const closed = page(storage);
@@ -245,7 +244,7 @@ test('a page in the back/forward cache has a record, and takes it back', async (
   assert.equal(w.sockets.length, 1, 'nothing is tried from in there');
   w.page.fire('pageshow', { persisted: true });
   assert.equal(storage.items.size, 0);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.deepEqual(w.last().take(), ['^ack 0', 'up']);
   assert.deepEqual(
     w.log.filter((entry) => !/^detach/.test(entry)),
@@ -287,7 +286,7 @@ test('what others wrote there is not taken for a record', () => {
     const storage = new FakeStorage();
     storage.setItem('reseat:ws://game.test/match/7', text);
     const w = world({ options: { storage } });
-    assert.deepEqual(w.last().protocols, ['reseat.v1', 'reseat.parts', 'reseat.refusals', 'reseat.settled.0.0'], text);
+    assert.deepEqual(w.last().protocols, OFFER, text);
   }
 });
 
@@ -316,7 +315,7 @@ test('a close() while the page is unloaded, where storage is asked for, may be a
     w.page.fire('pagehide', { persisted: false });
     assert.deepEqual(w.last().sent, []);
     const after = world({ options: { storage: store } });
-    after.last().attach({ resumed: true });
+    after.last().resume();
     assert.ok(after.socket.resumed, type);
   }
 });
@@ -350,12 +349,12 @@ test('a record is found again where a function names the URL and its ticket', as
   const after = world({ url, options: { storage: store } });
   await after.clock.advance(0);
   assert.equal(after.last().stated.token, TOKEN);
-  after.last().attach({ resumed: true });
+  after.last().resume();
   assert.ok(after.socket.resumed);
 });
 
 test('a page with storage that is left in Firefox may be reloading: it does not say so', () => {
-  const userAgent = 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0';
+  const userAgent = FIREFOX;
   const w = attached({
     options: { storage: new FakeStorage() },
     runtime: { navigator: { onLine: true, userAgent } },

@@ -31,7 +31,7 @@ test('a drop and a resume show in none of the standard events', () => {
     'reseat.received.0',
     'reseat.settled.0.0',
   ]);
-  last().attach({ resumed: true, replay: 1, protocol: '' });
+  last().resume({ replay: 1, protocol: '' });
   last().receive('replayed one');
   assert.deepEqual(log, ['detach 1', 'resume 1 0', 'replayed one', 'replayed']);
   assert.equal(socket.detached, false);
@@ -48,7 +48,7 @@ test('detach and resume say how often, since when and how long', async () => {
   await w.clock.advance(100);
   w.last().drop();
   await w.clock.advance(3_000);
-  w.last().attach({ resumed: true, replay: 0, lost: 2 });
+  w.last().resume({ replay: 0, lost: 2 });
   assert.deepEqual(
     events.map((event) => [event.type, said(event.detail)]),
     [
@@ -71,7 +71,7 @@ test('a connection that is closing is given nothing more, and the next one all o
   w.socket.send('on the way');
   assert.deepEqual(first.take(), []);
   first.end(1006, '', false);
-  w.last().attach({ resumed: true, received: 0 });
+  w.last().resume({ received: 0 });
   assert.deepEqual(w.last().take(), ['^ack 0', 'on the way']);
 });
 
@@ -83,10 +83,10 @@ test('an outage of the game server is told once, whatever happens to the connect
   w.last().control('upstream', { state: 'back' });
   w.last().control('upstream', { state: 'lost' });
   w.last().drop();
-  w.last().attach({ resumed: true, received: 0 });
+  w.last().resume({ received: 0 });
   w.last().control('upstream', { state: 'lost' });
   w.last().drop();
-  w.last().attach({ resumed: true, received: 0 });
+  w.last().resume({ received: 0 });
   w.last().control('upstream', { state: 'back' });
   assert.deepEqual(heard, ['lost', 'lost', 'back', 'back']);
 });
@@ -133,7 +133,7 @@ test('connections that come to nothing, one after the other, are not replaced at
   const w = attached();
   let made = 0;
   for (; (made < 20 && w.last().readyState === 0) || made === 0; made++) {
-    if (made > 0) w.last().attach({ resumed: true });
+    if (made > 0) w.last().resume();
     w.last().drop();
   }
   assert.equal(made, 4);
@@ -142,7 +142,7 @@ test('connections that come to nothing, one after the other, are not replaced at
   for (let i = 0; i < 20; i++) {
     useful.last().receive('news');
     useful.last().drop();
-    useful.last().attach({ resumed: true, replay: 1 });
+    useful.last().resume({ replay: 1 });
   }
   assert.equal(useful.socket.detached, false);
 });
@@ -194,7 +194,7 @@ test('a grace period that became longer while the client was away is used: it tr
   kept.last().drop();
   await unreachable(kept, 67_000);
   await kept.clock.advance(10_000);
-  kept.last().attach({ resumed: true });
+  kept.last().resume();
   assert.equal(kept.socket.detached, false, 'the gateway had kept it');
 });
 
@@ -203,8 +203,7 @@ test('a gateway that says the session has ended is believed at once, however lon
   w.last().drop();
   await unreachable(w, 20_000);
   await w.clock.advance(5_000);
-  w.last().open();
-  w.last().control('close', { code: 4404, reason: 'grace_over', retry: false });
+  w.last().verdict(4404, 'grace_over');
   w.last().end(4404);
   assert.equal(w.socket.readyState, 3);
   assert.equal(w.log.at(-1), 'close 4404 grace_over');
@@ -220,11 +219,11 @@ test('an attempt that does not open is abandoned after 4 s, and what it still br
   assert.deepEqual(hung.closed, []);
   const next = w.last();
   assert.notEqual(next, hung, 'the next follows at once');
-  hung.attach({ resumed: true, token: 'of.the.abandoned' });
+  hung.resume({ token: 'of.the.abandoned' });
   hung.receive('data');
   assert.deepEqual(hung.sent, []);
   assert.equal(w.socket.detached, true);
-  next.attach({ resumed: true });
+  next.resume();
   assert.deepEqual(w.log, ['detach 1', 'detach 2', 'resume 0 0', 'replayed']);
 });
 
@@ -268,10 +267,7 @@ test('retry_after_ms is obeyed, on a live connection and at a refusal', async ()
   w.last().end(4503);
   w.page.fire('online'); // no reason to come earlier
   w.page.show('visible');
-  await w.clock.advance(6_999);
-  assert.equal(w.sockets.length, 1);
-  await w.clock.advance(1);
-  assert.equal(w.sockets.length, 2);
+  await w.connectsAfter(7_000);
   w.last().open();
   w.last().control('close', { code: 4429, reason: 'too fast', retry: true, retry_after_ms: 100_000 });
   w.last().end(4429);
@@ -281,7 +277,7 @@ test('retry_after_ms is obeyed, on a live connection and at a refusal', async ()
   await w.clock.advance(1);
   assert.equal(w.sockets.length, 3);
   await w.clock.advance(1_000);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.equal(w.socket.detached, false);
 });
 
@@ -342,12 +338,10 @@ test('a refusal of a token or count that are no longer the newest is no verdict'
   await w.clock.advance(0);
   w.sockets[0].control('token', { token: 'new.t' });
   w.sockets[0].drop();
-  w.sockets[1].open();
-  w.sockets[1].control('close', { code: 4401, reason: 'bad token', retry: false });
+  w.sockets[1].verdict(4401, 'bad token');
   await w.clock.advance(5_000);
   assert.equal(w.last().stated.token, 'new.t');
-  w.last().open();
-  w.last().control('close', { code: 4401, reason: 'bad token', retry: false });
+  w.last().verdict(4401, 'bad token');
   assert.deepEqual(w.log.at(-1), 'close 4401 bad token');
 });
 
@@ -355,11 +349,11 @@ test('4409 is no verdict while another attempt is under way', async () => {
   const w = attached();
   w.last().control('move', { within_ms: 0 });
   await w.clock.advance(0);
-  w.sockets[0].control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.sockets[0].verdict(4409, 'superseded');
   w.sockets[0].end(4409);
   assert.equal(w.socket.readyState, 1);
   assert.equal(w.sockets.length, 2, 'it goes on with that attempt');
-  w.sockets[1].attach({ resumed: true });
+  w.sockets[1].resume();
   assert.deepEqual(w.log, ['detach 1', 'resume 0 0', 'replayed']);
 });
 
@@ -368,13 +362,13 @@ test("4409 is no verdict where an attempt was abandoned since the hello before t
   w.last().drop();
   await w.clock.advance(4_000); // abandoned
   assert.equal(w.sockets.length, 3);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   w.last().receive('x');
-  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.last().verdict(4409, 'superseded');
   w.sockets[2].end(4409);
   assert.equal(w.sockets.length, 4, 'resumed once more');
-  w.last().attach({ resumed: true });
-  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.last().resume();
+  w.last().verdict(4409, 'superseded');
   w.last().end(4409);
   assert.deepEqual(w.log.at(-1), 'close 4409 superseded', 'the second is one');
   assert.equal(w.sockets.length, 4);
@@ -384,7 +378,7 @@ test("a game server's own 4409 is its end", async () => {
   const w = attached();
   w.last().drop();
   await w.clock.advance(4_000);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   w.last().control('end', { code: 4409, reason: 'its own' });
   w.last().end(4409, 'its own');
   assert.deepEqual(w.log.at(-1), 'close 4409 its own');
@@ -394,8 +388,7 @@ test('4409 of a waiting attempt is no verdict after an abandoned one either', as
   const w = attached();
   w.last().drop();
   await w.clock.advance(4_000);
-  w.last().open();
-  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.last().verdict(4409, 'superseded');
   assert.equal(w.socket.readyState, 1);
   await w.clock.advance(2_500);
   assert.equal(w.sockets.length, 4);
@@ -407,20 +400,18 @@ test('4409 of a waiting attempt is no verdict either where one was abandoned bef
   const w = attached();
   w.last().drop();
   await w.clock.advance(4_000); // abandoned
-  w.last().attach({ resumed: true, token: 'second.t' });
+  w.last().resume({ token: 'second.t' });
   w.last().drop();
   await w.clock.advance(2_500);
   assert.equal(w.last().stated.token, 'second.t');
-  w.last().open();
-  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.last().verdict(4409, 'superseded');
   assert.equal(w.socket.readyState, 1);
   await w.clock.advance(2_500);
   assert.equal(w.sockets.length, 5, 'resumed once more');
-  w.last().attach({ resumed: true, token: 'third.t' });
+  w.last().resume({ token: 'third.t' });
   w.last().drop();
   await w.clock.advance(2_500);
-  w.last().open();
-  w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.last().verdict(4409, 'superseded');
   assert.deepEqual(w.log.at(-1), 'close 4409 superseded', 'two hellos later the abandoned one is spent');
 });
 
@@ -434,8 +425,8 @@ test('an attempt that broke before its hello may have caused a 4409 as well, a r
     w.last().drop();
     end(w.last());
     await w.clock.advance(2_500);
-    w.last().attach({ resumed: true });
-    w.last().control('close', { code: 4409, reason: 'superseded', retry: false });
+    w.last().resume();
+    w.last().verdict(4409, 'superseded');
     assert.equal(w.socket.readyState === 2, verdict);
   }
 });
@@ -446,23 +437,20 @@ test('4409 on the old connection after a move whose hello was lost: resume', asy
   await w.clock.advance(0);
   w.sockets[1].open();
   w.sockets[1].drop();
-  w.sockets[0].control('close', { code: 4409, reason: 'superseded', retry: false });
+  w.sockets[0].verdict(4409, 'superseded');
   w.sockets[0].end(4409);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.deepEqual(w.log, ['detach 1', 'resume 0 0', 'replayed']);
 });
 
 test('move: a new connection within the time asked for, the old one works until its hello', async () => {
   const w = attached({ random: () => 0.25 });
   w.last().control('move', { within_ms: 8_000, reason: 'rebalance' });
-  await w.clock.advance(1_999);
-  assert.equal(w.sockets.length, 1);
-  await w.clock.advance(1);
-  assert.equal(w.sockets.length, 2);
+  await w.connectsAfter(2_000);
   w.sockets[0].receive('still here');
   w.socket.send('and so am I');
   assert.ok(w.sockets[0].take().includes('and so am I'));
-  w.sockets[1].attach({ resumed: true, received: 1, replay: 1 });
+  w.sockets[1].resume({ received: 1, replay: 1 });
   w.sockets[1].receive('still here');
   w.sockets[0].end(4409);
   w.socket.send('moved');
@@ -478,8 +466,7 @@ test('a move that fails is tried again in time, and a refused one is let be', as
   w.sockets[1].drop();
   await w.clock.advance(4_000);
   assert.equal(w.sockets.length, 3);
-  w.sockets[2].open();
-  w.sockets[2].control('close', { code: 4404, reason: 'no session', retry: false });
+  w.sockets[2].verdict(4404, 'no session');
   await w.clock.advance(20_000);
   assert.equal(w.sockets.length, 3);
   assert.deepEqual(w.log, []);
@@ -517,7 +504,7 @@ test('an old connection that dies during a move leaves the attempt as the way ba
   w.sockets[1].drop();
   await w.clock.advance(500);
   assert.equal(w.sockets.length, 3);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.equal(w.socket.detached, false);
 });
 
@@ -529,7 +516,7 @@ test('a transport that cannot be made any more is an attempt that failed', async
   assert.equal(w.socket.detached, true);
   w.Transport.refuse = false;
   await w.clock.advance(50);
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.equal(w.socket.detached, false);
 });
 
@@ -552,7 +539,7 @@ test('a heartbeat of the game stands in for itself while detached, and its answe
   assert.equal(beats(), 1 + 2);
   w.socket.send('3');
   w.socket.send('news');
-  w.last().attach({ resumed: true, received: 1 });
+  w.last().resume({ received: 1 });
   assert.deepEqual(w.last().take(), ['^ack 1', 'news']);
   w.last().receive('2');
   w.socket.send('3');
@@ -598,7 +585,7 @@ test('what the application sends after a heartbeat without an answer is its own'
   w.last().drop();
   await w.clock.advance(5_000);
   w.socket.send('1');
-  w.last().attach({ resumed: true });
+  w.last().resume();
   assert.deepEqual(w.last().take(), ['^ack 0', '1']);
 });
 
@@ -658,7 +645,7 @@ test('messages sent while detached go out after the resume, in order', async () 
   last().drop();
   for (const text of ['1', '2', '3']) socket.send(text);
   assert.equal(socket.bufferedAmount, 3);
-  last().attach({ resumed: true });
+  last().resume();
   await settle();
   assert.deepEqual(last().take(), ['^ack 0', '1', '2', '3']);
   assert.equal(socket.bufferedAmount, 0);
@@ -682,6 +669,6 @@ test('each resume offers the route of the newest hello, if it is one', () => {
     last().receive('news');
     last().drop();
     assert.deepEqual(routes(), offered);
-    last().attach({ resumed: true, route });
+    last().resume({ route });
   }
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Default, { ReseatSocket } from '../reseat.js';
-import { attached, scriptedTransport, settle, world } from './helpers.js';
+import { attached, OFFER, scriptedTransport, settle, world } from './helpers.js';
 
 // The shape of WebSocket: members, errors, events.
 
@@ -134,13 +134,7 @@ test('protocols must be undefined, a string or an iterable of strings, valid and
     [new Set(['a.b', "!#$%&'*+-^_`|~"]), ['a.b', "!#$%&'*+-^_`|~"]],
   ]) {
     const { last } = world({ protocols });
-    assert.deepEqual(last().protocols, [
-      ...offered,
-      'reseat.v1',
-      'reseat.parts',
-      'reseat.refusals',
-      'reseat.settled.0.0',
-    ]);
+    assert.deepEqual(last().protocols, [...offered, ...OFFER]);
   }
 });
 
@@ -259,7 +253,7 @@ test('on error and close the socket is already CLOSED', async () => {
   const { socket, last } = attached();
   const states = [];
   socket.onclose = () => states.push(socket.readyState);
-  last().control('close', { code: 4410, reason: '', retry: false });
+  last().verdict(4410, '');
   last().end(4410);
   assert.deepEqual(states, [3]);
 });
@@ -333,7 +327,7 @@ test('a listener may close the socket, or send, in any event', async () => {
     socket.close(4001);
   });
   last().drop();
-  last().attach({ resumed: true });
+  last().resume();
   assert.deepEqual(last().take(), ['^ack 0', 'from detach', 'from resume', '^bye {"code":4001,"reason":""}']);
   last().end(4001);
   assert.deepEqual(log, ['detach 1', 'resume 0 0', 'replayed', 'close 4001 ']);
@@ -366,7 +360,7 @@ test('no shared storage is ever touched', () => {
   const w = attached();
   w.last().receive('x');
   w.last().drop();
-  w.last().attach({ resumed: true });
+  w.last().resume();
   w.page.fire('pagehide', { persisted: false });
   for (const [name, descriptor] of saved) {
     delete globalThis[name];
