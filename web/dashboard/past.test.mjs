@@ -40,47 +40,52 @@ test("a session that has moved says why, and was away from its node's end on", (
   ]);
 });
 
-test('sentences say from where, for how long, and what was lost', () => {
-  assert.equal(
-    sentence(at(0, 'session.detached', { reason: 'silent', silent: '5.001s' })),
+/** @type {[string, object, string][]} */
+const SENTENCES = [
+  [
+    'session.detached',
+    { reason: 'silent', silent: '5.001s' },
     'Client disconnected, silent for 5.0 s, was at 203.0.113.7',
-  );
-  assert.equal(
-    sentence(at(0, 'session.detached', { reason: 'EOF', silent: '40ms' })),
+  ],
+  [
+    'session.detached',
+    { reason: 'EOF', silent: '40ms' },
     'Client disconnected, EOF, silent for 40 ms, was at 203.0.113.7',
-  );
-  assert.equal(
-    sentence(at(0, 'session.resumed', { away: '7.2s', replay: 1, lost: 3 })),
+  ],
+  [
+    'session.resumed',
+    { away: '7.2s', replay: 1, lost: 3 },
     'Resumed from 203.0.113.7, away for 7.2 s since the last sign of life, 1 message replayed, 3 lost',
-  );
-  assert.equal(
-    sentence(at(0, 'session.superseded', { was: '198.51.100.2', away: '4.1s' })),
+  ],
+  [
+    'session.superseded',
+    { was: '198.51.100.2', away: '4.1s' },
     'Taken over by 203.0.113.7, from 198.51.100.2, away for 4.1 s since the last sign of life, 0 messages replayed',
-  );
-  assert.equal(sentence(at(0, 'grace.changed', { was: '30s', detail: '5m' })), 'Grace period changed from 30 s to 5 m');
-  assert.equal(
-    sentence(at(0, 'session.ended', { reason: 'grace_over', detail: 'grace period over' })),
+  ],
+  ['grace.changed', { was: '30s', detail: '5m' }, 'Grace period changed from 30 s to 5 m'],
+  [
+    'session.ended',
+    { reason: 'grace_over', detail: 'grace period over' },
     'Ended by the gateway: the grace period was over',
-  );
-  assert.equal(
-    sentence(at(0, 'session.ended', { reason: 'ended', detail: 'kicked out' })),
-    'Ended by an operator or the game server, “kicked out”',
-  );
-  assert.equal(
-    sentence(at(0, 'session.ended', { reason: 'idle_timeout', detail: 'idle timeout' })),
+  ],
+  ['session.ended', { reason: 'ended', detail: 'kicked out' }, 'Ended by an operator or the game server, “kicked out”'],
+  [
+    'session.ended',
+    { reason: 'idle_timeout', detail: 'idle timeout' },
     'Ended by the gateway: no message for --idle-timeout',
-  );
-  assert.equal(
-    sentence(at(0, 'session.ended', { reason: 'ended', detail: 'kicked out', by: 'admin-token line 2' })),
+  ],
+  [
+    'session.ended',
+    { reason: 'ended', detail: 'kicked out', by: 'admin-token line 2' },
     'Ended over the control API, by admin-token line 2, “kicked out”',
-  );
-  assert.equal(sentence(at(0, 'session.ended', { reason: 'bye', detail: 'a' })), 'Ended by the client, “a”');
-  assert.equal(
-    sentence(at(0, 'session.ended', { reason: 'upstream_closed', detail: 'match over' })),
-    'Ended by the game server, “match over”',
-  );
-  assert.equal(sentence(at(0, 'session.ended', { reason: 'too_fast' })), 'Ended by the gateway: too fast');
-  assert.equal(sentence(at(0, 'session.created', { peer: '' })), 'Pre-created');
+  ],
+  ['session.ended', { reason: 'bye', detail: 'a' }, 'Ended by the client, “a”'],
+  ['session.ended', { reason: 'upstream_closed', detail: 'match over' }, 'Ended by the game server, “match over”'],
+  ['session.ended', { reason: 'too_fast' }, 'Ended by the gateway: too fast'],
+  ['session.created', { peer: '' }, 'Pre-created'],
+];
+test('sentences say from where, for how long, and what was lost', () => {
+  for (const [type, more, want] of SENTENCES) assert.equal(sentence(at(0, type, more)), want);
   assert.equal(why('read tcp 127.0.0.1:8080->127.0.0.1:5000: connection reset by peer'), 'connection reset by peer');
 });
 

@@ -28,62 +28,24 @@ test('an approach slows down near its target', () => {
   assert.deepEqual(approach({ x: 0, y: 0 }, { x: 3, y: 0 }), { x: 0, y: 0 });
 });
 
-test('the autopilot walks to the nearest gem', () => {
-  assert.deepEqual(
-    autopilot(
-      gameOf(
-        [{ x: 0, y: 0 }],
-        [
-          { x: 500, y: 0 },
-          { x: 0, y: 300 },
-        ],
-      ),
-    ),
-    { x: 0, y: 1 },
-  );
-});
+const at = (/** @type {number} */ x, /** @type {number} */ y) => ({ x, y });
 
-test('the autopilot leaves a gem to one who is much nearer', () => {
-  const game = gameOf(
-    [
-      { x: 0, y: 0 },
-      { x: 0, y: 290 },
-    ],
-    [
-      { x: 500, y: 0 },
-      { x: 0, y: 300 },
-    ],
-  );
-  assert.deepEqual(autopilot(game), { x: 1, y: 0 });
-});
-
-test('the autopilot walks to a gem that is not its own rather than nowhere', () => {
-  const game = gameOf(
-    [
-      { x: 0, y: 0 },
-      { x: 0, y: 290 },
-    ],
-    [{ x: 0, y: 300 }],
-  );
-  assert.deepEqual(autopilot(game), { x: 0, y: 1 });
-});
+/** Where the autopilot walks. @type {[string, ReturnType<typeof at>[], ReturnType<typeof at>[], ReturnType<typeof at>][]} */
+const WALKS = [
+  ['to the nearest gem', [at(0, 0)], [at(500, 0), at(0, 300)], at(0, 1)],
+  ['past a gem that another one is much nearer to', [at(0, 0), at(0, 290)], [at(500, 0), at(0, 300)], at(1, 0)],
+  ['to a gem that is not its own rather than nowhere', [at(0, 0), at(0, 290)], [at(0, 300)], at(0, 1)],
+  ['nowhere where there is nothing to do', [at(0, 0)], [], at(0, 0)],
+];
+for (const [where, players, gems, want] of WALKS)
+  test(`the autopilot walks ${where}`, () => assert.deepEqual(autopilot(gameOf(players, gems)), want));
 
 test('of two side by side the lower seat takes the nearest gem, the other the next', () => {
-  const game = gameOf(
-    [
-      { x: 0, y: 0 },
-      { x: 0, y: 0 },
-    ],
-    [
-      { x: 0, y: 300 },
-      { x: 500, y: 0 },
-    ],
-  );
-  assert.deepEqual(autopilot(game), { x: 0, y: 1 });
-  assert.deepEqual(autopilot({ ...game, seat: 2, self: game.players.get(2) }), { x: 1, y: 0 });
+  const game = gameOf([at(0, 0), at(0, 0)], [at(0, 300), at(500, 0)]);
+  assert.deepEqual(autopilot(game), at(0, 1));
+  assert.deepEqual(autopilot({ ...game, seat: 2, self: game.players.get(2) }), at(1, 0));
 });
 
-test('the autopilot stands where there is nothing to do', () => {
-  assert.deepEqual(autopilot(gameOf([{ x: 0, y: 0 }], [])), { x: 0, y: 0 });
-  assert.deepEqual(autopilot({ ...gameOf([], [{ x: 5, y: 5 }]), self: undefined }), { x: 0, y: 0 });
+test('a player who has no seat stands', () => {
+  assert.deepEqual(autopilot({ ...gameOf([], [at(5, 5)]), self: undefined }), at(0, 0));
 });

@@ -93,18 +93,6 @@ function project(t) {
   return dir;
 }
 
-test('installed from its tarball it is imported by its name, without side effects', (t) => {
-  const dir = project(t);
-  const script = `
-    const before = Object.getOwnPropertyNames(globalThis).join();
-    const { default: same, ReseatSocket, install } = await import('reseat');
-    const { version } = (await import('reseat/package.json', { with: { type: 'json' } })).default;
-    console.log(JSON.stringify({ same: same === ReseatSocket, install: typeof install, version, clean: before === Object.getOwnPropertyNames(globalThis).join() }));`;
-  writeFileSync(join(dir, 'main.mjs'), script);
-  const said = execFileSync(process.execPath, ['--no-warnings', 'main.mjs'], { cwd: dir, encoding: 'utf8' });
-  assert.deepEqual(JSON.parse(said), { same: true, install: 'function', version: manifest.version, clean: true });
-});
-
 test('what the README shows compiles against the installed types, however modules are resolved', (t) => {
   const dir = project(t);
   const [, code] = /^```js\n(import \{ ReseatSocket \} from 'reseat'[^]*?)^```$/m.exec(read('README.md'));

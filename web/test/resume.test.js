@@ -345,35 +345,6 @@ test('a refusal of a token or count that are no longer the newest is no verdict'
   assert.deepEqual(w.log.at(-1), 'close 4401 bad token');
 });
 
-test('4409 is no verdict while another attempt is under way', async () => {
-  const w = attached();
-  w.last().control('move', { within_ms: 0 });
-  await w.clock.advance(0);
-  w.sockets[0].verdict(4409, 'superseded');
-  w.sockets[0].end(4409);
-  assert.equal(w.socket.readyState, 1);
-  assert.equal(w.sockets.length, 2, 'it goes on with that attempt');
-  w.sockets[1].resume();
-  assert.deepEqual(w.log, ['detach 1', 'resume 0 0', 'replayed']);
-});
-
-test("4409 is no verdict where an attempt was abandoned since the hello before this connection's own", async () => {
-  const w = attached();
-  w.last().drop();
-  await w.clock.advance(4_000); // abandoned
-  assert.equal(w.sockets.length, 3);
-  w.last().resume();
-  w.last().receive('x');
-  w.last().verdict(4409, 'superseded');
-  w.sockets[2].end(4409);
-  assert.equal(w.sockets.length, 4, 'resumed once more');
-  w.last().resume();
-  w.last().verdict(4409, 'superseded');
-  w.last().end(4409);
-  assert.deepEqual(w.log.at(-1), 'close 4409 superseded', 'the second is one');
-  assert.equal(w.sockets.length, 4);
-});
-
 test("a game server's own 4409 is its end", async () => {
   const w = attached();
   w.last().drop();
@@ -384,64 +355,53 @@ test("a game server's own 4409 is its end", async () => {
   assert.deepEqual(w.log.at(-1), 'close 4409 its own');
 });
 
-test('4409 of a waiting attempt is no verdict after an abandoned one either', async () => {
-  const w = attached();
-  w.last().drop();
-  await w.clock.advance(4_000);
-  w.last().verdict(4409, 'superseded');
-  assert.equal(w.socket.readyState, 1);
-  await w.clock.advance(2_500);
-  assert.equal(w.sockets.length, 4);
-});
-
-// That connection's first ack may have been lost with it: then the generation that the abandoned
-// attempt came with is still good, and takes the place of the one that waits (--disconnect hard).
-test('4409 of a waiting attempt is no verdict either where one was abandoned before the newest hello', async () => {
-  const w = attached();
-  w.last().drop();
-  await w.clock.advance(4_000); // abandoned
-  w.last().resume({ token: 'second.t' });
-  w.last().drop();
-  await w.clock.advance(2_500);
-  assert.equal(w.last().stated.token, 'second.t');
-  w.last().verdict(4409, 'superseded');
-  assert.equal(w.socket.readyState, 1);
-  await w.clock.advance(2_500);
-  assert.equal(w.sockets.length, 5, 'resumed once more');
-  w.last().resume({ token: 'third.t' });
-  w.last().drop();
-  await w.clock.advance(2_500);
-  w.last().verdict(4409, 'superseded');
-  assert.deepEqual(w.log.at(-1), 'close 4409 superseded', 'two hellos later the abandoned one is spent');
-});
-
-test('an attempt that broke before its hello may have caused a 4409 as well, a refused one not', async () => {
-  for (const [end, verdict] of [
-    [(s) => s.drop(), false],
-    [(s) => (s.open(), s.drop()), false],
-    [(s) => (s.open(), s.control('close', { code: 4429, retry: true })), true],
-  ]) {
-    const w = attached();
-    w.last().drop();
-    end(w.last());
-    await w.clock.advance(2_500);
-    w.last().resume();
-    w.last().verdict(4409, 'superseded');
-    assert.equal(w.socket.readyState === 2, verdict);
-  }
-});
-
-test('4409 on the old connection after a move whose hello was lost: resume', async () => {
-  const w = attached();
+const drop = (w) => w.last().drop();
+const abandon = (w) => w.clock.advance(4_000);
+const next = (w) => w.clock.advance(2_500);
+const resume = (token = 'a.t') => (w) => w.last().resume({ token });
+const superseded = (w) => w.last().verdict(4409, 'superseded');
+const refused = (w) => w.last().verdict(4429, 'too fast', { retry: true });
+const opened = (w) => w.last().open();
+const moving = async (w) => {
   w.last().control('move', { within_ms: 0 });
   await w.clock.advance(0);
-  w.sockets[1].open();
-  w.sockets[1].drop();
-  w.sockets[0].verdict(4409, 'superseded');
-  w.sockets[0].end(4409);
-  w.last().resume();
-  assert.deepEqual(w.log, ['detach 1', 'resume 0 0', 'replayed']);
-});
+};
+
+/**
+ * What happens before the newest connection, or the first one, says 4409, and whether that ends the session. The first
+ * ack of a connection may have been lost with it: then the generation that an abandoned attempt came with is still good,
+ * and takes the place of the one that waits (--disconnect hard).
+ * @type {[string, ((w: any) => any)[], { ends?: boolean, on?: number }?][]}
+ */
+const SUPERSEDED = [
+  ['while another attempt is under way', [moving], { on: 0 }],
+  ['on the old connection after a move whose hello was lost', [moving, opened, drop], { on: 0 }],
+  ['after an attempt that was abandoned since the hello before', [drop, abandon, resume()]],
+  ['a second time after that', [drop, abandon, resume(), superseded, resume()], { ends: true }],
+  ['on an attempt that waits, after an abandoned one', [drop, abandon]],
+  ['on one that waits, and one was abandoned before the newest hello', [drop, abandon, resume('b.t'), drop, next]],
+  [
+    'on one that waits, two hellos after the abandoned one',
+    [drop, abandon, resume('b.t'), drop, next, superseded, next, resume('c.t'), drop, next],
+    { ends: true },
+  ],
+  ['after an attempt that broke', [drop, drop, next, resume()]],
+  ['after an attempt that opened and broke', [drop, opened, drop, next, resume()]],
+  ['after an attempt that was refused', [drop, refused, next, resume()], { ends: true }],
+];
+for (const [claim, story, { ends = false, on } = {}] of SUPERSEDED)
+  test(`4409 ${claim} is ${ends ? 'the end' : 'no verdict: it resumes'}`, async () => {
+    const w = attached();
+    for (const step of story) await step(w);
+    const conn = on === undefined ? w.last() : w.sockets[on];
+    conn.verdict(4409, 'superseded');
+    conn.end(4409, 'superseded');
+    if (ends) return assert.equal(w.log.at(-1), 'close 4409 superseded');
+    await next(w);
+    assert.notEqual(w.last(), conn);
+    w.last().resume();
+    return assert.deepEqual([w.socket.detached, w.log.slice(-2)], [false, ['resume 0 0', 'replayed']]);
+  });
 
 test('move: a new connection within the time asked for, the old one works until its hello', async () => {
   const w = attached({ random: () => 0.25 });
