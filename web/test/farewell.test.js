@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, FIREFOX, settle, world } from './helpers.js';
+import { attached, FIREFOX, settle, until, world } from './helpers.js';
 
 // close() by the application, and the page that is left.
 
@@ -62,7 +62,7 @@ test('bye waits for a Blob that is being read', async () => {
   socket.send(new Blob(['x']));
   socket.close();
   assert.deepEqual(last().take(), []);
-  await new Promise((done) => setTimeout(done, 20));
+  await until(() => last().sent.length === 2);
   assert.deepEqual(
     last()
       .take()

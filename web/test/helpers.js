@@ -17,6 +17,14 @@ export const settle = async () => {
   for (let i = 0; i < 5; i++) await Promise.resolve();
 };
 
+/** Waits for what takes real time: the engine reads a Blob. @param {() => unknown} so */
+export async function until(so) {
+  for (const end = Date.now() + 30_000; !so();) {
+    assert.ok(Date.now() < end, `not within 30 s: ${so}`);
+    await new Promise((done) => setTimeout(done, 1));
+  }
+}
+
 /** Timers and two clocks that move by `advance` alone. Times are milliseconds. */
 export class FakeClock {
   mono = 0;

@@ -204,16 +204,19 @@ test('hooks are called with the socket and the detail, whatever the library does
   assert.deepEqual(heard[4][2], { code: 3001, reason: 'over', wasClean: true });
 });
 
-/** What is said on the console while `run` runs, and a moment later. */
+/** What is said on the console while `run` runs, and until what it loads is there. */
 const warnings = async (run) => {
   const said = [];
   const { warn } = console;
-  await import('../client/page.js'); // loaded, so that what earlier tests caused is said by now
-  await new Promise((done) => setTimeout(done, 50));
+  const loaded = async () => {
+    await import('../client/page.js');
+    await new Promise((done) => setTimeout(done));
+  };
+  await loaded(); // so that what earlier tests caused is said by now
   console.warn = (text) => said.push(text);
   try {
     run();
-    await new Promise((done) => setTimeout(done, 50));
+    await loaded();
   } finally {
     console.warn = warn;
   }

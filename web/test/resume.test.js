@@ -358,7 +358,10 @@ test("a game server's own 4409 is its end", async () => {
 const drop = (w) => w.last().drop();
 const abandon = (w) => w.clock.advance(4_000);
 const next = (w) => w.clock.advance(2_500);
-const resume = (token = 'a.t') => (w) => w.last().resume({ token });
+const resume =
+  (token = 'a.t') =>
+  (w) =>
+    w.last().resume({ token });
 const superseded = (w) => w.last().verdict(4409, 'superseded');
 const refused = (w) => w.last().verdict(4429, 'too fast', { retry: true });
 const opened = (w) => w.last().open();
