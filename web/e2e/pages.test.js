@@ -1,13 +1,12 @@
 // The two lines of the README in ordinary pages: from their game's own server, through the gateway, and from another
 // origin, under a strict Content-Security-Policy.
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { describe, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 import { suiteBrowser } from './support/browser.js';
 import { startGateway } from './support/gateway.js';
 import { Relay } from './support/relay.js';
+import { serve } from './support/serve.js';
 import { until } from './support/until.js';
 
 const limit = { timeout: 180_000 };
@@ -100,7 +99,7 @@ const POLICIES = {
 /** A game server that counts, and serves its pages. */
 async function startGame(t) {
   const game = { seats: [], hosts: { GATEWAY: '', RELAY: '' }, url: '' };
-  const server = createServer(({ url = '' }, response) => {
+  const { server, origin } = await serve(t, ({ url = '' }, response) => {
     const body = FILES[url]?.replace(/GATEWAY|RELAY/g, (name) => game.hosts[name]);
     const type = url.endsWith('.js') ? 'text/javascript' : 'text/html';
     const policy = POLICIES[url.replace('-stored', '')];
@@ -117,13 +116,7 @@ async function startGame(t) {
       clearInterval(timer);
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  game.url = `http://127.0.0.1:${server.address().port}`;
+  game.url = origin;
   return game;
 }
 

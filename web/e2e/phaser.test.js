@@ -1,42 +1,28 @@
 // The page of docs/phaser.md, with the engine itself.
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
 import { describe, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 import { suiteBrowser } from './support/browser.js';
 import { startGateway } from './support/gateway.js';
 import { Relay } from './support/relay.js';
+import { serve } from './support/serve.js';
 import { until } from './support/until.js';
 
 /** @typedef {{after: (run: () => void) => void}} Context */
 
 /** @param {string} path */
 const text = (path) => readFileSync(new URL(path, import.meta.url), 'utf8');
-/** @param {import('node:http').Server} server */
-const hostOf = (server) => `127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`;
 
 const DOC = text('../../docs/phaser.md');
 const [, COMMAND] = /```sh\nreseat (.*)\n```/.exec(DOC) ?? [];
 const [, HTML] = /```html\n([^]*?)```/.exec(DOC) ?? [];
 
-/** A server on loopback that ends with the test. @param {Context} t @param {import('node:http').RequestListener} [listener] */
-async function serve(t, listener) {
-  const server = createServer(listener).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return server;
-}
-
 /** A game server that keeps what it receives. @param {Context} t */
 async function startGame(t) {
-  const server = await serve(t);
+  const { server, host } = await serve(t);
   const game = {
-    host: hostOf(server),
+    host,
     keys: /** @type {string[]} */ ([]),
     closed: 0,
     say: (/** @type {object} */ _) => {},
@@ -72,14 +58,14 @@ describe('the Phaser page', () => {
           : `<!doctype html><link rel="icon" href="data:,">${html}`,
       );
     });
-    const flags = COMMAND.replace('localhost:9000', game.host).replace('localhost:5173', hostOf(site)).split(' ');
+    const flags = COMMAND.replace('localhost:9000', game.host).replace('localhost:5173', site.host).split(' ');
     const gateway = await startGateway(t, ...flags);
     const relay = await Relay.start(t, gateway.host);
     html = HTML.replaceAll('localhost:8080', relay.host).replace('const game =', 'window.game =');
     const tab = await browser.page(t);
     const errors = /** @type {string[]} */ ([]);
     tab.on('pageerror', (error) => errors.push(error.message));
-    await tab.goto(`http://${hostOf(site)}/`);
+    await tab.goto(`http://${site.host}/`);
     /** @param {string} script with `scene` */
     const ask = (script) =>
       tab.evaluate(`(() => { const scene = window.game.scene.getScene('match'); return ${script}; })()`);

@@ -1,6 +1,5 @@
-import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
+import { serve } from './serve.js';
 
 const FILES = new URL('../site/', import.meta.url);
 
@@ -10,7 +9,7 @@ const FILES = new URL('../site/', import.meta.url);
  * @param {{after: (run: () => void) => void}} t
  */
 export async function startSite(t) {
-  const server = createServer(async (request, response) => {
+  return serve(t, async (request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://site');
     const csp = searchParams.get('csp');
     if (csp) response.setHeader('Content-Security-Policy', csp);
@@ -21,13 +20,6 @@ export async function startSite(t) {
     if (content) return answer(response, 'text/javascript; charset=utf-8', content);
     response.writeHead(404).end();
   });
-  server.listen(0, '127.0.0.1');
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await once(server, 'listening');
-  return { origin: `http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}` };
 }
 
 /** @param {import('node:http').ServerResponse} response @param {string} type @param {string | Buffer} content */

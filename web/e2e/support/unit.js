@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFile, readdir } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { serve } from './serve.js';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 
@@ -30,8 +29,8 @@ await import('/web/test/${file}').then(async () => (globalThis.results = await r
 `;
 
 /** Serves the repository's web/ and testdata/. @param {{after: (run: () => void) => void}} t */
-async function serve(t) {
-  const server = createServer(async (request, response) => {
+async function serveRepository(t) {
+  const { origin } = await serve(t, async (request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://unit');
     const answer = (/** @type {string} */ type, /** @type {any} */ content) =>
       response.writeHead(200, { 'Content-Type': `${type}; charset=utf-8` }).end(content);
@@ -45,13 +44,7 @@ async function serve(t) {
       response.writeHead(404).end();
     }
   });
-  server.listen(0, '127.0.0.1');
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await once(server, 'listening');
-  return `http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`;
+  return origin;
 }
 
 /**
@@ -60,7 +53,7 @@ async function serve(t) {
  */
 export function unitTests(engine) {
   test("the client's own tests pass", { timeout: 600_000 }, async (t) => {
-    const origin = await serve(t);
+    const origin = await serveRepository(t);
     const page = await engine.page(t);
     let count = 0;
     for (const file of await browserTests()) {
