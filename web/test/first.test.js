@@ -223,6 +223,7 @@ test('a hello that makes no sense ends the first connection, and is no reason fo
     'hello {"token":"t","replay":"1"}',
     'hello null',
     'hello {"token":"t","grace_ms":-1}',
+    'hello {"token":"t","answer_ms":-1}',
   ];
   for (const text of bad) {
     const { log, last, sockets } = world();
