@@ -187,7 +187,11 @@ func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 // handed returns the stream offset up to which bytes were returned by Out. The client
 // may ack that far: the driver may have written them before it reports so.
 func (a *Attachment) handed() uint64 {
-	return a.cur + uint64(a.flight.head+a.flight.body)
+	from := a.cur + uint64(a.flight.head)
+	if a.flight.part > 0 { // cur stays before a part until all of it was written
+		from = a.mid
+	}
+	return from + uint64(a.flight.body)
 }
 
 // liveOut returns the output of the attached client. Ring slices point into the replay
