@@ -38,6 +38,7 @@ func (s *Session) Leave(now Time) bool {
 	// Everything must be read, whether it fits or not, or the Close frame is never reached.
 	if s.scan.full {
 		s.scan.full = false
+		s.up.heard, s.scan.progress = now, now // it was not read meanwhile: the silence was ours
 		s.scanRaw(now)
 	}
 	s.closeLeaving()
