@@ -246,7 +246,8 @@ func (s *Session) CancelRedial(now Time) {
 	s.state = Detached
 	s.paused, s.awaiting = s.pausedBy(now), 0
 	s.graceEnd = s.detached.Add(s.paused + s.grace())
-	s.closeReleased() // the dial may have succeeded just before the client gave up
+	s.answerUpstream() // a plain client cannot any more
+	s.closeReleased()  // the dial may have succeeded just before the client gave up
 }
 
 // Reconnect gives a session that takes one its next upstream. It first gets the
