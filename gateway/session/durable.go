@@ -27,7 +27,7 @@ type durable struct {
 	epoch uint64 // of the seat, at that time
 	base  uint64 // messages numbered before that; after a claim, a client may state more
 	told  uint64 // what the next upstream was told of the client's messages: see Counts; zero: nothing
-	stale bool   // no dial has begun since a hand-off failed: another node may have the session
+	stale bool   // no dial has begun since a hand-off failed, and another node may have the session, or since goOnFrom
 
 	owned Time // until then the node is known to have the session
 	asked Time // since when the answer to AskOwner is awaited; zero: it is not
@@ -137,6 +137,7 @@ func (s *Session) goOnFrom(now Time, r Resume) (replaced bool) {
 	}
 	s.giveUpstream()
 	s.renumber(r, false)
+	s.durable.stale = true
 	return true
 }
 

@@ -428,6 +428,22 @@ func TestClientThatTakesDialOverMayHaveGotFurther(t *testing.T) {
 	b.wantCounts(42, 42, 105, 105)
 }
 
+// A dial that began before the numbers moved was told the older ones: its outcome is not taken.
+func TestDialFromBeforeNumbersMovedIsNotTaken(t *testing.T) {
+	b := newClaimed(t, durableConfig(), claim)
+	b.redial(old(100, 40), "")
+	b.told(old(100, 40)) // another dial begins, for a client that finds no upstream
+	if a, _ := b.s.Attach(b.now, old(105, 42), b.pass()); a != nil || !b.s.NeedsUpstream() {
+		t.Fatal("the client that got further needs no other upstream")
+	}
+	if b.s.TakesUpstream(false) {
+		t.Error("an upstream is taken that was told older numbers")
+	}
+	if told := b.told(old(105, 42)); told != "43 106" || !b.s.TakesUpstream(false) {
+		t.Errorf("the next dial is told %s, and taken: %v", told, b.s.TakesUpstream(false))
+	}
+}
+
 // A dial for the client that got further is told its numbers from the first: none is wasted.
 func TestDialForClientThatGotFurtherIsNotRepeated(t *testing.T) {
 	b := newClaimed(t, durableConfig(), claim)
