@@ -204,7 +204,7 @@ func (g *game) clientHangsUp() bool {
 	g.log("hang up", int64(l.id), 0)
 	l.lostAt = true
 	l.hangUp()
-	g.cli.live = nil
+	g.cli.live, g.cli.disconnectedAt = nil, g.w.now
 	if g.cli.token.gen == 0 {
 		g.cli.finish("1006")
 	}

@@ -80,6 +80,7 @@ type game struct {
 	stolen bool // another client has used the client's token
 	slept  bool // the process was suspended
 	upLate bool // the upstream's closing handshake timed out
+	cutOff bool // the session was evicted, and too much waited for its upstream to send it a Close
 	cause  cause
 
 	// of the newest client connection; nil: there was none

@@ -234,7 +234,8 @@ func (g *game) tick() {
 	g.settle()
 	for i := 0; ; i++ {
 		_, owes := g.expected.front(g.ups)
-		busy, open := g.up.writing || owes, g.seen.upOpen
+		unsent := g.leaving > 0 && g.up.failing && !g.ups.closed // a hand-off's Close frame
+		busy, open := g.up.writing || owes || unsent, g.seen.upOpen
 		g.lookBefore()
 		if due := g.core.Next(); due > 0 && g.w.now.Sub(due) > standstill {
 			g.seen.excused = g.w.now
@@ -345,7 +346,7 @@ func (g *game) checkEnded() {
 		u.checkEnded()
 	} else if u.closed {
 		g.checkUpstreamClose(i.Ending.Reason)
-	} else if c := u.conn; !g.silentEnd && !g.mistold() && !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.outOfMemoryAtStart && g.cfg.UpstreamHeartbeat == 0 {
+	} else if c := u.conn; !g.silentEnd && !g.cutOff && !g.mistold() && !c.out.rst && !c.deaf && !u.over && !g.up.flying.shut && i.Ending.Reason != "client_gone" && !g.upLate && !g.outOfMemoryAtStart && g.cfg.UpstreamHeartbeat == 0 {
 		g.fail("I10", "the upstream got no Close when the session ended with %s", i.Ending.Reason)
 	}
 	for _, l := range g.allLegs() {

@@ -51,10 +51,16 @@ func (g *game) failCore() bool {
 	return g.end("fail", cause{"internal_error", 1011}, func() { g.core.Fail(g.w.now) })
 }
 
+// maxFarewell is how much may wait for the upstream of an evicted session without being dropped with its
+// connection. What it holds counts, up to twice the messages.
+const maxFarewell = 64 << 10
+
 func (g *game) evict() bool {
 	if st := g.core.State(); st == session.Ended || st == session.Connecting {
 		return false
 	}
+	i := g.core.Info()
+	g.cutOff = g.cli.sums[i.Received]-g.cli.sums[i.Written] > maxFarewell/2
 	return g.end("evict", cause{"window_exceeded", 1013}, func() { g.core.Evict(g.w.now, "much") })
 }
 

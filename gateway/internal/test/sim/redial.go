@@ -145,9 +145,6 @@ func (g *game) forgetOutage() {
 func (g *game) checkOutage(i session.Info) {
 	since, until := g.core.Outage()
 	o := &g.out
-	if i.State == session.Ended {
-		o.since = 0
-	}
 	switch next := g.core.Next(); {
 	case since != o.since || o.since > 0 && until != o.until:
 		g.fail("redial", "an outage from %d to %d, want %d to %d", since, until, o.since, o.until)
@@ -268,6 +265,7 @@ func (g *game) noteOutageEnds(reason string) {
 	default:
 		g.w.cov.hit(OutageEnds)
 	}
+	g.out.since = 0
 }
 
 // checkInTime checks that an outage ends in time.

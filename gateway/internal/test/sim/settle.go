@@ -60,9 +60,12 @@ func (w *world) log0(what string) {
 // heal ends the permanent faults.
 func (g *game) heal() {
 	g.silent, g.cli.deadly = false, 0
-	if keep := 30 * time.Second; g.keep() > keep && !g.dead {
+	if keep := 30 * time.Second; g.keep() > keep {
 		t := session.Terms{Grace: keep, GraceBeforeStart: keep, Overflow: g.terms.Overflow}
-		if !g.setTerms(t) { // the token of a detached client expires earlier
+		switch {
+		case g.dead: // the node that claims the session has them
+			g.terms = t
+		case !g.setTerms(t): // the token of a detached client expires earlier
 			t.Grace, t.GraceBeforeStart = 0, 0
 			g.setTerms(t)
 		}
