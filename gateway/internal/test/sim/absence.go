@@ -73,22 +73,22 @@ func (g *game) tickBeats(busy bool) {
 			continue
 		}
 		if waits { // F6
-			g.w.cov.hit(BeatUncertain)
+			g.w.cov.hit("beat not sent, uncertain")
 			g.detached.beats[i] = g.w.now.Add(keepaliveWait)
 			continue
 		}
 		g.detached.beats[i] = g.w.now.Add(g.cfg.Keepalives[i].Every)
 		if busy {
-			g.w.cov.hit(BeatHeld)
+			g.w.cov.hit("beat held back")
 			continue
 		}
 		n++
 		g.log("beat", int64(i), int64(g.w.now))
 		g.expected.expect(expectation{text: g.cfg.Keepalives[i].Text, to: g.ups})
-		g.w.cov.hit(BeatSent)
+		g.w.cov.hit("beat")
 	}
 	if n > 1 {
-		g.w.cov.hit(BeatsTogether)
+		g.w.cov.hit("beats together")
 	}
 }
 
@@ -152,7 +152,7 @@ func (g *game) reserve() bool {
 	g.seen.unblocked = true
 	g.core.Reserve(g.w.now, p)
 	g.issued(p)
-	g.w.cov.hit(EdgeAhead)
+	g.w.cov.hit("edge connecting-detached, made ahead")
 	g.answerKept(0)
 	g.sync(false)
 	if g.core.State() != session.Detached && g.seen.ends == 0 {

@@ -109,7 +109,7 @@ func (l *link) tickAnswer(now session.Time) {
 	ping, dead := l.answerDue()
 	switch {
 	case dead > 0 && now >= dead:
-		l.c.g.w.cov.hit(Silenced)
+		l.c.g.w.cov.hit("gateway silent")
 		l.c.g.log("cl unanswered", int64(l.id), 0)
 		l.drop()
 	case ping > 0 && now >= ping:

@@ -57,10 +57,10 @@ func (g *game) noteClosing(reason string) {
 	switch c := &g.w.cov; {
 	case g.cfg.Resumable:
 	case reason == "bye" && g.closesAt > 0 && g.w.now >= g.closesAt.Add(closeWait):
-		c.hit(CloseUnanswered)
+		c.hit("plain close not answered")
 	case reason == "bye" && g.closesAt > 0 && g.upOver() && g.cli.bye != g.ups.code:
-		c.hit(CloseAnswered)
+		c.hit("plain close answered")
 	case reason == "upstream_closed" && g.cli.closing && g.core.Info().Received == g.cli.queued:
-		c.hit(CloseAnsweredUp)
+		c.hit("upstream's close answered by a plain client")
 	}
 }

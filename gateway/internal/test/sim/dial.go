@@ -30,7 +30,7 @@ func (g *game) join(t *attempt) {
 		g.await()
 		t.stage = waiting
 	case d.taken:
-		g.w.cov.hit(DialQueued)
+		g.w.cov.hit("dial queued for")
 		t.stage = queuing
 	case d.waiter == nil:
 		d.waiter, t.stage = t, waiting
@@ -44,9 +44,9 @@ func (g *game) replaceWaiter(d *dial, t *attempt) {
 	old := d.waiter
 	if old.conn.id > t.conn.id {
 		old, t = t, old
-		g.w.cov.hit(DialKept)
+		g.w.cov.hit("dial kept from an older one")
 	} else {
-		g.w.cov.hit(DialTaken)
+		g.w.cov.hit("dial taken over")
 	}
 	d.waiter, t.stage = t, waiting
 	g.stolen = g.stolen || t.link == nil
@@ -58,7 +58,7 @@ func (g *game) await() {
 	was := g.core.State()
 	if was == session.Detached && g.leaving == 0 {
 		g.detached.waits = g.w.now
-		g.w.cov.hit(EdgeAwait)
+		g.w.cov.hit("edge detached-connecting")
 	}
 	if g.w.fault == NoAwait {
 		return
@@ -106,7 +106,7 @@ func (g *game) dialEnds() bool {
 		}
 		return true
 	case d.waiter == nil:
-		g.w.cov.hit(EdgeForgoLeft)
+		g.w.cov.hit("edge connecting-detached, no client waits")
 		g.finishDial()
 		return true
 	}
@@ -119,7 +119,7 @@ func (g *game) dialEnds() bool {
 	if g.core.TakesUpstream(false) {
 		g.reconnect(d.told)
 	} else {
-		g.w.cov.hit(DialUnneeded)
+		g.w.cov.hit("dial unneeded")
 	}
 	d.waiter.stage = checking
 	if !g.w.calm && g.w.chance(100) { // its disconnect is noticed only now
@@ -138,7 +138,7 @@ func (g *game) dialFails(d *dial) {
 		g.refuse(d.waiter, ref)
 		return
 	}
-	g.w.cov.hit(EdgeForgoFailed)
+	g.w.cov.hit("edge connecting-detached, not there")
 	g.turnAway(d.waiter, &session.Refusal{Code: 4502, Text: "upstream_lost", Retry: retryDial})
 }
 
@@ -170,7 +170,7 @@ func (g *game) finishDial() {
 	g.sync(false)
 	g.forgoes = false
 	if had && g.ups.replaced {
-		g.w.cov.hit(EdgeForgoAfter)
+		g.w.cov.hit("edge connecting-detached, no client waits for the new one")
 	}
 	if s := g.core.State(); waited && before != session.Ended && s != session.Detached {
 		g.fail("hard", "no client waits, and the session that was %v is %v", before, s)
@@ -184,7 +184,7 @@ func (g *game) reconnect(told promise) {
 		g.detached.waits = g.w.now // it has been detached while it waited
 	}
 	g.next(told, g.cfg.Notices.Resume, "", g.redials() && !g.w.calm && g.w.chance(150))
-	g.w.cov.hit(EdgeUpstream)
+	g.w.cov.hit("edge connecting, upstream there")
 }
 
 // next gives the session its next upstream, which first gets word, and last after what waits for it. With
@@ -212,7 +212,7 @@ func (g *game) brokenOff(old *leg) {
 		return
 	}
 	old.ups.replace = true
-	g.w.cov.hit(ReconnectWriting)
+	g.w.cov.hit("next one while writing")
 	if old.ups.ten.CloseMode() == session.Open { // otherwise only a control frame was lent, not the queue
 		g.fail("hard", "upstream %d is there, and the write to %s goes on", g.ups.no, old.name())
 	}

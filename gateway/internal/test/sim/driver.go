@@ -183,7 +183,7 @@ func (l *leg) put(b []byte) {
 		l.conn.out.write(b)
 		if l.conn.out.hole && !l.conn.inHole {
 			l.conn.inHole = true
-			l.g.w.cov.hit(R8)
+			l.g.w.cov.hit("R8")
 		}
 		l.tap.accept(b)
 	}

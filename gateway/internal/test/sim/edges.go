@@ -11,15 +11,15 @@ func (g *game) noteEdge(t *attempt, b session.Info) {
 	c := &g.w.cov
 	switch {
 	case b.State == session.Attached && g.cfg.Hard:
-		c.hit(EdgeTakeoverHard)
+		c.hit("edge attached-attached, hard")
 	case b.State == session.Attached:
-		c.hit(EdgeTakeover)
+		c.hit("edge attached-attached")
 	case b.Epoch == 0:
-		c.hit(EdgeResumeAhead)
+		c.hit("edge detached-attached, made ahead")
 	case g.cfg.Hard && g.ups.no > 1:
-		c.hit(EdgeResumeHard)
+		c.hit("edge connecting-attached, hard")
 	default:
-		c.hit(EdgeResume)
+		c.hit("edge detached-attached")
 	}
 }
 
@@ -28,14 +28,14 @@ func (g *game) noteGraceOver() {
 	c := &g.w.cov
 	switch {
 	case g.core.Info().Epoch == 0:
-		c.hit(EdgeGraceAhead)
+		c.hit("edge detached-ended, grace over, made ahead")
 	case g.ups.replaced:
-		c.hit(EdgeGraceHard)
+		c.hit("edge detached-ended, grace over, hard")
 	default:
-		c.hit(EdgeGrace)
+		c.hit("edge detached-ended, grace over")
 	}
 	if g.detached.rested > 0 {
-		c.hit(EdgeGraceRested)
+		c.hit("edge detached-ended, grace over, rested")
 	}
 }
 
@@ -44,11 +44,11 @@ func (g *game) noteIdle() {
 	c := &g.w.cov
 	switch {
 	case g.detached.waits > 0:
-		c.hit(EdgeIdleDial)
+		c.hit("edge connecting-ended, idle")
 	case g.detached.since > 0:
-		c.hit(EdgeIdleDetached)
+		c.hit("edge detached-ended, idle")
 	default:
-		c.hit(EdgeIdleAttached)
+		c.hit("edge attached-ended, idle")
 	}
 }
 
@@ -57,15 +57,15 @@ func (g *game) noteEnd() {
 	c := &g.w.cov
 	switch state := g.core.State(); {
 	case state == session.Attached:
-		c.hit(EdgeEndAttached)
+		c.hit("edge attached-ended")
 	case state == session.Detached:
-		c.hit(EdgeEndDetached)
+		c.hit("edge detached-ended")
 	case g.detached.waits == 0:
-		c.hit(EdgeEndFirst)
+		c.hit("edge connecting-ended")
 	case g.ups.replaced:
-		c.hit(EdgeEndDial)
+		c.hit("edge connecting-ended, dial")
 	default:
-		c.hit(EdgeEndDialled)
+		c.hit("edge connecting-ended, dialled")
 	}
 }
 
@@ -74,15 +74,15 @@ func (g *game) noteUpstreamOver(state session.State) {
 	c, l := &g.w.cov, g.seen.newest
 	switch {
 	case state == session.Detached:
-		c.hit(R10Grace)
+		c.hit("R10 in grace")
 	case state == session.Connecting && g.detached.waits > 0:
-		c.hit(EdgeOverDialled)
+		c.hit("edge connecting, next upstream over")
 	case state == session.Connecting:
-		c.hit(EdgeOverFirst)
+		c.hit("edge connecting, upstream over")
 	case state == session.Attached && l != nil && l.tap.replaying() && l.tap.n == l.tap.stated+l.tap.lost:
-		c.hit(R10Accepted)
+		c.hit("R10 before the first replayed byte")
 	case state == session.Attached && l != nil && l.tap.replaying():
-		c.hit(R10Replay)
+		c.hit("R10 in mid-replay")
 	}
 }
 
@@ -95,9 +95,9 @@ func (g *game) noteSlow() {
 			continue
 		}
 		if other == g {
-			g.w.cov.hit(R16Own)
+			g.w.cov.hit("R16 its own session")
 		} else {
-			g.w.cov.hit(R16)
+			g.w.cov.hit("R16 another session")
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (f *futility) ended(p *pulse, acked uint64) {
 	switch lately := max(p.g.cfg.Answer, leastWait); {
 	case d > 0 && now.Sub(d) < lately:
 		if futile {
-			p.g.w.cov.hit(FutileDraining)
+			p.g.w.cov.hit("still draining, not futile")
 		}
 		return
 	case !futile:

@@ -33,7 +33,7 @@ func (g *game) leave() bool {
 	may := (state == session.Attached || state == session.Detached) && !g.upOver() && !unheard
 	if !may {
 		if unheard {
-			w.cov.hit(HandOffUnaccepted)
+			w.cov.hit("no hand-off of an unaccepted claim")
 		}
 		before := g.snapshot()
 		if g.core.Leave(w.now) {
@@ -46,7 +46,7 @@ func (g *game) leave() bool {
 	blocked := g.seen.blocked
 	g.leaving, g.upDone, g.seen.unblocked, g.roomy = w.now, false, true, true
 	if g.out.since > 0 {
-		w.cov.hit(HandOffOutage)
+		w.cov.hit("hand-off in an outage")
 		g.out.since, g.out.until, g.out.back = 0, 0, 0
 	}
 	ok := g.core.Leave(w.now)
@@ -57,11 +57,11 @@ func (g *game) leave() bool {
 		g.fail("hand-off", "a session is not handed over that is %v", state)
 	case !ok:
 	case blocked:
-		c.hit(HandOffFull)
+		c.hit("hand-off of a full buffer")
 	case g.ups.replaced:
-		c.hit(HandOffAlone)
+		c.hit("hand-off without an upstream")
 	case g.up.flying.up:
-		c.hit(HandOffWriting)
+		c.hit("hand-off while writing")
 	}
 	g.sync(false)
 	if ok != (g.leaving > 0) {
@@ -91,7 +91,7 @@ func (g *game) partsInHandOff(u *upstream) {
 	switch {
 	case len(u.items) > 0 && g.silence(): // nobody has read it for so long, and it counts as lost
 		u.broken = true
-		c.hit(HandOffBroken)
+		c.hit("hand-off, upstream breaks")
 	case u.over && u.code != 0 && u.wrong == "" && !late:
 		if len(u.items) > 0 {
 			g.fail("hand-off", "%d messages of the upstream are missing", len(u.items))
@@ -99,16 +99,16 @@ func (g *game) partsInHandOff(u *upstream) {
 		if goesAway(u.code) && g.redials() && !u.closed {
 			u.parting = u.code
 		}
-		c.hit(HandOffAnswered)
+		c.hit("hand-off, close answered")
 	case u.gone:
 		u.broken = true
-		c.hit(HandOffBroken)
+		c.hit("hand-off, upstream breaks")
 	case g.silence():
 		u.broken = true
 	case late:
-		c.hit(HandOffLate)
+		c.hit("hand-off, close not answered")
 		if u.tap.torn() {
-			c.hit(HandOffTorn)
+			c.hit("hand-off within a message")
 		}
 	case u.leg.failing:
 	default:
@@ -121,7 +121,7 @@ func (g *game) staysEvent() {
 	if g.leaving == 0 || g.upDone || !g.ups.ten.Over() {
 		g.fail("hand-off", "the session stays, leaving since %d, left %v", g.leaving, g.upDone)
 	}
-	g.w.cov.hit(HandOffEnded)
+	g.w.cov.hit("hand-off, session ended")
 	g.leaving, g.ups.stays = 0, true
 }
 
@@ -139,9 +139,9 @@ func (g *game) callOff() bool {
 		return false
 	}
 	if g.upDone {
-		g.w.cov.hit(HandOffFailed)
+		g.w.cov.hit("hand-off, nobody takes it")
 	} else {
-		g.w.cov.hit(HandOffCalledOff)
+		g.w.cov.hit("hand-off called off")
 	}
 	g.stay()
 	return true
@@ -213,15 +213,15 @@ func (g *game) arrives(frozen session.Frozen) {
 	n.seen.data, n.seen.closedHeard, n.seen.replayed, n.seen.paused = g.seen.data, g.seen.closedHeard, g.seen.replayed, g.seen.paused
 	c := &w.cov
 	if g.seen.present {
-		c.hit(HandOffAttached)
+		c.hit("hand-off, attached")
 		for b, t := range g.life.heard {
 			n.seen.closedHeard[b] = max(n.seen.closedHeard[b], t)
 		}
 	} else {
-		c.hit(HandOffAway)
+		c.hit("hand-off, away")
 	}
 	if len(n.expected.list) > 0 {
-		c.hit(HandOffQueue)
+		c.hit("hand-off of waiting messages")
 	}
 	n.takesOver()
 	g.push = pushed
@@ -284,7 +284,7 @@ func (g *game) answerPush() bool {
 		return false
 	}
 	if g.w.chance(300) {
-		g.w.cov.hit(HandOffUnheard)
+		g.w.cov.hit("hand-off, answer lost")
 		g.push = unheard
 		g.stay()
 		return true

@@ -247,7 +247,7 @@ func (g *game) tick() {
 		timeOver := g.out.since > 0 && g.w.now >= g.out.until
 		g.core.Tick(g.w.now)
 		if timeOver && g.core.State() != session.Ended && !g.core.NeedsUpstream() {
-			g.noLonger(OutageOver, OutageOverAway)
+			g.noLonger("outage, time over", "outage, time over while away")
 		}
 		g.sync(false)
 		after()

@@ -52,7 +52,7 @@ func (g *game) inquire(t *attempt) bool {
 func (g *game) learn(t *attempt) bool {
 	switch {
 	case g.seen.pongs > t.inquiry.pongs:
-		g.w.cov.hit(SecondTab)
+		g.w.cov.hit("second tab")
 		before := g.snapshot()
 		g.turnAway(t, &session.Refusal{Text: "a session of its own"})
 		g.unchanged(before, "a second tab")
@@ -114,13 +114,13 @@ func (g *game) noteReturn(b session.Info, replay uint64) {
 	c := &g.w.cov
 	switch {
 	case b.State == session.Attached:
-		c.hit(KeptTakeover)
+		c.hit("back by cookie, no answer")
 	case g.cli.count > g.ponged:
-		c.hit(KeptTwice)
+		c.hit("back by cookie, something twice")
 	case replay == 0:
-		c.hit(KeptNothing)
+		c.hit("back by cookie, missed nothing")
 	default:
-		c.hit(KeptMissed)
+		c.hit("back by cookie, missed something")
 	}
 }
 
@@ -160,7 +160,7 @@ func (g *game) checkPongs(l *leg, c catch) {
 		return
 	}
 	if n := len(c.pongs); n > 0 && slices.Max(c.pongs) < l.tap.counted {
-		g.w.cov.hit(PongOlder)
+		g.w.cov.hit("pong to an older ping")
 	}
 	if acked := g.core.Info().Acked; acked != g.ponged {
 		g.fail("section 9", "Pongs %d were read, acked is %d, want %d", c.pongs, acked, g.ponged)

@@ -73,7 +73,7 @@ func (g *game) number(i session.Info, read bool) {
 			u.doneAt = g.w.now
 		}
 		if silent {
-			g.w.cov.hit(ReplyAway)
+			g.w.cov.hit("heartbeat answered")
 			g.expectText(g.cfg.KeepaliveReplies[it.reply].Out)
 			continue
 		}
@@ -108,9 +108,9 @@ func (g *game) numbered(it item, away bool) {
 	g.seen.data = g.w.now
 	if away && it.reply >= 0 {
 		if it.begun {
-			g.w.cov.hit(ReplyCut)
+			g.w.cov.hit("heartbeat cut by the drop")
 		} else {
-			g.w.cov.hit(ReplyPieces)
+			g.w.cov.hit("heartbeat in pieces")
 		}
 		g.answer(r)
 	}
@@ -121,7 +121,7 @@ func (g *game) answer(r *record) {
 	g.expectText(g.cfg.KeepaliveReplies[r.reply].Out)
 	r.answered++
 	if r.answered > 1 {
-		g.w.cov.hit(R19Again)
+		g.w.cov.hit("R19 gateway again")
 	}
 }
 
@@ -143,7 +143,7 @@ func (g *game) begins(i session.Info, looked bool) {
 	}
 	switch {
 	case i.State == session.Detached:
-		g.w.cov.hit(ReplySplit)
+		g.w.cov.hit("heartbeat split")
 	case it.single && u.handed >= it.begin+first && !g.seen.blocked:
 		it.begun = true
 	}
@@ -170,7 +170,7 @@ func (g *game) answerKept(acked uint64) {
 	}
 	for n := max(g.seen.base, acked) + 1; n <= g.nums.last(); n++ {
 		if r := &g.nums.list[n]; r.reply >= 0 {
-			g.w.cov.hit(ReplyKept)
+			g.w.cov.hit("heartbeat kept")
 			g.answer(r)
 		}
 	}

@@ -20,7 +20,7 @@ func (g *game) end(what string, want cause, f func()) bool {
 	g.log(what, int64(want.code), 0)
 	for _, t := range g.tries {
 		if t.stage == signing {
-			g.w.cov.hit(R11)
+			g.w.cov.hit("R11")
 			break
 		}
 	}
@@ -42,7 +42,7 @@ func (g *game) terminate() bool {
 
 func (g *game) drain() bool {
 	if g.down != nil && g.core.State() == session.Attached && (len(g.down.hand) > 0 || g.core.Info().Received > g.core.Info().Written) {
-		g.w.cov.hit(R20)
+		g.w.cov.hit("R20")
 	}
 	return g.end("drain", cause{"draining", 1001}, func() { g.core.Drain(g.w.now, time.Second) })
 }
@@ -92,7 +92,7 @@ func (g *game) relieve() bool {
 		return false
 	}
 	w.exhausted = false
-	w.cov.hit(Exhausted)
+	w.cov.hit("store exhausted")
 	var largest *game
 	for _, other := range w.games {
 		if !other.dead && (largest == nil || other.core.Info().BufferBytes > largest.core.Info().BufferBytes) {

@@ -172,7 +172,7 @@ func (g *game) noteParted() {
 	}
 	u.byeText = "disconnected"
 	if g.borrowing() {
-		g.w.cov.hit(ReplacedBehind)
+		g.w.cov.hit("replaced during a write to an older one")
 	}
 	u.replaced = true
 	switch {
@@ -185,11 +185,11 @@ func (g *game) noteParted() {
 		u.last = g.cfg.Notices.Detach
 	}
 	if len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
-		g.w.cov.hit(Forgotten)
+		g.w.cov.hit("forgotten")
 	}
 	u.items = nil
 	if u.leg.flying.up && !u.leg.flying.final {
-		g.w.cov.hit(ReplacedWriting)
+		g.w.cov.hit("replaced while writing")
 	} else {
 		u.tear()
 	}
@@ -199,9 +199,9 @@ func (g *game) noteParted() {
 // connection is useless, and the key of that frame is used up.
 func (u *upstream) tear() {
 	if u.torn = u.tap.torn() && !u.ownFrame(); u.torn {
-		u.g.w.cov.hit(Torn)
+		u.g.w.cov.hit("torn")
 		if n := u.g.expected.got; u.g.seen.tornAt == n+1 {
-			u.g.w.cov.hit(TornAgain)
+			u.g.w.cov.hit("torn again")
 		} else {
 			u.g.seen.tornAt = n + 1
 		}
@@ -238,7 +238,7 @@ func (g *game) settled() {
 	}
 	d, ok := g.expected.owed(u)
 	if ok && g.cfg.Rate != (session.Rate{}) {
-		g.w.cov.hit(Paced) // it waits for its turn
+		g.w.cov.hit("paced") // it waits for its turn
 		return
 	}
 	if ok || u.first != "" {

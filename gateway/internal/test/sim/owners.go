@@ -203,7 +203,7 @@ func (g *game) isClaimed() bool {
 		if t.conn.in.hole {
 			return false
 		}
-		g.w.cov.hit(ClaimDead)
+		g.w.cov.hit("claim, node dead")
 		g.claim(t)
 		return true
 	}
@@ -220,15 +220,15 @@ func (g *game) seemsDead() bool {
 		return false
 	}
 	c := &g.w.cov
-	c.hit(ClaimAlive)
+	c.hit("claim, node alive")
 	if g.core.State() == session.Attached {
-		c.hit(ClaimAttached)
+		c.hit("claim, client attached")
 	}
 	if g.movedHere() == "failover" {
-		c.hit(ClaimUnheard)
+		c.hit("claim of a claim")
 	}
 	if g.leaving > 0 {
-		c.hit(ClaimLeaving)
+		c.hit("claim in a hand-off")
 	}
 	g.claim(t)
 	return true
@@ -244,7 +244,7 @@ func (g *game) claim(t *attempt) {
 		return
 	}
 	if !t.live() {
-		w.cov.hit(ClaimAbandoned)
+		w.cov.hit("claim for nobody")
 	}
 	n := g.successor("failover")
 	cl := session.Claim{Epoch: n.epoch, Confirmed: g.line.confirmed, Received: t.received, Settled: t.settled, Started: g.started, Expires: g.expires}
@@ -263,7 +263,7 @@ func (g *game) claim(t *attempt) {
 	n.seen.data = w.now
 	n.takesOver()
 	if c.count > t.received {
-		w.cov.hit(ClaimBehind)
+		w.cov.hit("claim behind the client")
 	}
 	rest := g.tries
 	g.tries = nil
@@ -364,14 +364,14 @@ func (g *game) fence() {
 	} else {
 		switch u := g.ups; {
 		case u.replaced:
-			c.hit(FenceAlone)
+			c.hit("fenced without an upstream")
 		case g.up.flying.up && !g.up.flying.final:
-			c.hit(FenceWriting)
+			c.hit("fenced while writing")
 		case u.tap.torn():
-			c.hit(FenceTorn)
+			c.hit("fenced within a message")
 		}
 		if g.core.State() == session.Attached {
-			c.hit(FenceAttached)
+			c.hit("fenced with a client")
 		}
 		g.log("fence", int64(g.epoch), 0)
 		g.cause, g.gives, g.out.since = cause{"moved", 1001}, !g.ups.replaced && !g.upOver(), 0
@@ -427,16 +427,16 @@ func (g *game) answerOwner() bool {
 	g.asked = false
 	switch {
 	case !g.w.calm && g.w.chance(300): // the engine is away
-		g.w.cov.hit(AskedInVain)
+		g.w.cov.hit("asked in vain")
 	case g.core.State() == session.Ended:
 	case g.line.owner != g:
 		if g.push != pushed {
-			g.w.cov.hit(FenceAsked)
+			g.w.cov.hit("fenced by its question")
 			g.fence()
 		}
 	default:
 		if g.waitEnd > 0 {
-			g.w.cov.hit(EndInTime)
+			g.w.cov.hit("end after an answer")
 		}
 		g.ownedUntil, g.waitEnd = g.w.now.Add(ownedFor), 0
 		g.log("owned", int64(g.epoch), 0)
@@ -464,9 +464,9 @@ func (g *game) noteSilentEnd(reason string) {
 		return
 	}
 	g.silentEnd = true
-	g.w.cov.hit(SilentEnd)
+	g.w.cov.hit("silent end")
 	if g.line.owner != g {
-		g.w.cov.hit(SilentEndOlder)
+		g.w.cov.hit("silent end of an older owner")
 	}
 	if g.cause.reason != "window_exceeded" && (g.waitEnd == 0 || g.w.now < g.waitEnd) {
 		g.fail("F6", "the session ends with %s at %d, and waits until %d", reason, g.w.now, g.waitEnd)
@@ -505,15 +505,15 @@ func (g *game) startsAgain(t *attempt) {
 	c := &g.w.cov
 	switch {
 	case g.core.State() == session.Attached:
-		c.hit(FurtherAttached)
+		c.hit("got further, attached")
 	case t.dial != nil:
-		c.hit(FurtherDialled)
+		c.hit("got further, dialled")
 	}
 	if t.received == g.base.down {
-		c.hit(FurtherUp)
+		c.hit("got further, up alone")
 	}
 	if g.upOver() {
-		c.hit(FurtherOver)
+		c.hit("got further, upstream over")
 		return
 	}
 	g.gives = true
@@ -530,7 +530,7 @@ func (g *game) startedAgain(t *attempt, ref *session.Refusal) {
 	g.sync(false)
 	g.gives = false
 	g.settle()
-	g.w.cov.hit(FurtherDown)
+	g.w.cov.hit("got further")
 	t.stage = checking
 }
 
@@ -581,7 +581,7 @@ func (line *lineage) promises(up, down uint64) promise {
 // which a former owner cannot.
 func (g *game) tells(r session.Resume) promise {
 	if g.line.owner != g {
-		g.w.cov.hit(FenceDial)
+		g.w.cov.hit("fenced by its dial")
 		return promise{}
 	}
 	further := g.core.NeedsUpstream() && g.further(r)
@@ -609,7 +609,7 @@ func (g *game) partsMoved(u *upstream) {
 	g.detached.beats, g.seen.blocked = nil, false
 	g.out.since, g.out.until, g.out.back = 0, 0, 0
 	if g.mistold() && !g.gives {
-		g.w.cov.hit(Mistold)
+		g.w.cov.hit("upstream mistold")
 	}
 	g.partsInHandOff(u)
 	g.gives = false
@@ -674,7 +674,7 @@ func (line *lineage) writes(g *game, u *upstream, n uint64) {
 	case n <= g.base.up:
 		g.fail("O4", "message %d is written again, and was settled", n)
 	default:
-		g.w.cov.hit(UpTwice)
+		g.w.cov.hit("written by two owners")
 	}
 	m.times++
 	m.by = g
@@ -696,7 +696,7 @@ func (line *lineage) apply(g *game, u *upstream, n uint64) {
 	case k > line.applied:
 		g.fail("counts", "the game gets number %d, and has %d", k, line.applied)
 	default:
-		g.w.cov.hit(CountedRepeat)
+		g.w.cov.hit("repeat skipped by the game")
 	}
 }
 
@@ -729,12 +729,12 @@ func (l *link) outdated(h helloArg) bool {
 		return false
 	}
 	w := c.g.w
-	w.cov.hit(HelloOutdated)
+	w.cov.hit("hello outdated")
 	c.g.log("cl outdated", int64(l.stated), int64(c.count))
 	l.lostAt, c.trying, c.abandoned = true, nil, c.hellos
 	l.hangUp()
 	if old := c.live; old != nil && old.left {
-		w.cov.hit(OutdatedAgain)
+		w.cov.hit("hello outdated again")
 		old.drop()
 	} else if old != nil {
 		old.left = true
@@ -761,7 +761,7 @@ func (l *link) checkEpoch(h helloArg) {
 		return
 	}
 	if l.g.line.owner != l.g {
-		c.g.w.cov.hit(HelloOlder)
+		c.g.w.cov.hit("hello of an older owner")
 	}
 }
 
@@ -798,7 +798,7 @@ func (l *leg) unrepeated(messages int) uint64 {
 	n := uint64(messages)
 	k := min(n, l.repeats)
 	if k > 0 {
-		l.g.w.cov.hit(Repeated)
+		l.g.w.cov.hit("repeat dropped")
 	}
 	l.repeats -= k
 	return n - k
@@ -844,8 +844,8 @@ func (g *game) doubt() bool {
 	for _, t := range g.tries {
 		if t.link == c.trying && t.stage <= checking && !t.conn.in.hole {
 			g.log("doubt", int64(t.conn.id), 0)
-			w.cov.hit(ClaimAlive)
-			w.cov.hit(ClaimAttached)
+			w.cov.hit("claim, node alive")
+			w.cov.hit("claim, client attached")
 			g.claim(t)
 			g.race()
 			return true

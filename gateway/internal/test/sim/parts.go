@@ -92,7 +92,7 @@ func (p *pulse) measures(took time.Duration, sent span) {
 	case sent[early] > p.clogged[late]:
 		t.sample(took, true)
 	case sent[late] <= p.clogged[early]:
-		p.g.w.cov.hit(Clogged)
+		p.g.w.cov.hit("a pong on a clogged line")
 	default:
 		t.perhaps(took)
 	}

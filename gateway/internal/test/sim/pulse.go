@@ -490,10 +490,10 @@ func (p *pulse) newest() *ping {
 func (p *pulse) noteDrained(sure bool) {
 	g := p.g
 	if sure && g.w.now >= p.spoken.Add(g.cfg.Heartbeat) {
-		g.w.cov.hit(Drained)
+		g.w.cov.hit("drained slowly")
 	}
 	if owes := p.oldest(late); sure && owes > 0 && g.cfg.Answer > 0 && p.probe(late) > 0 && g.w.now >= max(owes, p.spoken).Add(g.cfg.Answer) {
-		g.w.cov.hit(R26)
+		g.w.cov.hit("R26")
 	}
 }
 
@@ -581,9 +581,9 @@ func (g *game) checkSilent() {
 		g.fail("section 5", "a client was dropped as silent that is not read")
 	}
 	if g.w.now < p.lively(early).Add(2*g.cfg.Heartbeat) {
-		g.w.cov.hit(Unanswered)
+		g.w.cov.hit("answer overdue")
 		if p.leg.conn.out.proxy {
-			g.w.cov.hit(UnansweredProxy)
+			g.w.cov.hit("answer overdue behind a proxy")
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (l *link) receive() bool {
 func (c *client) broken(l *link) {
 	c.g.log("cl lost", int64(l.id), int64(l.received))
 	if l.dec.torn() {
-		c.g.w.cov.hit(R9)
+		c.g.w.cov.hit("R9")
 	}
 	own := l == c.trying || l == c.live
 	l.drop()
@@ -137,7 +137,7 @@ func (l *link) data(a arrival) {
 		return
 	}
 	if n > c.count && l.nums.list[n].answered > 0 {
-		c.g.w.cov.hit(R19)
+		c.g.w.cov.hit("R19 client too")
 	}
 	if n > c.count {
 		c.takes(n, l.nums.list[n])
@@ -208,7 +208,7 @@ func (l *link) control(text string) {
 		} else {
 			c.token = t
 		}
-		c.g.w.cov.hit(R18)
+		c.g.w.cov.hit("R18")
 	case "end", "close":
 		var v closeArg
 		c.g.must(json.Unmarshal([]byte(arg), &v))
@@ -258,7 +258,7 @@ func (l *link) gotHello(arg string) {
 	c.g.log("cl hello", int64(h.Received), int64(h.Replay))
 	l.sendAck(l.acked)
 	if l.suspicion && old != nil {
-		c.g.w.cov.hit(SuspectTakesOver)
+		c.g.w.cov.hit("suspicion takes over")
 		c.falseAlarms = 0
 	}
 	if old != nil {

@@ -64,28 +64,28 @@ func (g *game) lostEvent(e session.Event) {
 	switch e.Reason {
 	case "read failed":
 		ok = u.gone
-		c.hit(OutageBroke)
+		c.hit("outage, broken")
 	case "upstream silent":
 		ok = g.silence()
-		c.hit(OutageSilent)
+		c.hit("outage, silent")
 	case "write failed":
 		ok = u.leg.failing && g.w.scarce
 	case "told a count that does not hold":
 		u.parting, u.partText = 1001, "moved"
 		ok = g.mistold()
-		c.hit(MistoldOutage)
+		c.hit("upstream mistold, outage")
 	case "closed with 1001", "closed with 1012":
 		u.parting = u.code
 		ok = u.over && u.wrong == "" && goesAway(u.code)
-		c.hit(OutageClosed)
+		c.hit("outage, gone away")
 	}
 	if !ok {
 		g.fail("redial", "upstream %d is lost: %q; over %v, code %d", u.no, e.Reason, u.over, u.code)
 	}
 	if o.until > 0 && now < o.back.Add(livingTime) {
-		c.hit(OutageSameTime)
+		c.hit("outage, rest of the time")
 	} else if o.until > 0 {
-		c.hit(OutageNewTime)
+		c.hit("outage, new time")
 	}
 	i := g.core.Info()
 	o.until = g.outageEnd()
@@ -99,21 +99,21 @@ func (g *game) noteOutage(i session.Info) {
 	c := &g.w.cov
 	switch {
 	case i.State == session.Attached && g.down != nil && g.down.tap.n < i.Sent:
-		c.hit(OutageSlow)
+		c.hit("outage of a slow client")
 	case i.State == session.Detached && i.Epoch == 0:
-		c.hit(OutageAhead)
+		c.hit("outage, made ahead")
 	case i.State == session.Detached:
-		c.hit(OutageAway)
+		c.hit("outage while away")
 	case i.State == session.Connecting && g.detached.waits > 0:
-		c.hit(OutageDialled)
+		c.hit("outage in a hard resume")
 	case i.State == session.Connecting:
-		c.hit(OutageFirst)
+		c.hit("outage before the first attach")
 	}
 	if u := g.ups; len(u.items) > 0 && u.items[0].begin < u.handed && u.handed < u.items[0].end {
-		c.hit(OutageForgotten)
+		c.hit("outage within a message")
 	}
 	if g.up.flying.up && !g.up.flying.final {
-		c.hit(OutageWriting)
+		c.hit("outage while writing")
 	}
 }
 
@@ -137,7 +137,7 @@ func (g *game) backEvent(e session.Event) {
 func (g *game) forgetOutage() {
 	if o := &g.out; o.since > 0 {
 		o.since, o.until, o.back = 0, 0, 0
-		g.w.cov.hit(OutageHardDrop)
+		g.w.cov.hit("outage, hard detach")
 	}
 }
 
@@ -158,12 +158,12 @@ func (g *game) checkOutage(i session.Info) {
 	}
 	c := &g.w.cov
 	if n := i.Received - i.Written; n > windowMessages-32 {
-		c.hit(OutageWindow) // the last that were written may not be acked
+		c.hit("outage, window full") // the last that were written may not be acked
 	} else if n > 1 && g.cli.sums[i.Received]-g.cli.sums[i.Written] > windowBytes/2 {
-		c.hit(OutageWindow)
+		c.hit("outage, window full")
 	}
 	if g.cfg.Rate.Messages > 0 && len(g.expected.list) > int(2*g.cfg.Rate.Messages) {
-		c.hit(OutagePaced)
+		c.hit("outage, paced")
 	}
 }
 
@@ -175,17 +175,17 @@ func (g *game) checkLoss() {
 		return
 	}
 	if g.outageEnd() <= g.w.now {
-		g.w.cov.hit(OutageNoTime)
+		g.w.cov.hit("outage, no time left")
 		return
 	}
 	if u.over && u.wrong == "" && (u.code == 0 || goesAway(u.code)) && g.w.now < u.doneAt.Add(unfinished) {
 		g.fail("redial", "upstream %d with code %d is not replaced", u.no, u.code)
 	}
-	g.w.cov.hit(OutageNone)
+	g.w.cov.hit("lost without an outage")
 }
 
 // noLonger records that the outage has ended without an upstream.
-func (g *game) noLonger(here, away Interleaving) {
+func (g *game) noLonger(here, away string) {
 	if g.core.State() == session.Attached {
 		g.w.cov.hit(here)
 	} else {
@@ -207,12 +207,12 @@ func (g *game) redialEnds() bool {
 		}
 	case g.out.refusing || !w.calm && w.chance(100) || g.line.refuses(g.out.told):
 		g.core.FailRedial(w.now, "refused")
-		g.noLonger(OutageRefused, OutageRefusedAway)
+		g.noLonger("outage, dial refused", "outage, dial refused while away")
 		g.log("redial refused", 0, 0)
 		g.sync(false)
 		g.settle()
 	case !w.calm && w.chance(400):
-		w.cov.hit(OutageDialFails) // it is dialled again: nothing that the core knows of
+		w.cov.hit("outage, dial fails") // it is dialled again: nothing that the core knows of
 		g.out.told = promise{}
 	default:
 		g.replace()
@@ -242,14 +242,14 @@ func (g *game) replace() {
 	switch {
 	case i.State == session.Detached && i.Epoch > 0:
 		last = g.cfg.Notices.Detach
-		w.cov.hit(OutageBackAway)
+		w.cov.hit("outage, back while away")
 	case i.State == session.Connecting && g.detached.waits > 0:
 		word = g.cfg.Notices.Resume
 	case i.State == session.Attached && g.down != nil && g.down.tap.n < i.Sent:
-		w.cov.hit(OutageBackSlow)
+		w.cov.hit("outage, back for a slow client")
 	}
 	g.next(g.out.told, word, last, !w.calm && w.chance(150))
-	w.cov.hit(OutageBack)
+	w.cov.hit("outage, back")
 	if !w.calm && w.chance(150) { // it breaks again at once
 		g.ups.crash()
 		g.rush()
@@ -261,9 +261,9 @@ func (g *game) noteOutageEnds(reason string) {
 	switch {
 	case g.out.since == 0:
 	case reason == "bye":
-		g.w.cov.hit(OutageBye)
+		g.w.cov.hit("outage, bye")
 	default:
-		g.w.cov.hit(OutageEnds)
+		g.w.cov.hit("outage, end")
 	}
 	g.out.since = 0
 }
@@ -390,7 +390,7 @@ func (t *tap) state(arg string) {
 		g.fail("redial", "upstream %q is written behind message %d, not behind the replay, which ends with %d", v.State, t.n, t.sent)
 	}
 	if t.lastState == "" && v.State == "back" && !announced {
-		g.w.cov.hit(OutageMissed)
+		g.w.cov.hit("attach after an outage")
 	}
 	t.lastState = v.State
 }
@@ -405,7 +405,7 @@ func (t *tap) checkNews(n uint64) {
 	want, announced := t.outage, false
 	for i, said := 0, t.announcements(); i < len(said) && said[i].n < n; i++ {
 		if a := said[i]; a.back && i+1 < len(said) && said[i+1].n == a.n { // the client need not hear that
-			g.w.cov.hit(OutageMerged)
+			g.w.cov.hit("outages merged")
 			i++
 			continue
 		}

@@ -91,7 +91,7 @@ func (g *game) silenceEnds() bool {
 	}
 	for _, c := range list {
 		if len(c.in.buf)+len(c.out.buf) > 0 {
-			g.w.cov.hit(Returned)
+			g.w.cov.hit("silent line returns")
 		}
 		c.in.hole, c.out.hole, c.out.proxy = false, false, false
 	}

@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	var met Coverage
+	met := Coverage{}
 	sessions, steps := 0, 0
 	end := *firstSeed + uint64(*seedCount)
 	for from := *firstSeed; from < end; from += seedsABlock {

@@ -34,15 +34,15 @@ func (c *client) noteSuspicion(l *link) {
 		return
 	}
 	if d := g.down; g.core.State() == session.Attached && d.tap.link != l {
-		g.w.cov.hit(R24) // another of its attempts has taken over, without its knowledge
+		g.w.cov.hit("R24") // another of its attempts has taken over, without its knowledge
 	}
 	for _, t := range g.tries {
 		if t.stage > handshaking && t.link != c.trying && g.core.State() == session.Attached {
-			g.w.cov.hit(R24)
+			g.w.cov.hit("R24")
 		}
 	}
 	if g.dial != nil {
-		g.w.cov.hit(R25)
+		g.w.cov.hit("R25")
 	}
 }
 
@@ -54,12 +54,12 @@ func (c *client) relax(l *link) {
 		return
 	}
 	if t.upgraded {
-		c.g.w.cov.hit(R23After)
+		c.g.w.cov.hit("R23 after the 101")
 		return
 	}
 	if c.g.w.chance(700) {
 		c.falseAlarms++
-		c.g.w.cov.hit(R23)
+		c.g.w.cov.hit("R23 before the 101")
 		c.abandon()
 	}
 }

@@ -69,7 +69,7 @@ func newTap(l *leg, stated uint64) *tap {
 	}
 	t.hello = !l.g.cfg.Resumable || t.late
 	if t.outage = t.l.g.out.since > 0; t.outage {
-		t.l.g.w.cov.hit(OutageAttach)
+		t.l.g.w.cov.hit("attach in an outage")
 	}
 	return t
 }
@@ -88,7 +88,7 @@ func (t *tap) accept(b []byte) {
 		t.see(a)
 	}
 	if t.parts.left > 0 && t.dec.torn() {
-		t.l.g.w.cov.hit(CutPart)
+		t.l.g.w.cov.hit("cut inside a part")
 	}
 	if t.closed && t.dec.torn() {
 		t.l.g.fail("I12", "something is written behind a Close")
@@ -163,7 +163,7 @@ func (t *tap) control(text string) {
 		if bad := t.parts.announce(arg, g.cfg.MaxMessage); bad != "" || !t.takesParts {
 			g.fail("parts", "parts %s is written: %s", arg, bad)
 		}
-		g.w.cov.hit(Parted)
+		g.w.cov.hit("message in parts")
 	case verb == "grace":
 		t.grace(arg)
 	case verb == "upstream":
@@ -186,7 +186,7 @@ func (t *tap) grace(arg string) {
 		g.fail("terms", "grace %q is written, want %v", arg, t.graces)
 	}
 	t.graces = t.graces[1:]
-	g.w.cov.hit(TermsAnnounced)
+	g.w.cov.hit("terms announced")
 }
 
 // pong checks the answer to a ping, which must follow the owed ack.
@@ -283,7 +283,7 @@ func (t *tap) checkClose(p []byte) {
 func (t *tap) finished() {
 	g := t.l.g
 	if t.parts.left > 0 {
-		g.w.cov.hit(ReleasedParts)
+		g.w.cov.hit("released inside a message in parts")
 	}
 	switch {
 	case t.dec.torn():

@@ -49,7 +49,7 @@ func (g *game) setTerms(t session.Terms) bool {
 		g.terms = old
 		g.seen.unblocked = false
 		g.unchanged(before, "a refused change of terms")
-		g.w.cov.hit(TermsRefused)
+		g.w.cov.hit("terms refused")
 		if must {
 			g.fail("terms", "%+v was refused: away %+v, token until %d", t, g.detached, g.expires)
 		}
@@ -59,7 +59,7 @@ func (g *game) setTerms(t session.Terms) bool {
 	}
 	g.retold(kept, before)
 	if t.Overflow != old.Overflow && blocked && (!g.seen.blocked || g.core.State() == session.Ended) {
-		g.w.cov.hit(TermsOverflow)
+		g.w.cov.hit("terms end an overflow")
 	}
 	g.settle()
 	return true
@@ -102,13 +102,13 @@ func (g *game) retold(kept time.Duration, before snapshot) {
 	case session.Attached:
 		g.checkRenewal()
 	case session.Detached:
-		g.w.cov.hit(TermsAway)
+		g.w.cov.hit("terms away")
 		if end := g.graceEnd(); g.w.now >= end != (g.core.State() == session.Ended) && g.seen.ends == 0 && g.waitEnd == 0 {
 			g.fail("terms", "the grace period ends at %d, and the session is %v", end, g.core.State())
 		}
 	case session.Connecting:
 		if g.detached.waits > 0 {
-			g.w.cov.hit(TermsDial)
+			g.w.cov.hit("terms in the dial")
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (g *game) setStarted() bool {
 	if g.seen.starts {
 		g.fail("terms", "started, and not announced")
 	}
-	g.w.cov.hit(Marked)
+	g.w.cov.hit("started")
 	g.settle()
 	return true
 }
@@ -151,7 +151,7 @@ func (g *game) ask() bool {
 	if !asked {
 		return false
 	}
-	g.w.cov.hit(Asked)
+	g.w.cov.hit("asked")
 	return true
 }
 
@@ -181,11 +181,11 @@ func (g *game) lastChange() bool {
 	g.changeTerms()
 	switch {
 	case before == session.Ended:
-		g.w.cov.hit(R21Late)
+		g.w.cov.hit("R21 late")
 	case g.core.State() == session.Ended && g.keep() != kept:
-		g.w.cov.hit(R21Shorter)
+		g.w.cov.hit("R21 shorter")
 	case g.keep() > kept:
-		g.w.cov.hit(R21Longer)
+		g.w.cov.hit("R21 longer")
 	}
 	return true
 }

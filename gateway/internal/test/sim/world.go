@@ -136,6 +136,7 @@ func Run(o Options) (r Result) {
 
 func newWorld(o Options) *world {
 	w := &world{
+		cov: Coverage{},
 		rng: rand.New(rand.NewPCG(o.Seed, 0x5EA7)), moveRNG: rand.New(rand.NewPCG(o.Seed, 0x3013)), perMove: o.Moves, now: session.Time(time.Second),
 		fault: o.Fault, trace: trace{out: o.Trace}, weights: make([]int, len(actions)), block: make([]byte, 64<<10),
 	}
