@@ -152,7 +152,6 @@ func (g *game) reserve() bool {
 	g.seen.unblocked = true
 	g.core.Reserve(g.w.now, p)
 	g.issued(p)
-	g.w.cov.hit("edge connecting-detached, made ahead")
 	g.answerKept(0)
 	g.sync(false)
 	if g.core.State() != session.Detached && g.seen.ends == 0 {

@@ -58,7 +58,6 @@ func (g *game) await() {
 	was := g.core.State()
 	if was == session.Detached && g.leaving == 0 {
 		g.detached.waits = g.w.now
-		g.w.cov.hit("edge detached-connecting")
 	}
 	if g.w.fault == NoAwait {
 		return
@@ -106,7 +105,6 @@ func (g *game) dialEnds() bool {
 		}
 		return true
 	case d.waiter == nil:
-		g.w.cov.hit("edge connecting-detached, no client waits")
 		g.finishDial()
 		return true
 	}
@@ -138,7 +136,6 @@ func (g *game) dialFails(d *dial) {
 		g.refuse(d.waiter, ref)
 		return
 	}
-	g.w.cov.hit("edge connecting-detached, not there")
 	g.turnAway(d.waiter, &session.Refusal{Code: 4502, Text: "upstream_lost", Retry: retryDial})
 }
 
@@ -170,7 +167,6 @@ func (g *game) finishDial() {
 	g.sync(false)
 	g.forgoes = false
 	if had && g.ups.replaced {
-		g.w.cov.hit("edge connecting-detached, no client waits for the new one")
 	}
 	if s := g.core.State(); waited && before != session.Ended && s != session.Detached {
 		g.fail("hard", "no client waits, and the session that was %v is %v", before, s)
@@ -184,7 +180,6 @@ func (g *game) reconnect(told promise) {
 		g.detached.waits = g.w.now // it has been detached while it waited
 	}
 	g.next(told, g.cfg.Notices.Resume, "", g.redials() && !g.w.calm && g.w.chance(150))
-	g.w.cov.hit("edge connecting, upstream there")
 }
 
 // next gives the session its next upstream, which first gets word, and last after what waits for it. With

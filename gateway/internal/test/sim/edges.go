@@ -1,72 +1,19 @@
 package sim
 
 import (
+	"fmt"
+
 	"reseat/gateway/session"
 )
 
-// Which edge of the state table in session/transitions.go was taken.
-
-// noteEdge records that t was attached to a session in the state b.
-func (g *game) noteEdge(t *attempt, b session.Info) {
-	c := &g.w.cov
-	switch {
-	case b.State == session.Attached && g.cfg.Hard:
-		c.hit("edge attached-attached, hard")
-	case b.State == session.Attached:
-		c.hit("edge attached-attached")
-	case b.Epoch == 0:
-		c.hit("edge detached-attached, made ahead")
-	case g.cfg.Hard && g.ups.no > 1:
-		c.hit("edge connecting-attached, hard")
-	default:
-		c.hit("edge detached-attached")
+// noteEdge counts an edge of the state table in session/transitions.go, from a state to the present one.
+func (g *game) noteEdge(from session.State) {
+	name := fmt.Sprintf("edge %v-%v", from, g.core.State())
+	if g.cfg.Hard {
+		name += ", hard"
 	}
-}
-
-// noteGraceOver records an end by the grace period.
-func (g *game) noteGraceOver() {
-	c := &g.w.cov
-	switch {
-	case g.core.Info().Epoch == 0:
-		c.hit("edge detached-ended, grace over, made ahead")
-	case g.ups.replaced:
-		c.hit("edge detached-ended, grace over, hard")
-	default:
-		c.hit("edge detached-ended, grace over")
-	}
-	if g.detached.rested > 0 {
-		c.hit("edge detached-ended, grace over, rested")
-	}
-}
-
-// noteIdle records an end by the idle timeout.
-func (g *game) noteIdle() {
-	c := &g.w.cov
-	switch {
-	case g.detached.waits > 0:
-		c.hit("edge connecting-ended, idle")
-	case g.detached.since > 0:
-		c.hit("edge detached-ended, idle")
-	default:
-		c.hit("edge attached-ended, idle")
-	}
-}
-
-// noteEnd records an end by the API or the gateway.
-func (g *game) noteEnd() {
-	c := &g.w.cov
-	switch state := g.core.State(); {
-	case state == session.Attached:
-		c.hit("edge attached-ended")
-	case state == session.Detached:
-		c.hit("edge detached-ended")
-	case g.detached.waits == 0:
-		c.hit("edge connecting-ended")
-	case g.ups.replaced:
-		c.hit("edge connecting-ended, dial")
-	default:
-		c.hit("edge connecting-ended, dialled")
-	}
+	g.w.cov.hit(name)
+	g.state = g.core.State()
 }
 
 // noteUpstreamOver records that the core has learned of the upstream's end.
@@ -76,9 +23,9 @@ func (g *game) noteUpstreamOver(state session.State) {
 	case state == session.Detached:
 		c.hit("R10 in grace")
 	case state == session.Connecting && g.detached.waits > 0:
-		c.hit("edge connecting, next upstream over")
+		c.hit("next upstream over before the attach")
 	case state == session.Connecting:
-		c.hit("edge connecting, upstream over")
+		c.hit("upstream over before the first attach")
 	case state == session.Attached && l != nil && l.tap.replaying() && l.tap.n == l.tap.stated+l.tap.lost:
 		c.hit("R10 before the first replayed byte")
 	case state == session.Attached && l != nil && l.tap.replaying():

@@ -14,9 +14,10 @@ type game struct {
 	id  int
 	cfg session.Config
 
-	core *session.Session
-	cli  *client
-	ups  *upstream // the current one, or the last
+	core  *session.Session
+	state session.State // at the last sync
+	cli   *client
+	ups   *upstream // the current one, or the last
 
 	// Durable sessions: see owners.go.
 	line       *lineage

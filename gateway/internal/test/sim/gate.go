@@ -92,7 +92,6 @@ func (g *game) attachFirst() bool {
 	} else {
 		g.issued(p)
 		g.cookie(p)
-		g.w.cov.hit("edge connecting-attached")
 	}
 	g.sync(false)
 	g.log("attach first", int64(l.id), 0)
@@ -272,9 +271,7 @@ func (g *game) unattached(t *attempt, ref *session.Refusal, needs bool) {
 		return
 	}
 	g.log("overtaken", int64(t.gen), 0)
-	if needs {
-		g.w.cov.hit("edge detached, no upstream at the last moment")
-	} else {
+	if !needs {
 		g.w.cov.hit("overtaken")
 	}
 	t.stage = checking

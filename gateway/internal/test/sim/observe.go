@@ -106,19 +106,14 @@ func (g *game) dropped(after []session.Event) {
 	}
 	g.clientDetached(replaced || g.leaving > 0 && g.cfg.Hard) // that one is closed, too
 	if reason == "no_progress" || replaced {
-		if replaced {
-			g.w.cov.hit("edge attached-detached, hard")
-		}
 		return
 	}
 	if g.leaving == 0 || !g.cfg.Hard || reason == "grace_over" {
 		g.expectText(g.cfg.Notices.Detach)
 	}
 	if reason == "grace_over" {
-		g.w.cov.hit("edge attached-ended, no grace")
 		return
 	}
-	g.w.cov.hit("edge attached-detached")
 	g.answerKept(g.core.Info().Acked)
 	g.seen.unblocked = true
 }
@@ -137,12 +132,13 @@ func (g *game) checkReason(reason string) {
 		}
 	case "grace_over":
 		ok = g.keeps() && g.detached.since > 0 && g.detached.waits == 0 && g.w.now >= g.graceEnd()
-		g.noteGraceOver()
+		if g.detached.rested > 0 {
+			g.w.cov.hit("grace over after a dial")
+		}
 	case "too_fast":
 		ok = g.cfg.Rate.End && g.cfg.Rate != session.Rate{End: true}
 	case "idle_timeout":
 		ok = g.cfg.Idle > 0 && g.w.now >= g.seen.data.Add(g.cfg.Idle)
-		g.noteIdle()
 	case "client_gone":
 		ok = !g.keeps()
 	case "upstream_closed":
@@ -494,7 +490,9 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 	if b.State != session.Attached {
 		g.seen.attach.Kind, g.seen.attach.Elapsed = session.Resumed, g.w.now.Sub(b.Detached)
 	}
-	g.noteEdge(t, b)
+	if b.State == session.Attached {
+		g.noteEdge(b.State)
+	}
 	if g.cfg.PlainResume {
 		g.noteReturn(b, b.Sent-base)
 		g.returns(t, base, base-t.received)

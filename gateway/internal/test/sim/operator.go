@@ -24,7 +24,6 @@ func (g *game) end(what string, want cause, f func()) bool {
 			break
 		}
 	}
-	g.noteEnd()
 	g.cause = want
 	f()
 	g.sync(false)

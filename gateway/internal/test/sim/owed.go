@@ -274,6 +274,9 @@ func (g *game) borrowing() bool {
 // sync records what the core has just done. It follows every call.
 func (g *game) sync(read bool) {
 	i := g.core.Info()
+	if i.State != g.state {
+		g.noteEdge(g.state)
+	}
 	g.noteUnread()
 	g.noteWanted()
 	g.noteReceived(i)

@@ -303,7 +303,7 @@ func (n *game) takesOver() {
 	u := &upstream{g: n, conn: newConn(0, 1), no: n.ups.no, replaced: true, over: true, doneAt: n.w.now, ten: n.core.Upstream()}
 	u.conn.deaf = true
 	u.leg = &leg{g: n, conn: u.conn, ups: u, closed: true, over: true}
-	n.ups, n.up = u, u.leg
+	n.ups, n.up, n.state = u, u.leg, n.core.State()
 	n.sync(false)
 	n.seen.info = n.core.Info()
 	n.check()
