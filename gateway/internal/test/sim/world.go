@@ -28,8 +28,11 @@ type Options struct {
 	Fault Fault     // of the model driver, to test that it is detected
 
 	Moves int // of 1000 steps, this many freeze a session and restore it
+}
 
-	Without []int // numbers of actions that never happen
+// command returns what plays it again.
+func (o Options) command() string {
+	return fmt.Sprintf("go test ./gateway/internal/test/sim -run TestSimulation -sim.seed %d -sim.steps %d -sim.moves %d -v", o.Seed, o.Steps, o.Moves)
 }
 
 // A Fault is a violation of the contract by the driver.
@@ -147,7 +150,6 @@ func newWorld(o Options) *world {
 		w.durable = 800
 	}
 	w.draw()
-	w.leaveOut(o.Without)
 	w.store = replay.NewStore(w.limit, func() { w.exhausted = true })
 	most := 3
 	if w.scarce {
@@ -167,7 +169,7 @@ func (w *world) failure(o Options, why string) string {
 			s += fmt.Sprintf("g%d: %s\n", g.id, g.describe())
 		}
 	}
-	return strings.ToValidUTF8(s, "?") + "\n" + w.trace.last() + fmt.Sprintf("\nto replay: go test ./gateway/internal/test/sim -run TestSimulation -sim.seed %d -sim.steps %d -v\n", o.Seed, o.Steps)
+	return strings.ToValidUTF8(s, "?") + "\n" + w.trace.last() + "\nto replay: " + o.command() + "\n"
 }
 
 // chance returns true in n of 1000 cases.
