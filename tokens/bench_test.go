@@ -3,6 +3,8 @@ package tokens
 import (
 	"strings"
 	"testing"
+
+	"reseat/tokens/internal/jwttest"
 )
 
 func BenchmarkIssue(b *testing.B) {
@@ -37,7 +39,7 @@ func BenchmarkVerify(b *testing.B) {
 
 // BenchmarkRefuse measures what an attacker without a key costs the gateway.
 func BenchmarkRefuse(b *testing.B) {
-	k := load(b, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	k := load(b, Options{Now: new(clock).now}, jwttest.PKCS8(jwttest.Ed25519()))
 	good := issue(b, k, claims())
 	deep := base64url.EncodeToString([]byte(strings.Repeat("[", 2900)))
 	for _, bad := range []struct{ name, token string }{
@@ -46,7 +48,7 @@ func BenchmarkRefuse(b *testing.B) {
 		{"4 KiB of dots", strings.Repeat(".", MaxLen)},
 		{"deep header", deep + ".e30.AAAA"},
 		{"deep claims", strings.Split(good, ".")[0] + "." + deep + ".AAAA"},
-		{"wrong signature", corrupt(good)},
+		{"wrong signature", jwttest.Corrupt(good)},
 	} {
 		b.Run(bad.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"reseat/tokens/internal/jwttest"
 )
 
 func TestGeneratedKeyIsUnique(t *testing.T) {
@@ -46,8 +48,8 @@ func TestProcessesWithTheSameFilesAgree(t *testing.T) {
 // A rotation: the old key moves to the second file, a new one replaces the first, and
 // later the old one is removed.
 func TestOldKeyVerifiesUntilItIsRemoved(t *testing.T) {
-	oldKey, newKey := pkcs8(ed25519Key()), pkcs8(p256Key())
-	signing, previous := write(t, "signing", oldKey), write(t, "previous", oldKey)
+	oldKey, newKey := jwttest.PKCS8(jwttest.Ed25519()), jwttest.PKCS8(jwttest.P256())
+	signing, previous := jwttest.Write(t, "signing", oldKey), jwttest.Write(t, "previous", oldKey)
 	k, err := Load([]string{signing, previous}, Options{Now: new(clock).now})
 	if err != nil {
 		t.Fatalf("two files with the same key: %v", err)
@@ -55,7 +57,7 @@ func TestOldKeyVerifiesUntilItIsRemoved(t *testing.T) {
 	oldToken := issue(t, k, claims())
 	oldID := k.SigningKeyID()
 
-	replace(t, signing, newKey)
+	jwttest.Replace(t, signing, newKey)
 	wantReload(t, k)
 	if k.SigningKeyID() == oldID || !k.Has(oldID) {
 		t.Errorf("signing key %q, old key loaded: %v, want a new one beside %q", k.SigningKeyID(), k.Has(oldID), oldID)
@@ -67,7 +69,7 @@ func TestOldKeyVerifiesUntilItIsRemoved(t *testing.T) {
 		}
 	}
 
-	replace(t, previous, newKey)
+	jwttest.Replace(t, previous, newKey)
 	wantReload(t, k)
 	if _, err := k.Verify(oldToken); !errors.Is(err, ErrUnknownKey) || k.Has(oldID) {
 		t.Errorf("token by a removed key: %v, still loaded: %v, want %v", err, k.Has(oldID), ErrUnknownKey)
@@ -88,16 +90,16 @@ func wantReload(t *testing.T, k *Keys) {
 func TestPublicKeyVerifiesButNeverSigns(t *testing.T) {
 	for _, kind := range []struct {
 		private, public []byte
-	}{{pkcs8(ed25519Key()), pkix(ed25519Key())}, {pkcs8(rsaKey()), pkix(rsaKey())}, {pkcs8(p521Key()), pkix(p521Key())}} {
+	}{{jwttest.PKCS8(jwttest.Ed25519()), jwttest.PKIX(jwttest.Ed25519())}, {jwttest.PKCS8(jwttest.RSA()), jwttest.PKIX(jwttest.RSA())}, {jwttest.PKCS8(jwttest.P521()), jwttest.PKIX(jwttest.P521())}} {
 		o := Options{Now: new(clock).now}
-		signer, verifier := load(t, o, kind.private), load(t, o, newSecret(), kind.public)
+		signer, verifier := load(t, o, kind.private), load(t, o, jwttest.NewSecret(), kind.public)
 		if _, err := verifier.Verify(issue(t, signer, claims())); err != nil {
 			t.Errorf("verified by the public key: %v", err)
 		}
 		if verifier.SigningKeyID() == signer.SigningKeyID() {
 			t.Error("the public key signs")
 		}
-		_, err := Load([]string{write(t, "public.pem", kind.public)}, o)
+		_, err := Load([]string{jwttest.Write(t, "public.pem", kind.public)}, o)
 		wantError(t, err, "public.pem", "is a public key")
 	}
 }
@@ -107,18 +109,18 @@ func TestFailedReloadKeepsTheKeys(t *testing.T) {
 		"gone":      os.Remove,
 		"empty":     func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		"cut off":   func(path string) error { return os.Truncate(path, 60) },
-		"short":     func(path string) error { return os.WriteFile(path, newSecret()[:31], 0o600) },
-		"public":    func(path string) error { return os.WriteFile(path, pkix(rsaKey()), 0o600) },
+		"short":     func(path string) error { return os.WriteFile(path, jwttest.NewSecret()[:31], 0o600) },
+		"public":    func(path string) error { return os.WriteFile(path, jwttest.PKIX(jwttest.RSA()), 0o600) },
 		"directory": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			first, second := write(t, "first", pkcs8(ed25519Key())), write(t, "second", newSecret())
+			first, second := jwttest.Write(t, "first", jwttest.PKCS8(jwttest.Ed25519())), jwttest.Write(t, "second", jwttest.NewSecret())
 			k, err := Load([]string{first, second}, Options{Now: new(clock).now})
 			if err != nil {
 				t.Fatal(err)
 			}
 			token, id := issue(t, k, claims()), k.SigningKeyID()
-			replace(t, second, newSecret()) // would change the set
+			jwttest.Replace(t, second, jwttest.NewSecret()) // would change the set
 			if err := spoil(first); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +132,7 @@ func TestFailedReloadKeepsTheKeys(t *testing.T) {
 			if _, err := k.Verify(token); err != nil {
 				t.Errorf("a token from before the reload: %v", err)
 			}
-			replaceAny(t, first, pkcs8(ed25519Key()))
+			replaceAny(t, first, jwttest.PKCS8(jwttest.Ed25519()))
 			wantReload(t, k)
 		})
 	}
@@ -142,7 +144,7 @@ func replaceAny(t *testing.T, path string, data []byte) {
 	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
 	}
-	replace(t, path, data)
+	jwttest.Replace(t, path, data)
 }
 
 func wantError(t *testing.T, err error, parts ...string) {
@@ -157,7 +159,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 // Changing the caller's slice later must not change which files are read.
 func TestLoadKeepsItsOwnListOfFiles(t *testing.T) {
-	files := []string{write(t, "key", newSecret())}
+	files := []string{jwttest.Write(t, "key", jwttest.NewSecret())}
 	k, err := Load(files, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -181,11 +183,11 @@ func TestUnwritableNamesAreRefused(t *testing.T) {
 // Tokens issued during a rotation verify before and after any reload: the previous key is
 // always loaded.
 func TestRotationUnderLoadLosesNoToken(t *testing.T) {
-	keys := [][]byte{newSecret(), pkcs8(ed25519Key()), newSecret()}
-	signing := write(t, "signing", keys[0])
+	keys := [][]byte{jwttest.NewSecret(), jwttest.PKCS8(jwttest.Ed25519()), jwttest.NewSecret()}
+	signing := jwttest.Write(t, "signing", keys[0])
 	files := []string{signing}
 	for _, data := range keys {
-		files = append(files, write(t, "previous", data))
+		files = append(files, jwttest.Write(t, "previous", data))
 	}
 	k, err := Load(files, Options{Now: new(clock).now})
 	if err != nil {
@@ -227,7 +229,7 @@ func reloadWhile(t *testing.T, k *Keys, signing string, keys [][]byte) {
 		}
 	})
 	for i := range 60 {
-		replace(t, signing, keys[i%len(keys)])
+		jwttest.Replace(t, signing, keys[i%len(keys)])
 		if err := k.Reload(); err != nil {
 			t.Errorf("reload %d: %v", i, err)
 		}

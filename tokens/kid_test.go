@@ -11,6 +11,8 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+
+	"reseat/tokens/internal/jwttest"
 )
 
 // Examples of RFC 7638 section 3.1 and RFC 8037 appendix A.3.
@@ -19,8 +21,8 @@ func TestKidIsTheThumbprintOfTheRFCs(t *testing.T) {
 		"4tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbIS" +
 		"D08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw"
 	for want, public := range map[string]any{
-		"NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs": &rsa.PublicKey{N: new(big.Int).SetBytes(must(base64url.DecodeString(n))), E: 65537},
-		"kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k": ed25519.PublicKey(must(base64url.DecodeString("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"))),
+		"NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs": &rsa.PublicKey{N: new(big.Int).SetBytes(jwttest.Must(base64url.DecodeString(n))), E: 65537},
+		"kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k": ed25519.PublicKey(jwttest.Must(base64url.DecodeString("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"))),
 	} {
 		if got, err := thumbprint(public); got != want || err != nil {
 			t.Errorf("thumbprint of %T: %q, error %v, want %q", public, got, err, want)
@@ -33,11 +35,11 @@ func TestKidIsTheThumbprintOfTheRFCs(t *testing.T) {
 func TestKidOfAnECDSAKeyPadsItsCoordinates(t *testing.T) {
 	for curve, size := range map[elliptic.Curve]int{elliptic.P256(): 32, elliptic.P384(): 48, elliptic.P521(): 66} {
 		k := withLeadingZero(curve, size)
-		point := must(k.PublicKey.Bytes())
+		point := jwttest.Must(k.PublicKey.Bytes())
 		text := `{"crv":"` + curve.Params().Name + `","kty":"EC","x":"` + base64.RawURLEncoding.EncodeToString(point[1:1+size]) +
 			`","y":"` + base64.RawURLEncoding.EncodeToString(point[1+size:]) + `"}`
 		sum := sha256.Sum256([]byte(text))
-		if got := must(thumbprint(&k.PublicKey)); got != base64.RawURLEncoding.EncodeToString(sum[:]) || len(point) != 1+2*size {
+		if got := jwttest.Must(thumbprint(&k.PublicKey)); got != base64.RawURLEncoding.EncodeToString(sum[:]) || len(point) != 1+2*size {
 			t.Errorf("%s: thumbprint %q is not that of %s", curve.Params().Name, got, text)
 		}
 	}
@@ -46,8 +48,8 @@ func TestKidOfAnECDSAKeyPadsItsCoordinates(t *testing.T) {
 // withLeadingZero makes keys until one has a coordinate that begins with a zero byte.
 func withLeadingZero(curve elliptic.Curve, size int) *ecdsa.PrivateKey {
 	for {
-		k := newECDSA(curve)
-		if point := must(k.PublicKey.Bytes()); point[1] == 0 || point[1+size] == 0 {
+		k := jwttest.NewECDSA(curve)
+		if point := jwttest.Must(k.PublicKey.Bytes()); point[1] == 0 || point[1+size] == 0 {
 			return k
 		}
 	}
@@ -62,10 +64,10 @@ func TestThumbprintOfAnotherKindOfKeyIsAnError(t *testing.T) {
 // A kid is public. That of a secret must neither be found in a table of hashes, nor be a
 // valid signature of a token.
 func TestKidOfSecretRevealsNothing(t *testing.T) {
-	secret := newSecret()
+	secret := jwttest.NewSecret()
 	kid := secretID(secret)
 	plain, jwk := sha256.Sum256(secret), sha256.Sum256([]byte(`{"k":"`+base64url.EncodeToString(secret)+`","kty":"oct"}`))
-	raw := must(base64url.DecodeString(kid))
+	raw := jwttest.Must(base64url.DecodeString(kid))
 	for _, sum := range [][]byte{plain[:], jwk[:], secret} {
 		if bytes.HasPrefix(sum, raw) {
 			t.Error("the kid is a plain hash of the secret, or the secret")
@@ -74,7 +76,7 @@ func TestKidOfSecretRevealsNothing(t *testing.T) {
 	if strings.Contains(secretIDLabel, ".") {
 		t.Error("the label could be the signed text of a token")
 	}
-	if len(raw) != 16 || kid == secretID(newSecret()) {
+	if len(raw) != 16 || kid == secretID(jwttest.NewSecret()) {
 		t.Errorf("kid %q, want 16 bytes that depend on the secret", kid)
 	}
 }

@@ -2,20 +2,21 @@ package tokens
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/internal/jwttest"
 )
 
 // A bad token is caught by the header check, by the claims parser and by the library. Each
 // of them is tested alone here, so that none depends on another that is later removed.
 
 func TestLibraryRefusesByItself(t *testing.T) {
-	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	k := load(t, Options{Now: new(clock).now}, jwttest.PKCS8(jwttest.Ed25519()))
 	parser := k.set.Load().signing.parser
 	good := jwt.MapClaims{"iss": "reseat", "aud": "reseat", "iat": 1800000000, "nbf": 1800000000, "exp": 1800003600}
-	key := func(*jwt.Token) (any, error) { return ed25519Key().Public(), nil }
+	key := func(*jwt.Token) (any, error) { return jwttest.Ed25519().Public(), nil }
 	if _, err := parser.Parse(mapToken(t, good, "", nil), key); err != nil {
 		t.Fatalf("good claims: %v", err)
 	}
@@ -32,7 +33,7 @@ func TestLibraryRefusesByItself(t *testing.T) {
 		"exp now":     {mapToken(t, good, "exp", 1800000000), jwt.ErrTokenExpired},
 		"nbf ahead":   {mapToken(t, good, "nbf", 1800000001), jwt.ErrTokenNotValidYet},
 		"iat ahead":   {mapToken(t, good, "iat", 1800000001), jwt.ErrTokenUsedBeforeIssued},
-		"two spelled": {laxSignature(t, mapToken(t, good, "", nil)), jwt.ErrTokenMalformed},
+		"two spelled": {respelled(t, mapToken(t, good, "", nil), 2), jwt.ErrTokenMalformed},
 	} {
 		if _, err := parser.Parse(tt.token, key); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
@@ -42,20 +43,20 @@ func TestLibraryRefusesByItself(t *testing.T) {
 
 // The key function here returns the type of key that each algorithm expects.
 func TestLibraryRefusesOtherAlgorithms(t *testing.T) {
-	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	k := load(t, Options{Now: new(clock).now}, jwttest.PKCS8(jwttest.Ed25519()))
 	for _, other := range []struct {
 		method          jwt.SigningMethod
 		private, public any
 	}{
 		{jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, jwt.UnsafeAllowNoneSignatureType},
-		{jwt.SigningMethodHS256, fuzzSecret, fuzzSecret},
-		{jwt.SigningMethodHS384, fuzzSecret, fuzzSecret},
-		{jwt.SigningMethodHS512, fuzzSecret, fuzzSecret},
-		{jwt.SigningMethodPS256, rsaKey(), &rsaKey().PublicKey},
-		{jwt.SigningMethodES256, p256Key(), &p256Key().PublicKey},
+		{jwt.SigningMethodHS256, jwttest.Secret, jwttest.Secret},
+		{jwt.SigningMethodHS384, jwttest.Secret, jwttest.Secret},
+		{jwt.SigningMethodHS512, jwttest.Secret, jwttest.Secret},
+		{jwt.SigningMethodPS256, jwttest.RSA(), &jwttest.RSA().PublicKey},
+		{jwt.SigningMethodES256, jwttest.P256(), &jwttest.P256().PublicKey},
 	} {
 		alg := other.method.Alg()
-		token := sign(t, `{"alg":"`+alg+`"}`, body(), other.method, other.private)
+		token := jwttest.Sign(t, `{"alg":"`+alg+`"}`, jwttest.Object(contents), alg, other.private)
 		_, err := k.set.Load().signing.parser.Parse(token, func(*jwt.Token) (any, error) { return other.public, nil })
 		if !errors.Is(err, jwt.ErrTokenSignatureInvalid) {
 			t.Errorf("%s: %v, want %v", alg, err, jwt.ErrTokenSignatureInvalid)
@@ -73,43 +74,42 @@ func mapToken(t *testing.T, claims jwt.MapClaims, name string, value any) string
 	if changed[name] = value; value == nil {
 		delete(changed, name)
 	}
-	return must(jwt.NewWithClaims(jwt.SigningMethodEdDSA, changed).SignedString(ed25519Key()))
+	return jwttest.Must(jwt.NewWithClaims(jwt.SigningMethodEdDSA, changed).SignedString(jwttest.Ed25519()))
 }
 
-// laxSignature changes unused bits of the signature's encoding: 64 bytes leave 4.
-func laxSignature(t *testing.T, token string) string {
+// respelled is another text for the same token.
+func respelled(t *testing.T, token string, part int) string {
 	t.Helper()
-	i := strings.LastIndexByte(token, '.') + 1
-	other, ok := respelled(token[i:])
+	other, ok := jwttest.Respelled(token, part)
 	if !ok {
-		t.Fatal("the signature has only one encoding")
+		t.Fatalf("part %d of %s has only one encoding", part, token)
 	}
-	return token[:i] + other
+	return other
 }
 
 func TestHeaderCheckRefusesByItself(t *testing.T) {
-	k := load(t, Options{Now: new(clock).now}, newSecret())
-	set, kid := k.set.Load(), k.SigningKeyID()
-	wide := func(h string) string { // blanks until the last character has unused bits
+	k := load(t, Options{Now: new(clock).now}, jwttest.NewSecret())
+	kid := k.SigningKeyID()
+	of := func(alg, kid string) string { // with blanks until the last character has unused bits
+		h := jwttest.Object(header(alg, kid))
 		for len(h)%3 == 0 {
 			h += " "
 		}
-		return base64url.EncodeToString([]byte(h))
+		return jwttest.Encode(h) + ".e30.AAAA"
 	}
-	lax, _ := respelled(wide(header("HS256", kid, "")))
 	for name, tt := range map[string]struct {
-		header string
-		want   error
+		token string
+		want  error
 	}{
-		"good":              {wide(header("HS256", kid, "")), nil},
-		"two spelled":       {lax, ErrMalformed},
-		"none":              {wide(header("none", kid, "")), ErrForged},
-		"of the family":     {wide(header("HS512", kid, "")), ErrForged},
-		"another":           {wide(header("EdDSA", kid, "")), ErrForged},
-		"unknown":           {wide(header("HS257", kid, "")), ErrForged},
-		"of an unknown key": {wide(header("none", "x", "")), ErrUnknownKey},
+		"good":              {of("HS256", kid), nil},
+		"two spelled":       {respelled(t, of("HS256", kid), 0), ErrMalformed},
+		"none":              {of("none", kid), ErrForged},
+		"of the family":     {of("HS512", kid), ErrForged},
+		"another":           {of("EdDSA", kid), ErrForged},
+		"unknown":           {of("HS257", kid), ErrForged},
+		"of an unknown key": {of("none", "x"), ErrUnknownKey},
 	} {
-		got, err := set.signer(tt.header + ".e30.AAAA")
+		got, err := k.set.Load().signer(tt.token)
 		if !errors.Is(err, tt.want) || (got == nil) != (tt.want != nil) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}

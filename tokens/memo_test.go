@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"reseat/tokens/internal/jwttest"
 )
 
 // recalled counts how often a Memo was asked for.
@@ -18,7 +20,7 @@ func recalled(m *Memo, asked *string) func(string) *Memo {
 
 func TestMemoSkipsTheSignatureCheck(t *testing.T) {
 	now := new(clock)
-	k := load(t, Options{Now: now.now}, pkcs8(ed25519Key()))
+	k := load(t, Options{Now: now.now}, jwttest.PKCS8(jwttest.Ed25519()))
 	c := claims()
 	token, kid, err := k.Issue(c)
 	if err != nil {
@@ -43,7 +45,7 @@ func TestMemoSkipsTheSignatureCheck(t *testing.T) {
 // The Memo is looked up by a name that is only searched for, not parsed: where it is not found, or
 // stands in another claim, the token is verified.
 func TestTokensWithoutAFoundMemoAreVerified(t *testing.T) {
-	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	k := load(t, Options{Now: new(clock).now}, jwttest.PKCS8(jwttest.Ed25519()))
 	for _, name := range []string{`a "quoted" session`, `","sid":"other`, `<b>`, "é", strings.Repeat("long", 400)} {
 		c := claims()
 		c.Session, c.Subject = name, `","sid":"other`
@@ -68,7 +70,7 @@ func TestTokensWithoutAFoundMemoAreVerified(t *testing.T) {
 
 // A Memo covers one token: any other one goes through Verify.
 func TestMemoCoversOneTokenOnly(t *testing.T) {
-	k := load(t, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	k := load(t, Options{Now: new(clock).now}, jwttest.PKCS8(jwttest.Ed25519()))
 	c := claims()
 	token, kid, _ := k.Issue(c)
 	other, _, _ := k.Issue(c)
@@ -77,7 +79,7 @@ func TestMemoCoversOneTokenOnly(t *testing.T) {
 	if _, err := k.VerifyKnown(other, recall); err != nil {
 		t.Errorf("another good token: %v", err)
 	}
-	for name, bad := range map[string]string{"a changed signature": corrupt(token), "a longer one": token + "A", "nothing": "", "dots": ".."} {
+	for name, bad := range map[string]string{"a changed signature": jwttest.Corrupt(token), "a longer one": token + "A", "nothing": "", "dots": ".."} {
 		if _, err := k.VerifyKnown(bad, recall); err == nil {
 			t.Errorf("%s passes", name)
 		}
@@ -86,27 +88,27 @@ func TestMemoCoversOneTokenOnly(t *testing.T) {
 
 func TestMemoExpiresWithItsToken(t *testing.T) {
 	now := new(clock)
-	k := load(t, Options{Now: now.now}, pkcs8(ed25519Key()))
+	k := load(t, Options{Now: now.now}, jwttest.PKCS8(jwttest.Ed25519()))
 	c := claims()
 	token, kid, _ := k.Issue(c)
 	var asked string
 	recall := recalled(Remember(token, kid, c), &asked)
-	now.set(c.Expires.Sub(epoch) - time.Second)
+	now.set(c.Expires.Sub(jwttest.Epoch) - time.Second)
 	if _, err := k.VerifyKnown(token, recall); err != nil {
 		t.Errorf("a second before: %v", err)
 	}
-	now.set(c.Expires.Sub(epoch) + 600*time.Millisecond) // exp was rounded up
+	now.set(c.Expires.Sub(jwttest.Epoch) + 600*time.Millisecond) // exp was rounded up
 	if _, err := k.VerifyKnown(token, recall); !errors.Is(err, ErrExpired) {
 		t.Errorf("at its expiry: %v, want ErrExpired", err)
 	}
 }
 
 func TestMemoExpiresWithItsKey(t *testing.T) {
-	file := pkcs8(ed25519Key())
+	file := jwttest.PKCS8(jwttest.Ed25519())
 	k := load(t, Options{Now: new(clock).now}, file)
 	c := claims()
 	token, kid, _ := k.Issue(c)
-	if err := os.WriteFile(k.files[0], pkcs8(newEd25519()), 0o600); err != nil {
+	if err := os.WriteFile(k.files[0], jwttest.PKCS8(jwttest.NewEd25519()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Reload(); err != nil {
@@ -119,7 +121,7 @@ func TestMemoExpiresWithItsKey(t *testing.T) {
 }
 
 func BenchmarkVerifyKnown(b *testing.B) {
-	k := load(b, Options{Now: new(clock).now}, pkcs8(ed25519Key()))
+	k := load(b, Options{Now: new(clock).now}, jwttest.PKCS8(jwttest.Ed25519()))
 	c := claims()
 	token, kid, _ := k.Issue(c)
 	m := Remember(token, kid, c)

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
@@ -16,34 +14,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"reseat/tokens/internal/jwttest"
 )
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func pemOf(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
 func signers() []crypto.Signer {
-	_, ed, err := ed25519.GenerateKey(rand.Reader)
-	return []crypto.Signer{
-		must(ed, err),
-		must(rsa.GenerateKey(rand.Reader, 2048)),
-		must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
-		must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)),
-		must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader)),
-	}
+	return []crypto.Signer{jwttest.Ed25519(), jwttest.RSA(), jwttest.P256(), jwttest.P384(), jwttest.P521()}
 }
 
 // certificate is self-signed, and expired in 2001.
 func certificate(s crypto.Signer) []byte {
 	c := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1e9, 0)}
-	return pemOf("CERTIFICATE", must(x509.CreateCertificate(rand.Reader, &c, &c, s.Public(), s)))
+	return jwttest.PEM("CERTIFICATE", jwttest.Must(x509.CreateCertificate(rand.Reader, &c, &c, s.Public(), s)))
 }
 
 func derOf(text []byte) []byte {
@@ -55,7 +37,7 @@ func TestPublicKeysAndCertificatesVerify(t *testing.T) {
 	type equal interface{ Equal(crypto.PublicKey) bool }
 	for _, s := range signers() {
 		for what, data := range map[string][]byte{
-			"public key":  pemOf("PUBLIC KEY", must(x509.MarshalPKIXPublicKey(s.Public()))),
+			"public key":  jwttest.PKIX(s),
 			"certificate": certificate(s),
 		} {
 			got, err := ParsePublic(data)
@@ -73,7 +55,7 @@ func TestPublicKeysAndCertificatesVerify(t *testing.T) {
 // A program that verifies others' signatures must not have their private key.
 func TestPrivateKeyIsRefusedForVerification(t *testing.T) {
 	for _, s := range signers() {
-		data := pemOf("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(s)))
+		data := jwttest.PKCS8(s)
 		got, err := ParsePublic(data)
 		if err == nil || !strings.Contains(err.Error(), `"PRIVATE KEY": want PUBLIC KEY, RSA PUBLIC KEY or CERTIFICATE`) {
 			t.Errorf("%T: %T, error %v", s, got, err)
@@ -86,7 +68,7 @@ func TestPrivateKeyIsRefusedForVerification(t *testing.T) {
 
 func TestCertificatesWithoutUsableKeyAreRefused(t *testing.T) {
 	s := signers()
-	p224 := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
+	p224 := jwttest.Must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
 	for name, tt := range map[string]struct {
 		data []byte
 		want string
@@ -94,7 +76,7 @@ func TestCertificatesWithoutUsableKeyAreRefused(t *testing.T) {
 		"to sign with": {certificate(s[0]), `"CERTIFICATE": want PRIVATE KEY`},
 		"a chain":      {append(certificate(s[0]), certificate(s[1])...), "more than one PEM block (CERTIFICATE, CERTIFICATE)"},
 		"in DER":       {derOf(certificate(s[0])), "in DER"},
-		"damaged":      {pemOf("CERTIFICATE", []byte{1, 2, 3}), "CERTIFICATE: "},
+		"damaged":      {jwttest.PEM("CERTIFICATE", []byte{1, 2, 3}), "CERTIFICATE: "},
 		"on P-224":     {certificate(p224), "P-224: want P-256"},
 	} {
 		parse := ParsePublic

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"reseat/tokens/internal/jwttest"
 )
 
 // A site is the server of a JWKS, in memory.
@@ -57,7 +59,7 @@ type fed struct {
 
 // feedTest runs f with the keys of the site, after the first fetch unless that is slow.
 func feedTest(t *testing.T, s *site, f func(v *fed)) {
-	rsaKey() // made outside of the bubble: it takes real time
+	jwttest.RSA() // made outside of the bubble: it takes real time
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		c := Config{JWKS: "https://user:hunter2@id.example/keys?apikey=hunter2", Now: atEpoch, Log: j.logger()}
@@ -94,12 +96,14 @@ func pass(d time.Duration) {
 }
 
 // Two generations of the issuer's keys.
-func oldSet() string   { return jwks(jwk("old", ed25519Key(), "")) }
-func newSet() string   { return jwks(jwk("new", otherEd(), "")) }
-func bothSets() string { return jwks(jwk("old", ed25519Key(), ""), jwk("new", otherEd(), "")) }
+func oldSet() string { return jwks(jwk("old", jwttest.Ed25519(), "")) }
+func newSet() string { return jwks(jwk("new", jwttest.OtherEd25519(), "")) }
+func bothSets() string {
+	return jwks(jwk("old", jwttest.Ed25519(), ""), jwk("new", jwttest.OtherEd25519(), ""))
+}
 
-func oldToken(t *testing.T) string { t.Helper(); return edToken(t, "old", ed25519Key()) }
-func newToken(t *testing.T) string { t.Helper(); return edToken(t, "new", otherEd()) }
+func oldToken(t *testing.T) string { t.Helper(); return edToken(t, "old", jwttest.Ed25519()) }
+func newToken(t *testing.T) string { t.Helper(); return edToken(t, "new", jwttest.OtherEd25519()) }
 
 func TestUnknownKidTriggersFetch(t *testing.T) {
 	s := newSite(answer{set: oldSet()})
@@ -131,9 +135,9 @@ func TestOnlyUnknownKidTriggersFetch(t *testing.T) {
 	feedTest(t, s, func(v *fed) {
 		pass(time.Minute)
 		for _, token := range []string{
-			corrupt(oldToken(t)), edToken(t, "old", otherEd()), edToken(t, "", ed25519Key()), edToken(t, "old", ed25519Key(), "exp:1"),
-			sign(t, head("RS256", "old", ""), body(), "RS256", rsaKey()), sign(t, head("EdDSA", "x", `,"jku":"https://x"`), body(), "EdDSA", otherEd()),
-			sign(t, head("EdDSA", "x", `,"typ":"reseat+jwt"`), body(), "EdDSA", otherEd()), head("EdDSA", "x", ""), "",
+			jwttest.Corrupt(oldToken(t)), edToken(t, "old", jwttest.OtherEd25519()), edToken(t, "", jwttest.Ed25519()), edToken(t, "old", jwttest.Ed25519(), "exp:1"),
+			jwttest.Sign(t, head("RS256", "old", ""), body(), "RS256", jwttest.RSA()), jwttest.Sign(t, head("EdDSA", "x", `,"jku":"https://x"`), body(), "EdDSA", jwttest.OtherEd25519()),
+			jwttest.Sign(t, head("EdDSA", "x", `,"typ":"reseat+jwt"`), body(), "EdDSA", jwttest.OtherEd25519()), head("EdDSA", "x", ""), "",
 		} {
 			if _, err := v.Verify(v.t.Context(), token); err == nil {
 				t.Errorf("accepted: %s", token)
@@ -362,8 +366,8 @@ func TestCancelledContextStopsFetching(t *testing.T) {
 
 // A key's fault is logged once, not with every fetch.
 func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
-	secret := `{"kty":"oct","kid":"shared","k":"` + base64url.EncodeToString(secretKey) + `"}`
-	s := newSite(answer{set: jwks(secret, jwk("old", ed25519Key(), ""))})
+	secret := `{"kty":"oct","kid":"shared","k":"` + jwttest.Encode(jwttest.Secret) + `"}`
+	s := newSite(answer{set: jwks(secret, jwk("old", jwttest.Ed25519(), ""))})
 	feedTest(t, s, func(v *fed) {
 		pass(time.Hour)
 		if n := v.journal.count("login.key_ignored"); n != 1 || v.journal.count("kid=shared") != 1 {
@@ -372,8 +376,8 @@ func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 		if n := v.journal.count("login.keys_loaded"); n != 1 {
 			t.Errorf("%d lines about keys that are the same, want 1:\n%s", n, v.journal)
 		}
-		v.refuse(sign(t, head("HS256", "shared", ""), body(), "HS256", secretKey), ErrUnknownKey)
-		s.now(answer{set: jwks(jwk("old", otherEd(), ""))}) // another key with the old kid
+		v.refuse(jwttest.Sign(t, head("HS256", "shared", ""), body(), "HS256", jwttest.Secret), ErrUnknownKey)
+		s.now(answer{set: jwks(jwk("old", jwttest.OtherEd25519(), ""))}) // another key with the old kid
 		pass(5 * time.Minute)
 		if n := v.journal.count("login.keys_loaded"); n != 2 {
 			t.Errorf("%d lines, want 2:\n%s", n, v.journal)
@@ -411,20 +415,20 @@ func TestInvalidURLIsRefusedWithoutQuotingIt(t *testing.T) {
 
 func TestFilesAreReloadedPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := write(t, "jwks.json", []byte(oldSet()))
+		path := jwttest.Write(t, "jwks.json", []byte(oldSet()))
 		v := start(t, Config{JWKS: path})
 		wantPlayer(t, v, oldToken(t))
-		replace(t, path, []byte(newSet()))
+		jwttest.Replace(t, path, []byte(newSet()))
 		wantRefused(t, v, newToken(t), ErrUnknownKey) // a token opens no file
 		pass(30*time.Second - 1)
 		wantPlayer(t, v, oldToken(t))
 		pass(1)
 		wantPlayer(t, v, newToken(t))
 		wantRefused(t, v, oldToken(t), ErrUnknownKey)
-		replace(t, path, []byte(`{"keys":`)) // partially written
+		jwttest.Replace(t, path, []byte(`{"keys":`)) // partially written
 		pass(time.Minute)
 		wantPlayer(t, v, newToken(t))
-		replace(t, path, []byte(oldSet()))
+		jwttest.Replace(t, path, []byte(oldSet()))
 		if err := v.Reload(); err != nil {
 			t.Fatal(err)
 		}
@@ -433,10 +437,10 @@ func TestFilesAreReloadedPeriodically(t *testing.T) {
 }
 
 func TestReloadOfInvalidFileKeepsTheKeys(t *testing.T) {
-	keyPath, setPath := write(t, "key", pkix(ed25519Key())), write(t, "jwks.json", []byte(oldSet()))
+	keyPath, setPath := jwttest.Write(t, "key", jwttest.PKIX(jwttest.Ed25519())), jwttest.Write(t, "jwks.json", []byte(oldSet()))
 	for path, c := range map[string]Config{keyPath: {KeyFile: keyPath}, setPath: {JWKS: setPath}} {
 		v := start(t, c)
-		replace(t, path, []byte("short"))
+		jwttest.Replace(t, path, []byte("short"))
 		err := v.Reload()
 		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "stay in use") {
 			t.Errorf("%s: error %v", path, err)
@@ -447,9 +451,9 @@ func TestReloadOfInvalidFileKeepsTheKeys(t *testing.T) {
 
 func TestKeyFileIsReadOnlyOnReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := write(t, "key", pkix(ed25519Key()))
+		path := jwttest.Write(t, "key", jwttest.PKIX(jwttest.Ed25519()))
 		v := start(t, Config{KeyFile: path})
-		replace(t, path, pkix(otherEd()))
+		jwttest.Replace(t, path, jwttest.PKIX(jwttest.OtherEd25519()))
 		pass(time.Hour)
 		wantPlayer(t, v, oldToken(t))
 		if err := v.Reload(); err != nil {

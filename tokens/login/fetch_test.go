@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"reseat/tokens/internal/jwttest"
 )
 
 // eager fetches for every unknown kid, and at the start.
@@ -69,7 +71,7 @@ func TestRotationOverHTTP(t *testing.T) {
 	wantPlayerSoon(t, v, newToken(t))
 	wantPlayer(t, v, oldToken(t))
 	s.now(answering(newSet()))
-	wantRefused(t, v, edToken(t, "third", ed25519Key()), ErrUnknownKey) // this triggers a fetch
+	wantRefused(t, v, edToken(t, "third", jwttest.Ed25519()), ErrUnknownKey) // this triggers a fetch
 	wantRefused(t, v, oldToken(t), ErrUnknownKey)
 	wantPlayer(t, v, newToken(t))
 	s.Close()

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"reseat/tokens"
+	"reseat/tokens/internal/jwttest"
 )
 
 // A resume token is not a login, and a login is not a resume token, even if an operator uses
 // the same key, issuer and audience for both: RFC 8725 section 3.11.
 func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
-	shared, foreign := secretKey, []byte("zyxwvutsrqponmlkjihgfedcba9876543210")
+	shared, foreign := jwttest.Secret, []byte("zyxwvutsrqponmlkjihgfedcba9876543210")
 	type environment struct {
 		name string
 		key  []byte
@@ -25,18 +26,18 @@ func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
 	}
 	var parties []party
 	for _, e := range environments {
-		keys, err := tokens.Load([]string{write(t, "key", e.key)}, tokens.Options{Audience: e.aud, Now: atEpoch})
+		keys, err := tokens.Load([]string{jwttest.Write(t, "key", e.key)}, tokens.Options{Audience: e.aud, Now: atEpoch})
 		if err != nil {
 			t.Fatal(err)
 		}
-		resume, _, err := keys.Issue(tokens.Claims{Session: "s-1", Subject: "player-1", Gen: 1, Expires: epoch.Add(time.Hour)})
+		resume, _, err := keys.Issue(tokens.Claims{Session: "s-1", Subject: "player-1", Gen: 1, Expires: jwttest.Epoch.Add(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := start(t, Config{KeyFile: write(t, "key", e.key), Issuer: "reseat", Audience: e.aud})
+		v := start(t, Config{KeyFile: jwttest.Write(t, "key", e.key), Issuer: "reseat", Audience: e.aud})
 		parties = append(parties,
 			party{e.name + " resume", resume, func(s string) error { _, err := keys.Verify(s); return err }},
-			party{e.name + " login", sign(t, head("HS256", keys.SigningKeyID(), `,"typ":"JWT"`), resumeClaims(e.aud), "HS256", e.key),
+			party{e.name + " login", jwttest.Sign(t, head("HS256", keys.SigningKeyID(), `,"typ":"JWT"`), resumeClaims(e.aud), "HS256", e.key),
 				func(s string) error { _, err := v.Verify(context.Background(), s); return err }})
 	}
 	for i, has := range parties {
@@ -50,5 +51,5 @@ func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
 
 // resumeClaims are those of a resume token, so that only typ differs.
 func resumeClaims(aud string) string {
-	return body(`iss:"reseat"`, "aud:"+quote(aud), `sid:"s-1"`, "gen:1", `jti:"j-1"`)
+	return body(`iss:"reseat"`, "aud:"+jwttest.Quote(aud), `sid:"s-1"`, "gen:1", `jti:"j-1"`)
 }
