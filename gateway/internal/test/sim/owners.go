@@ -383,7 +383,7 @@ func (g *game) fence() {
 		}
 	}
 	for _, t := range g.tries {
-		if t.stage <= checking {
+		if t.stage <= checking && !t.lies { // there, what it states would count
 			g.line.owner.receivesAttempt(t)
 			continue
 		}

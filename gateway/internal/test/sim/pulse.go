@@ -130,7 +130,7 @@ func (p *pulse) hear(sure bool) {
 // lively returns the start of the client's silence.
 func (p *pulse) lively(b int) session.Time {
 	t := max(p.heard[b], p.g.seen.excused)
-	if !p.g.cfg.Resumable {
+	if !p.g.cfg.Resumable || b == late { // one that is crowded begins anew with some Tick
 		t = max(t, p.g.seen.unread)
 	}
 	return t
@@ -248,7 +248,7 @@ func (p *pulse) quiet() time.Duration {
 
 // exact reports whether both answers agree.
 func (p *pulse) exact() bool {
-	ok := !p.g.trip.perhapsPinged && p.heard.exact() && p.pinged.exact() && p.hidden() == 0 && !p.crowded
+	ok := !p.g.trip.perhapsPinged && p.heard.exact() && p.lively(early) == p.lively(late) && p.pinged.exact() && p.hidden() == 0 && !p.crowded
 	for _, q := range p.open {
 		ok = ok && q.sent.exact()
 	}
@@ -300,17 +300,16 @@ func (p *pulse) ticks() (after func()) {
 		return func() {}
 	}
 	over := p.g.upOver() // in that case it is unknown whether the last frame is composed
-	sure := p.exact() && !over
+	sure, blocked := p.exact() && !over, !p.g.core.WantsRead(p.g.ups.ten) // and may wait for an ack
 	due := sure && p.g.w.now >= p.pingDue()
 	return func() {
-		switch {
-		case !p.alive():
+		if !p.alive() {
 			return
-		case due:
-			p.compose(exactly(p.g.w.now))
-		case !sure:
-			p.may = true
 		}
+		if due {
+			p.compose(exactly(p.g.w.now))
+		}
+		p.may = p.may || !sure || blocked
 		if !over && p.g.w.now >= p.sent.Add(p.g.cfg.Heartbeat) {
 			p.sent = p.g.w.now // once per interval, accepted or not
 		}

@@ -145,6 +145,9 @@ func (g *game) forgetOutage() {
 func (g *game) checkOutage(i session.Info) {
 	since, until := g.core.Outage()
 	o := &g.out
+	if i.State == session.Ended {
+		o.since = 0
+	}
 	switch next := g.core.Next(); {
 	case since != o.since || o.since > 0 && until != o.until:
 		g.fail("redial", "an outage from %d to %d, want %d to %d", since, until, o.since, o.until)
@@ -197,7 +200,7 @@ func (g *game) noLonger(here, away string) {
 // redialEnds ends a dial of the outage: it succeeds, fails, or is refused for good.
 func (g *game) redialEnds() bool {
 	w := g.w
-	if g.out.since == 0 {
+	if g.out.since == 0 || g.core.State() == session.Ended {
 		return g.strayDial()
 	}
 	switch {
@@ -265,7 +268,6 @@ func (g *game) noteOutageEnds(reason string) {
 	default:
 		g.w.cov.hit("outage, end")
 	}
-	g.out.since = 0
 }
 
 // checkInTime checks that an outage ends in time.

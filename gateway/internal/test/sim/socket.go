@@ -27,7 +27,7 @@ func (g *game) look(l *leg) {
 	out.acknowledge(n)
 	var rtt time.Duration
 	if g.knowsTrip {
-		rtt = g.w.beat / 3
+		rtt = (g.w.beat / 3).Truncate(time.Microsecond) // as the kernel has it
 	}
 	st := session.SocketState{RTT: rtt, Acked: out.acked, Queued: int(out.put - out.acked), Unread: l.conn.in.readable() > 0}
 	if g.life.alive() && g.life.leg == l {
