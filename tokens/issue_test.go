@@ -22,7 +22,7 @@ func TestIssuedTokenHasTheRequestedClaims(t *testing.T) {
 		t.Run(kind.alg, func(t *testing.T) {
 			k := load(t, Options{Now: new(clock).now}, kind.file)
 			c := claims()
-			c.Subject = "pläyer <\"&\\\u2028\n\x00 🎲>"
+			c.Subject, c.Owner = "pläyer <\"&\\\u2028\n\x00 🎲>", "node-2"
 			token, kid, err := k.Issue(c)
 			if err != nil {
 				t.Fatal(err)
