@@ -236,3 +236,23 @@ func reloadWhile(t *testing.T, k *Keys, signing string, keys [][]byte) {
 	}
 	wg.Wait()
 }
+
+// A process that takes over verifies the tokens of the one before it, and signs with its key if it has no files
+// of its own.
+func TestInheritedSecretVerifies(t *testing.T) {
+	o := Options{Now: new(clock).now}
+	older := load(t, o)
+	token := issue(t, older, claims())
+	ephemeral, filed := load(t, o), load(t, o, jwttest.NewSecret())
+	own := filed.SigningKeyID()
+	for _, k := range []*Keys{ephemeral, filed} {
+		k.Inherit(older.Secret())
+		wantReload(t, k)
+		if _, err := k.Verify(token); err != nil {
+			t.Errorf("a token of the older process: %v", err)
+		}
+	}
+	if ephemeral.SigningKeyID() != older.SigningKeyID() || filed.SigningKeyID() != own || filed.Secret() != nil {
+		t.Errorf("signed by %q and %q, want %q without files and %q with them", ephemeral.SigningKeyID(), filed.SigningKeyID(), older.SigningKeyID(), own)
+	}
+}
