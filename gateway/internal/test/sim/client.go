@@ -39,11 +39,7 @@ type client struct {
 	abandoned int   // hellos when an attempt was last abandoned; -1: none
 	retryAt   session.Time
 
-	disconnectedAt session.Time  // when the newest connection was lost; zero: it is alive
-	answer         time.Duration // answer_ms of hello
-	rtt            time.Duration // measured with its own pings
-	suspectAt      session.Time  // earliest time of the next suspicion
-	falseAlarms    int           // in a row
+	disconnectedAt session.Time // when the newest connection was lost; zero: it is alive
 
 	upstream string // the state of the game server, as the gateway says it
 	claimed  bool   // another node has claimed the session: it does not know what its client has heard
@@ -83,17 +79,14 @@ type link struct {
 
 	acked        uint64 // acked on this connection
 	pings        uint64
-	watch        watch
 	unacked      int // messages not acked
 	unackedBytes int // their bytes
 	unackedSince session.Time
 
 	opened, heard session.Time
-	gap           time.Duration // the usual gap between activity
-	upgraded      bool          // its 101 has arrived
-	suspicion     bool          // started because a live connection was suspected
-	left          bool          // another node goes on with the session
-	active        bool          // the newest input counts as activity
+	excused       session.Time // until when the client itself was suspended
+	upgraded      bool         // its 101 has arrived
+	left          bool         // another node goes on with the session
 	closed        bool          // it has sent a Close
 	lostAt        bool          // the client considers it dead
 	last          bool          // after end or close 4502: the answer to its Close ends the session
@@ -166,7 +159,26 @@ func (c *client) resume() bool {
 	l.g = c.front()
 	l.g.tries = append(l.g.tries, &attempt{link: l, conn: l.conn, token: c.token, received: c.count, settled: c.settled(), arrived: w.now})
 	c.g.log("cl resume", int64(c.token.gen), int64(c.count))
+	if c.live != nil && !c.g.dead {
+		c.noteBeside()
+	}
 	return true
+}
+
+// noteBeside records what was in progress when an attempt began beside a live connection.
+func (c *client) noteBeside() {
+	g := c.g
+	attached := g.core.State() == session.Attached
+	other := attached && g.down.tap.link != c.live // another of its attempts has taken over, without its knowledge
+	for _, t := range g.tries {
+		other = other || attached && t.stage > handshaking && t.link != c.trying
+	}
+	if other {
+		g.w.cov.hit("R24")
+	}
+	if g.dial != nil {
+		g.w.cov.hit("R25")
+	}
 }
 
 // abandon gives up the attempt in flight; the gateway may still serve it.
@@ -176,6 +188,9 @@ func (c *client) abandon() bool {
 		return false
 	}
 	c.g.log("cl abandon", int64(l.id), 0)
+	if c.live != nil && !l.upgraded {
+		c.g.w.cov.hit("R23 before the 101")
+	}
 	l.drop()
 	return true
 }
@@ -223,7 +238,6 @@ func (c *client) send(l *link) bool {
 	c.g.log("cl send", int64(n), int64(m.size))
 	l.frames(m.op, p)
 	l.mark(markData, n)
-	l.watch.unacked = append(l.watch.unacked, unacked{n, w.now})
 	return true
 }
 
@@ -246,6 +260,13 @@ func (l *link) frames(op byte, p []byte) {
 func (l *link) frame(first byte, p []byte) {
 	key := l.c.g.w.key()
 	l.pending = appendFrame(l.pending, first, &key, p)
+}
+
+// ping sends the gateway a ping.
+func (l *link) ping() {
+	l.pings++
+	l.sendControl(fmt.Sprint("ping ", l.pings))
+	l.mark(markPing, l.pings)
 }
 
 func (l *link) wsPing(text string) {
@@ -392,11 +413,7 @@ func (c *client) due() session.Time {
 		if l.unackedSince > 0 {
 			t = earlier(t, l.unackedSince.Add(time.Second))
 		}
-		t = earlier(t, max(l.heard, l.watch.excused).Add(l.patience()))
-	}
-	if c.live != nil {
-		ping, dead := c.live.answerDue()
-		t = earlier(t, earlier(ping, dead))
+		t = earlier(t, l.silentAt())
 	}
 	if c.trying == nil && c.live == nil && c.retryAt > c.g.w.now {
 		t = earlier(t, c.retryAt)
@@ -409,23 +426,23 @@ func (c *client) due() session.Time {
 func (l *link) patience() time.Duration {
 	hb := 2 * l.c.g.cfg.Heartbeat
 	switch {
-	case l.suspicion && !l.upgraded:
-		return max(suspectEvery, 4*l.c.rtt)
 	case l.hello == 0:
 		return max(hb, 15*time.Second)
-	}
-	if !l.c.g.keeps() {
+	case !l.c.g.keeps():
 		return time.Hour
 	}
 	return hb + time.Second // its own clock is slower than the gateway's
 }
+
+// silentAt returns when the client considers l dead.
+func (l *link) silentAt() session.Time { return max(l.heard, l.excused).Add(l.patience()) }
 
 // tick does what is due.
 func (c *client) tick(now session.Time) {
 	if due := c.due(); due > 0 && now.Sub(due) > standstill { // it was suspended, and must first read its input
 		for _, l := range []*link{c.live, c.trying} {
 			if l != nil {
-				l.watch.excused = now
+				l.excused = now
 			}
 		}
 	}
@@ -434,14 +451,11 @@ func (c *client) tick(now session.Time) {
 			l.unackedSince = 0 // it must not ack until its resume is decided
 		}
 	}
-	if l := c.live; l != nil {
-		l.tickAnswer(now)
-	}
-	if l := c.live; l != nil && now >= max(l.heard, l.watch.excused).Add(l.patience()) {
+	if l := c.live; l != nil && now >= l.silentAt() {
 		c.g.log("cl silence", int64(l.id), 0)
 		l.drop()
 	}
-	if l := c.trying; l != nil && now >= max(l.heard, l.watch.excused).Add(l.patience()) {
+	if l := c.trying; l != nil && now >= l.silentAt() {
 		if !c.abandon() { // a first connection: there is nothing to resume
 			l.drop()
 			c.finish("no hello")

@@ -26,8 +26,8 @@ var interleavings = strings.Split(strings.Join(strings.Fields(`
 	beat held back; heartbeat answered; heartbeat split; heartbeat cut by the drop; heartbeat in pieces;
 	heartbeat kept; paced; asked; back by cookie, missed something; back by cookie, something twice;
 	back by cookie, missed nothing; back by cookie, no answer; second tab; pong late; pong to an older ping;
-	drained slowly; answer overdue; answer overdue behind a proxy; gateway silent; silent line returns;
-	suspicion takes over; plain close not answered; plain close answered;
+	drained slowly; answer overdue; answer overdue behind a proxy; silent line returns;
+	plain close not answered; plain close answered;
 	upstream's close answered by a plain client; outage, broken; outage, gone away; outage, silent;
 	lost without an outage; outage, rest of the time; outage, new time; outage, no time left;
 	outage before the first attach; outage, made ahead; outage while away; outage in a hard resume;

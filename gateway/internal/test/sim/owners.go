@@ -117,7 +117,7 @@ func ownership() []action {
 // former owners.
 var (
 	withoutNode = setOf("client queues", "client sends", "client writes", "client receives", "client acks", "client pings", "client resumes",
-		"client suspects", "client hangs up", "client abandons", "client moves", "client quits", "time", "a node claims")
+		"client hangs up", "client abandons", "client moves", "client quits", "time", "a node claims")
 	ofAnyOwner = setOf("upstream sends", "upstream writes", "upstream reads", "dial ends", "redial ends", "gateway serves", "gateway renews",
 		"driver reads", "driver hands over", "network accepts", "driver reports", "driver settles", "deadlines", "time", "early tick",
 		"upstream stalls", "upstream leaves", "upstream breaks", "upstream crashes", "fence", "owner is told", "hand-off is answered")

@@ -49,14 +49,14 @@ func (l *link) receive() bool {
 		return true
 	case l.conn.upgraded && !l.upgraded && !l.out.hole:
 		l.upgraded = true
-		l.hear()
+		l.heard = l.c.g.w.now
 		return true
 	}
 	n := l.out.readable()
 	if n == 0 {
 		return false
 	}
-	l.hear()
+	l.heard = l.c.g.w.now
 	b := l.out.read(l.c.g.w.piece(n))
 	if l != l.c.live && l != l.c.trying {
 		return true // older than the newest hello, or abandoned
@@ -72,7 +72,9 @@ func (l *link) receive() bool {
 		}
 		l.take(a)
 	}
-	l.c.relax(l)
+	if t := l.c.trying; t != nil && t.upgraded && l == l.c.live {
+		l.c.g.w.cov.hit("R23 after the 101")
+	}
 	return true
 }
 
@@ -91,7 +93,6 @@ func (c *client) broken(l *link) {
 
 func (l *link) take(a arrival) {
 	c := l.c
-	l.active = a.op != opClose
 	switch {
 	case a.op == opPing:
 		if !l.closed {
@@ -169,7 +170,6 @@ func (l *link) control(text string) {
 		}
 		c.acked, c.held = max(c.acked, n), max(c.held, n)
 		c.checkHeld()
-		l.watch.acks(n)
 	case "ping":
 		if !l.closed {
 			l.ack()
@@ -187,7 +187,6 @@ func (l *link) control(text string) {
 		if err != nil || n > l.pings {
 			c.g.fail("section 5", "the client got the pong %q after %d pings", arg, l.pings)
 		}
-		l.ponged(n)
 	case "parts":
 		if bad := l.parts.announce(arg, c.g.cfg.MaxMessage); bad != "" || !l.takesParts {
 			c.g.fail("parts", "the client got parts %s: %s", arg, bad)
@@ -246,7 +245,7 @@ func (l *link) gotHello(arg string) {
 	c.live, c.trying, c.disconnectedAt = l, nil, 0
 	c.held = max(c.held, h.Received)
 	c.checkHeld()
-	c.token, c.grace, c.answer = parseToken(h.Token), h.Grace, millis(h.Answer)
+	c.token, c.grace = parseToken(h.Token), h.Grace
 	l.lost = h.Lost
 	if n := l.stated + l.lost; n > c.count {
 		c.lost += n - c.count
@@ -257,10 +256,6 @@ func (l *link) gotHello(arg string) {
 	l.next = h.Received + 1
 	c.g.log("cl hello", int64(h.Received), int64(h.Replay))
 	l.sendAck(l.acked)
-	if l.suspicion && old != nil {
-		c.g.w.cov.hit("suspicion takes over")
-		c.falseAlarms = 0
-	}
 	if old != nil {
 		old.drop()
 		c.live = l
@@ -278,7 +273,6 @@ func (l *link) verdict(verb string, v closeArg) {
 		c.retryAt = c.g.w.now.Add(millis(v.After))
 		l.drop()
 	case verb == "close" && v.Code == 4409 && (c.trying != nil && c.trying != l || c.abandoned >= c.before()):
-		l.active = false
 		l.drop() // an attempt of its own: it continues with that, or retries
 	default:
 		l.last = verb == "end" || v.Code == 4502
