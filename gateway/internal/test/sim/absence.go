@@ -139,9 +139,8 @@ func (g *game) reserve() bool {
 	}
 	g.precreated = false
 	if g.core.State() == session.Ended {
-		before := g.snapshot()
-		g.core.Reserve(g.w.now, g.pass(1, 0))
-		g.unchanged(before, "Reserve after the end")
+		p := g.pass(1, 0)
+		g.inert("Reserve after the end", func() { g.core.Reserve(g.w.now, p) })
 		return true
 	}
 	p := g.pass(1, 0)

@@ -105,12 +105,7 @@ func (g *game) clientSends() bool {
 	return c.send(c.live) || c.sendBye()
 }
 
-func (g *game) clientWrites() bool {
-	if l := g.cli.live; l != nil && l.write() {
-		return true
-	}
-	return false
-}
+func (g *game) clientWrites() bool { return g.cli.live != nil && g.cli.live.write() }
 
 func (g *game) clientReceives() bool {
 	c := g.cli
@@ -293,12 +288,7 @@ func (g *game) writeOn() {
 	g.ups.stalled = g.ups.stalled || g.w.chance(500)
 	for range g.w.rng.IntN(10) {
 		g.cli.queue()
-		g.clientSends()
-		g.clientWrites()
-		if l := g.down; l != nil {
-			l.read()
-			l.handOver()
-		}
+		g.passUp()
 	}
 	if l := g.up; l.accept(g.w.chance(300)) && l.flying.up && g.w.chance(500) {
 		l.report() // the rest of it starts at once

@@ -87,11 +87,11 @@ type link struct {
 	excused       session.Time // until when the client itself was suspended
 	upgraded      bool         // its 101 has arrived
 	left          bool         // another node goes on with the session
-	closed        bool          // it has sent a Close
-	lostAt        bool          // the client considers it dead
-	last          bool          // after end or close 4502: the answer to its Close ends the session
-	takesParts    bool          // it has offered so,
-	parts         assembly      // and this message comes so
+	closed        bool         // it has sent a Close
+	lostAt        bool         // the client considers it dead
+	last          bool         // after end or close 4502: the answer to its Close ends the session
+	takesParts    bool         // it has offered so,
+	parts         assembly     // and this message comes so
 	partAcked     session.Time
 	rogueEnd      uint64 // offset of the end of the bytes that violate the protocol
 }

@@ -115,6 +115,27 @@ func closeFrame(code int, reason string) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...)
 }
 
+// parseClose is its inverse.
+func parseClose(p []byte) (code int, reason string) {
+	if len(p) < 2 {
+		return 1005, ""
+	}
+	return int(binary.BigEndian.Uint16(p)), string(p[2:])
+}
+
+// isControl reports whether a frame is a control message of the protocol, or the first bytes of one.
+func isControl(op byte, p []byte) bool {
+	return op == opText && len(p) > 0 && p[0] == dle && (len(p) == 1 || p[1] != dle)
+}
+
+// unescaped returns the payload of a data message to a resumable client.
+func unescaped(a arrival) []byte {
+	if a.op == opText && len(a.p) > 0 && a.p[0] == dle {
+		return a.p[1:]
+	}
+	return a.p
+}
+
 // A decoder assembles messages from a stream of frames.
 type decoder struct {
 	masked bool               // required of every frame

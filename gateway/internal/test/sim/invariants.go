@@ -73,6 +73,13 @@ func (g *game) snapshot() snapshot {
 	return s
 }
 
+// inert checks that f changes nothing.
+func (g *game) inert(what string, f func()) {
+	before := g.snapshot()
+	f()
+	g.unchanged(before, what)
+}
+
 func (g *game) unchanged(s snapshot, what string) {
 	if n := len(g.core.Events()); n > 0 {
 		g.fail("I6", "%s made %d events", what, n)

@@ -53,9 +53,7 @@ func (g *game) learn(t *attempt) bool {
 	switch {
 	case g.seen.pongs > t.inquiry.pongs:
 		g.w.cov.hit("second tab")
-		before := g.snapshot()
-		g.turnAway(t, &session.Refusal{Text: "a session of its own"})
-		g.unchanged(before, "a second tab")
+		g.inert("a second tab", func() { g.turnAway(t, &session.Refusal{Text: "a session of its own"}) })
 	case g.w.now >= t.answerBy():
 		t.stage = checking
 	case !g.w.calm && g.w.chance(50):

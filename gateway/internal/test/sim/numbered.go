@@ -28,15 +28,13 @@ type record struct {
 
 // numbers are the messages of all upstreams, as numbered: list[n] is message n, sums[n]
 // the payload of the messages up to n as the replay buffer holds them, including an
-// escaping DLE, and plain[n] without it.
+// escaping DLE.
 type numbers struct {
-	list        []record
-	sums, plain []int64
+	list []record
+	sums []int64
 }
 
-func newNumbers() *numbers {
-	return &numbers{list: make([]record, 1), sums: make([]int64, 1), plain: make([]int64, 1)}
-}
+func newNumbers() *numbers { return &numbers{list: make([]record, 1), sums: make([]int64, 1)} }
 
 // last returns the newest number.
 func (l *numbers) last() uint64 { return uint64(len(l.list) - 1) }
@@ -48,10 +46,13 @@ func (l *numbers) add(it item, escapes bool) *record {
 	if escapes && it.m.escaped() {
 		kept++
 	}
+	return l.append(record{m: it.m, reply: it.reply}, kept)
+}
+
+// append gives r the next number; kept is its payload in the replay buffer.
+func (l *numbers) append(r record, kept int64) *record {
 	n := l.last()
-	l.sums = append(l.sums, l.sums[n]+kept)
-	l.plain = append(l.plain, l.plain[n]+int64(it.m.size))
-	l.list = append(l.list, record{m: it.m, reply: it.reply})
+	l.sums, l.list = append(l.sums, l.sums[n]+kept), append(l.list, r)
 	return &l.list[n+1]
 }
 

@@ -12,9 +12,7 @@ import (
 // end ends the session with f, with an expected reason and Close for its upstream.
 func (g *game) end(what string, want cause, f func()) bool {
 	if g.core.State() == session.Ended {
-		before := g.snapshot()
-		f()
-		g.unchanged(before, what+" after the end")
+		g.inert(what+" after the end", f)
 		return false
 	}
 	g.log(what, int64(want.code), 0)

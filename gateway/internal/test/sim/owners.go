@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"reseat/gateway/session"
@@ -358,9 +359,7 @@ func (g *game) fenceOlder() bool {
 func (g *game) fence() {
 	c := &g.w.cov
 	if g.core.State() == session.Ended {
-		before := g.snapshot()
-		g.core.Fence(g.w.now)
-		g.unchanged(before, "a fence after the end")
+		g.inert("a fence after the end", func() { g.core.Fence(g.w.now) })
 	} else {
 		switch u := g.ups; {
 		case u.replaced:
@@ -554,21 +553,18 @@ func (g *game) renumbered(r session.Resume, keep bool) {
 // fill makes n numbers whose messages this owner never had.
 func (l *numbers) fill(n uint64) {
 	for l.last() < n {
-		l.list, l.sums, l.plain = append(l.list, record{reply: -1}), append(l.sums, l.sums[l.last()]), append(l.plain, l.plain[l.last()])
+		l.append(record{reply: -1}, 0)
 	}
 }
 
 // keep gives message n of old the next number.
 func (l *numbers) keep(old *numbers, n uint64) {
-	last := l.last()
-	l.sums = append(l.sums, l.sums[last]+old.sums[n]-old.sums[n-1])
-	l.plain = append(l.plain, l.plain[last]+old.plain[n]-old.plain[n-1])
-	l.list = append(l.list, old.list[n])
+	l.append(old.list[n], old.sums[n]-old.sums[n-1])
 }
 
 // copy returns a list that goes on apart from l.
 func (l *numbers) copy() *numbers {
-	return &numbers{append([]record(nil), l.list...), append([]int64(nil), l.sums...), append([]int64(nil), l.plain...)}
+	return &numbers{slices.Clone(l.list), slices.Clone(l.sums)}
 }
 
 // promises is a dial that tells these numbers.
@@ -919,12 +915,7 @@ func (g *game) goesOn() {
 // talkOn delivers what the client has for its owner, and what that has for its upstream.
 func (g *game) talkOn() {
 	g.cli.queue()
-	g.clientSends()
-	g.clientWrites()
-	if l := g.down; l != nil {
-		l.read()
-		l.handOver()
-	}
+	g.passUp()
 	g.up.accept(true)
 	if g.up.flying.up && g.up.flying.taken > 0 {
 		g.up.report()
@@ -942,12 +933,7 @@ func (g *game) breakInWrite() bool {
 	old := g.up
 	for range 5 {
 		g.cli.queue()
-		g.clientSends()
-		g.clientWrites()
-		if l := g.down; l != nil {
-			l.read()
-			l.handOver()
-		}
+		g.passUp()
 	}
 	if !old.accept(g.w.chance(500)) || !old.flying.up {
 		return false
@@ -994,12 +980,7 @@ func (g *game) leaveInWrite() bool {
 	g.ups.stalled = true
 	for range 5 {
 		g.cli.queue()
-		g.clientSends()
-		g.clientWrites()
-		if d := g.down; d != nil {
-			d.read()
-			d.handOver()
-		}
+		g.passUp()
 	}
 	l.accept(false)
 	if w.chance(500) && l.flying.up && l.flying.taken > 0 {

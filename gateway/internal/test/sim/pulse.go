@@ -299,7 +299,7 @@ func (p *pulse) ticks() (after func()) {
 	if !p.alive() {
 		return func() {}
 	}
-	over := p.g.upOver() // in that case it is unknown whether the last frame is composed
+	over := p.g.upOver()                                                  // in that case it is unknown whether the last frame is composed
 	sure, blocked := p.exact() && !over, !p.g.core.WantsRead(p.g.ups.ten) // and may wait for an ack
 	due := sure && p.g.w.now >= p.pingDue()
 	return func() {

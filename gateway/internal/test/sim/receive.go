@@ -101,7 +101,7 @@ func (l *link) take(a arrival) {
 	case a.op == opPong:
 	case a.op == opClose:
 		l.gotClose(a.p)
-	case c.g.cfg.Resumable && a.op == opText && len(a.p) > 0 && a.p[0] == dle && (len(a.p) == 1 || a.p[1] != dle):
+	case c.g.cfg.Resumable && isControl(a.op, a.p):
 		l.control(string(a.p[1:]))
 	case l.hello == 0:
 		c.g.fail("I7", "data before hello on connection %d", l.id)
@@ -127,8 +127,8 @@ func (l *link) data(a arrival) {
 		c.g.fail("I1", "message %d came when the client had %d", n, c.count)
 	}
 	p := a.p
-	if c.g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
-		p = p[1:]
+	if c.g.cfg.Resumable {
+		p = unescaped(a)
 	}
 	if m := l.nums.message(n); m.op != a.op || !m.equal(p) {
 		c.g.fail("I1", "the client got opcode %d of %d bytes as message %d, want opcode %d of %d bytes", a.op, len(p), n, m.op, m.size)
@@ -320,10 +320,7 @@ func (c *client) checkVerdict(l *link, verb string, v closeArg) {
 // gotClose handles the end of the connection; a verb has said whether the session ends.
 func (l *link) gotClose(p []byte) {
 	c := l.c
-	code, text := 1005, ""
-	if len(p) >= 2 {
-		code, text = int(p[0])<<8|int(p[1]), string(p[2:])
-	}
+	code, text := parseClose(p)
 	c.g.log("cl got close", int64(code), int64(l.id), text)
 	if !l.closed && c.sendsMore(l) {
 		return

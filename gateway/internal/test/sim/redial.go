@@ -314,16 +314,21 @@ func (g *game) outageLasts() bool {
 // talk has the client send what it may, and the gateway read it.
 func (g *game) talk(rounds int) {
 	for range rounds {
-		did := g.clientSends()
-		did = g.clientWrites() || did
-		if l := g.down; l != nil {
-			did = l.read() || did
-			did = l.handOver() || did
-		}
-		if !did {
+		if !g.passUp() {
 			return
 		}
 	}
+}
+
+// passUp moves something from the client's queue to the core, and reports whether there was anything.
+func (g *game) passUp() bool {
+	did := g.clientSends()
+	did = g.clientWrites() || did
+	if l := g.down; l != nil {
+		did = l.read() || did
+		did = l.handOver() || did
+	}
+	return did
 }
 
 // fillWindow has the client send all that it may.

@@ -110,7 +110,7 @@ func (t *tap) see(a arrival) {
 		t.wsPongDue = false
 	case a.op >= opClose:
 		t.count(a.p)
-	case g.cfg.Resumable && a.op == opText && len(a.p) > 0 && a.p[0] == dle && (len(a.p) == 1 || a.p[1] != dle):
+	case g.cfg.Resumable && isControl(a.op, a.p):
 		t.control(string(a.p[1:]))
 	case !t.hello:
 		g.fail("I7", "data is written before hello")
@@ -132,8 +132,8 @@ func (t *tap) data(a arrival) {
 	t.checkNews(t.n + 1)
 	t.n++
 	p := a.p
-	if g.cfg.Resumable && a.op == opText && len(p) > 0 && p[0] == dle {
-		p = p[1:]
+	if g.cfg.Resumable {
+		p = unescaped(a)
 	}
 	if t.n > t.nums.last() {
 		g.fail("I1", "message %d is written, %d are numbered", t.n, t.nums.last())
@@ -263,10 +263,7 @@ func (t *tap) checkVerb() {
 // checkClose checks that a Close has the code of the control message before it.
 func (t *tap) checkClose(p []byte) {
 	g := t.l.g
-	code := 1005
-	if len(p) >= 2 {
-		code = int(p[0])<<8 | int(p[1])
-	}
+	code, _ := parseClose(p)
 	if t.code != 0 && t.code != code {
 		g.fail("section 6", "%s %d before a Close with %d", t.verb, t.code, code)
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"strconv"
+	"strings"
 
 	"reseat/gateway/session"
 )
@@ -281,7 +282,8 @@ func (u *upstream) arrived(a arrival) {
 	case opText, opBinary:
 		u.data(a)
 	case opPong:
-		if n, err := strconv.Atoi(firstWord(a.p)); err != nil || n <= u.ponged || n > u.pings {
+		word, _, _ := strings.Cut(string(a.p), " ")
+		if n, err := strconv.Atoi(word); err != nil || n <= u.ponged || n > u.pings {
 			u.g.fail("I2", "upstream %d got the pong %q after %d of %d", u.no, a.p, u.ponged, u.pings)
 		} else {
 			u.ponged = n
@@ -292,10 +294,7 @@ func (u *upstream) arrived(a arrival) {
 		}
 	case opClose:
 		u.closed = true
-		u.gotCode, u.gotText = 1005, ""
-		if len(a.p) >= 2 {
-			u.gotCode, u.gotText = int(a.p[0])<<8|int(a.p[1]), string(a.p[2:])
-		}
+		u.gotCode, u.gotText = parseClose(a.p)
 		u.g.log("up got close", int64(u.gotCode), int64(u.received))
 		u.gotClose()
 	}
@@ -303,12 +302,3 @@ func (u *upstream) arrived(a arrival) {
 
 // between reports whether the input of the core ends with a complete message.
 func (u *upstream) between() bool { return u.doneTo > 0 && u.handed == u.doneTo }
-
-func firstWord(p []byte) string {
-	for i, c := range p {
-		if c == ' ' {
-			return string(p[:i])
-		}
-	}
-	return string(p)
-}

@@ -25,8 +25,7 @@ type walked struct {
 // data reports whether it belongs to a data message, not to a control message of the
 // protocol.
 func (f walked) data(resumable bool) bool {
-	control := resumable && f.op == opText && len(f.lead) > 0 && f.lead[0] == dle && (len(f.lead) == 1 || f.lead[1] != dle)
-	return f.op < opClose && !control
+	return f.op < opClose && !(resumable && isControl(f.op, f.lead))
 }
 
 // between reports whether a frame has just ended and no message is incomplete.
