@@ -52,7 +52,6 @@ type client struct {
 	bye      int // the code of its bye
 	byeText  string
 	done     bool
-	outcome  string
 	rogue    int  // which rule it has violated
 	heedless bool // ignores the window
 }
@@ -83,17 +82,17 @@ type link struct {
 	unackedBytes int // their bytes
 	unackedSince session.Time
 
-	opened, heard session.Time
-	excused       session.Time // until when the client itself was suspended
-	upgraded      bool         // its 101 has arrived
-	left          bool         // another node goes on with the session
-	closed        bool         // it has sent a Close
-	lostAt        bool         // the client considers it dead
-	last          bool         // after end or close 4502: the answer to its Close ends the session
-	takesParts    bool         // it has offered so,
-	parts         assembly     // and this message comes so
-	partAcked     session.Time
-	rogueEnd      uint64 // offset of the end of the bytes that violate the protocol
+	heard      session.Time
+	excused    session.Time // until when the client itself was suspended
+	upgraded   bool         // its 101 has arrived
+	left       bool         // another node goes on with the session
+	closed     bool         // it has sent a Close
+	lostAt     bool         // the client considers it dead
+	last       bool         // after end or close 4502: the answer to its Close ends the session
+	takesParts bool         // it has offered so,
+	parts      assembly     // and this message comes so
+	partAcked  session.Time
+	rogueEnd   uint64 // offset of the end of the bytes that violate the protocol
 }
 
 // A mark is the offset, in what a link sends, of the end of something that the core
@@ -142,7 +141,7 @@ func (c *client) connect() *link {
 
 func (c *client) newLink() *link {
 	w := c.g.w
-	l := &link{c: c, g: c.g, conn: c.g.connection(), opened: w.now, heard: w.now, next: 1, takesParts: c.offers()}
+	l := &link{c: c, g: c.g, conn: c.g.connection(), heard: w.now, next: 1, takesParts: c.offers()}
 	l.mute(c.g.lineDown, c.g.lineDown)
 	return l
 }
@@ -387,7 +386,7 @@ func (c *client) finish(outcome string) {
 	if c.done {
 		return
 	}
-	c.done, c.outcome = true, outcome
+	c.done = true
 	c.g.log("cl done", int64(c.count), int64(c.sent), outcome)
 }
 

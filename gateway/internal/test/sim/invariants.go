@@ -12,33 +12,32 @@ import (
 
 // memory is the state of a session's invariants.
 type memory struct {
-	info          session.Info
-	sent          uint64        // numbered before the attach in progress
-	newest        *leg          // of the newest attach
-	older         *leg          // and of the one before
-	ends          int           // SessionEnded events
-	attach        session.Event // the expected event of the newest attach
-	replayed      uint64        // sum of all replays announced
-	replayCuts    int           // consecutive attaches that ended within the replay
-	endedAttaches int           // consecutive attaches that ended
-	upHeard       session.Time  // or when reading it was last paused
-	upWanted      bool
-	unread        session.Time // when reading the client was last paused
-	read          bool
-	excused       session.Time // when a call was so late that the process was suspended
-	upOver        bool         // the core knows that the upstream is over,
-	upOverAt      session.Time // since when,
-	wasSilent     bool         // since it was silent
-	paused        bool         // an overflow has paused the upstream
-	full          bool         // reading the upstream was paused for lack of room at the last check
-	ackOwed       session.Time // since when message ackOwedN is written and not acked
-	ackOwedN      uint64
-	ackLeg        *leg
-	late          session.Time // Tick is delayed until then
-	pongs         int          // Pong events
-	askOwed       session.Time // since when a plain client with a cookie must be pinged
-	present       bool         // a client is attached, as the events say
-	closedHeard   span         // last activity of any client whose connection is closed; zero: none
+	info        session.Info
+	sent        uint64        // numbered before the attach in progress
+	newest      *leg          // of the newest attach
+	older       *leg          // and of the one before
+	ends        int           // SessionEnded events
+	attach      session.Event // the expected event of the newest attach
+	replayed    uint64        // sum of all replays announced
+	replayCuts  int           // consecutive attaches that ended within the replay
+	upHeard     session.Time  // or when reading it was last paused
+	upWanted    bool
+	unread      session.Time // when reading the client was last paused
+	read        bool
+	excused     session.Time // when a call was so late that the process was suspended
+	upOver      bool         // the core knows that the upstream is over,
+	upOverAt    session.Time // since when,
+	wasSilent   bool         // since it was silent
+	paused      bool         // an overflow has paused the upstream
+	full        bool         // reading the upstream was paused for lack of room at the last check
+	ackOwed     session.Time // since when message ackOwedN is written and not acked
+	ackOwedN    uint64
+	ackLeg      *leg
+	late        session.Time // Tick is delayed until then
+	pongs       int          // Pong events
+	askOwed     session.Time // since when a plain client with a cookie must be pinged
+	present     bool         // a client is attached, as the events say
+	closedHeard span         // last activity of any client whose connection is closed; zero: none
 
 	data      session.Time // time of the last data message
 	upOpen    bool         // texts can be sent to the upstream

@@ -382,7 +382,6 @@ func (g *game) upstreamGone(l *leg) {
 	if l.ups.ten.CloseMode() < session.Shut {
 		g.fail("I10", "an upstream that has gone is not given up")
 	}
-	l.ups.endSeen = true
 }
 
 func (g *game) upstreamDeaf(l *leg) {
@@ -531,7 +530,6 @@ func (g *game) noteAttached(t *attempt, old *leg) {
 // noteDetached records the end of the newest attach.
 func (g *game) noteDetached() {
 	l := g.seen.newest
-	g.seen.endedAttaches++
 	if l == nil || !l.tap.replaying() {
 		g.seen.replayCuts = 0
 		return

@@ -36,11 +36,10 @@ type upstream struct {
 	stalled bool // it reads nothing
 
 	// How it disconnected.
-	over    bool
-	code    int    // of its Close; 0: it disconnected without one
-	reason  string //
-	wrong   string // the rule that it violated
-	endSeen bool   // the driver found its end
+	over   bool
+	code   int    // of its Close; 0: it disconnected without one
+	reason string //
+	wrong  string // the rule that it violated
 
 	// --disconnect hard: the session has replaced it.
 	replaced bool
