@@ -77,10 +77,6 @@ func (g *game) wake() {
 		return
 	}
 	g.seen.late = 0
-	if g.w.fault == NoTick {
-		g.seen.late = g.w.now.Add(time.Second)
-		return
-	}
 	g.tick()
 }
 

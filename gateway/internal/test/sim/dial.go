@@ -59,9 +59,6 @@ func (g *game) await() {
 	if was == session.Detached && g.leaving == 0 {
 		g.detached.waits = g.w.now
 	}
-	if g.w.fault == NoAwait {
-		return
-	}
 	g.core.BeginRedial(g.w.now)
 	g.log("await", int64(was), 0)
 	g.sync(false)
@@ -154,9 +151,6 @@ func (g *game) finishDial() {
 	if waited {
 		g.detached.rested += g.w.now.Sub(g.detached.waits)
 		g.detached.waits = 0
-	}
-	if g.w.fault == NoForgo {
-		return
 	}
 	g.forgoes = g.cfg.Durable
 	g.core.CancelRedial(g.w.now)

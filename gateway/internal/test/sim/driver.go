@@ -146,20 +146,7 @@ func (l *leg) accept(all bool) bool {
 	l.verify()
 	l.each(f.taken, f.taken+n, l.put)
 	f.taken += n
-	l.sabotage()
 	return true
-}
-
-// sabotage breaks the driver's contract.
-func (l *leg) sabotage() {
-	switch f := &l.flying; {
-	case l.g.w.fault == Overreport && f.taken < f.total:
-		f.taken++
-	case l.g.w.fault == Underreport && f.taken > 1:
-		f.taken--
-	case l.g.w.fault == Corrupt && l.g.w.chance(10):
-		f.bufs[0][0] ^= 1
-	}
 }
 
 // each calls do with the bytes of the flight between two offsets.

@@ -356,14 +356,6 @@ func (g *game) clientEnds(l *leg, f func()) {
 	}
 }
 
-// coreUpstream returns the upstream that a call of the core names.
-func (g *game) coreUpstream(u *upstream) *session.Upstream {
-	if g.w.fault == Misdirect {
-		return g.ups.ten
-	}
-	return u.ten
-}
-
 // old checks that events of u, which the session has replaced, change nothing.
 func (g *game) old(u *upstream, what string, met string, f func()) {
 	g.inert(what+" of an old upstream", f)
@@ -372,7 +364,7 @@ func (g *game) old(u *upstream, what string, met string, f func()) {
 
 func (g *game) upstreamGone(l *leg) {
 	l.ups.gone = true
-	f := func() { g.core.Disconnected(g.w.now, g.coreUpstream(l.ups), "read failed") }
+	f := func() { g.core.Disconnected(g.w.now, l.ups.ten, "read failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the end", "old end", f)
 	} else {
@@ -385,7 +377,7 @@ func (g *game) upstreamGone(l *leg) {
 }
 
 func (g *game) upstreamDeaf(l *leg) {
-	f := func() { g.core.WriteFailed(g.w.now, g.coreUpstream(l.ups), "write failed") }
+	f := func() { g.core.WriteFailed(g.w.now, l.ups.ten, "write failed") }
 	if l.ups.replaced {
 		g.old(l.ups, "the deafness", "old write error", f)
 		return
@@ -396,7 +388,7 @@ func (g *game) upstreamDeaf(l *leg) {
 
 func (g *game) upstreamWrote(l *leg, n int) {
 	u := l.ups
-	f := func() { g.core.Wrote(g.w.now, g.coreUpstream(u), n, false) }
+	f := func() { g.core.Wrote(g.w.now, u.ten, n, false) }
 	if l.flying.final && u.replaced {
 		g.old(u, "a last write", "old last words", f)
 		return
@@ -423,7 +415,7 @@ func (g *game) checkTorn(u *upstream) {
 // upstreamRead passes to the core what l's reader has.
 func (g *game) upstreamRead(l *leg, p []byte) {
 	u, n := l.ups, len(p)
-	f := func() { g.core.Read(g.w.now, g.coreUpstream(u), p) }
+	f := func() { g.core.Read(g.w.now, u.ten, p) }
 	if u.replaced {
 		g.old(u, "a read", "old read", f)
 		return

@@ -165,9 +165,7 @@ func (l *leg) handClient() {
 
 // finishRead returns the reader's buffer.
 func (g *game) finishRead(l *leg) {
-	if g.w.fault != NoRetain {
-		g.core.Retain()
-	}
+	g.core.Retain()
 	g.w.garbage(l.hand)
 	l.hand, l.owes = nil, false
 	g.flush(l)

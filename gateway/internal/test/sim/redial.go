@@ -228,13 +228,7 @@ func (g *game) strayDial() bool {
 	if !g.redials() || g.w.calm {
 		return false
 	}
-	before := g.snapshot()
-	if g.w.fault == Unasked && g.core.State() != session.Ended && !g.ups.replaced {
-		g.replace()
-		return true
-	}
-	g.core.FailRedial(g.w.now, "refused")
-	g.unchanged(before, "a dial that ends after its outage")
+	g.inert("a dial that ends after its outage", func() { g.core.FailRedial(g.w.now, "refused") })
 	return false
 }
 

@@ -95,22 +95,3 @@ func TestMovedSessionsDoTheSameToTheByte(t *testing.T) {
 		t.Errorf("only %d moves, %d during an outage, %d of durable sessions between nodes", moves, out, far)
 	}
 }
-
-// A driver that violates its contract with the core is detected within a few seeds: the
-// same checks would detect that mistake in the core.
-func TestBrokenDriverIsDetected(t *testing.T) {
-	for fault, name := range map[Fault]string{
-		NoRetain: "Retain is never called", Overreport: "one byte too many is reported as written",
-		Underreport: "one byte too few is reported as written", Corrupt: "a byte changes on its way",
-		NoTick: "Tick is never called", NoAwait: "Await is never called", NoForgo: "Forgo is never called",
-		Misdirect: "events of an old upstream are reported for the current one", Unasked: "an upstream is given to a session that has one",
-	} {
-		found := false
-		for seed := uint64(1); seed <= 30 && !found; seed++ {
-			found = Run(Options{Seed: seed, Steps: 4000, Fault: fault}).Failure != ""
-		}
-		if !found {
-			t.Errorf("%s, and no invariant is broken in 30 seeds", name)
-		}
-	}
-}

@@ -25,7 +25,6 @@ type Options struct {
 	Seed  uint64
 	Steps int
 	Trace io.Writer // nil: only the end of a failure's trace is kept
-	Fault Fault     // of the model driver, to test that it is detected
 
 	Moves int // of 1000 steps, this many freeze a session and restore it
 }
@@ -34,23 +33,6 @@ type Options struct {
 func (o Options) command() string {
 	return fmt.Sprintf("go test ./gateway/internal/test/sim -run TestSimulation -sim.seed %d -sim.steps %d -sim.moves %d -v", o.Seed, o.Steps, o.Moves)
 }
-
-// A Fault is a violation of the contract by the driver.
-type Fault uint8
-
-// The faults.
-const (
-	NoFault Fault = iota
-	NoRetain
-	Overreport
-	Underreport
-	Corrupt
-	NoTick
-	NoAwait
-	NoForgo
-	Misdirect
-	Unasked
-)
 
 // A Result is the outcome of a run.
 type Result struct {
@@ -75,7 +57,6 @@ type world struct {
 	bytes uint32 // a checksum of all that was written
 	cov   Coverage
 	steps int
-	fault Fault
 	calm  bool // no more faults: everything must finish
 
 	moveRNG  *rand.Rand
@@ -141,7 +122,7 @@ func newWorld(o Options) *world {
 	w := &world{
 		cov: Coverage{},
 		rng: rand.New(rand.NewPCG(o.Seed, 0x5EA7)), moveRNG: rand.New(rand.NewPCG(o.Seed, 0x3013)), perMove: o.Moves, now: session.Time(time.Second),
-		fault: o.Fault, trace: trace{out: o.Trace}, weights: make([]int, len(actions)), block: make([]byte, 64<<10),
+		trace: trace{out: o.Trace}, weights: make([]int, len(actions)), block: make([]byte, 64<<10),
 	}
 	for i := range w.block {
 		w.block[i] = 0xE0 | byte(i&3) // as a frame header: reserved bits set
