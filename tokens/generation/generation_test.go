@@ -1,90 +1,10 @@
 package generation
 
 import (
-	"math"
 	"testing"
 
 	"pgregory.net/rapid"
 )
-
-func TestNoGenerationIsValidBeforeTheFirstIssue(t *testing.T) {
-	var l Line
-	for _, gen := range []uint64{0, 1, 2, math.MaxUint64} {
-		if l.Good(gen) || l.Superseded(gen) || l.Confirm(gen) {
-			t.Errorf("generation %d: good %v, superseded %v, want neither and no confirmation", gen, l.Good(gen), l.Superseded(gen))
-		}
-	}
-	if l.Next() != 1 {
-		t.Errorf("first generation is %d, want 1", l.Next())
-	}
-}
-
-// A client that never received its latest hellos still holds an old token.
-func TestUnconfirmedAttachesKeepLastConfirmedValid(t *testing.T) {
-	l := issued(t, 5)
-	mustConfirm(t, l, 2)
-	for gen, want := range map[uint64]bool{0: false, 1: false, 2: true, 3: true, 4: true, 5: true, 6: false} {
-		if l.Good(gen) != want {
-			t.Errorf("generation %d good: %v, want %v", gen, l.Good(gen), want)
-		}
-	}
-}
-
-func TestConfirmingSupersedesEveryOlderGeneration(t *testing.T) {
-	l := issued(t, 4)
-	mustConfirm(t, l, 3)
-	for gen, want := range map[uint64]bool{0: false, 1: true, 2: true, 3: false, 4: false, 5: false} {
-		if l.Superseded(gen) != want {
-			t.Errorf("generation %d superseded: %v, want %v", gen, l.Superseded(gen), want)
-		}
-	}
-}
-
-func TestLateConfirmationOfSupersededGenerationChangesNothing(t *testing.T) {
-	l := issued(t, 3)
-	mustConfirm(t, l, 3)
-	if l.Confirm(1) || l.Confirmed() != 3 || l.Good(1) {
-		t.Errorf("generation 1 was revived: confirmed %d, want 3", l.Confirmed())
-	}
-}
-
-func TestConfirmationOfAnUnissuedGenerationChangesNothing(t *testing.T) {
-	l := issued(t, 3)
-	if l.Confirm(4) || l.Confirmed() != 0 || !l.Good(1) {
-		t.Errorf("an unissued generation was confirmed: %d, want 0", l.Confirmed())
-	}
-}
-
-// Two attaches reserve the same generation; only the first may issue it.
-func TestOvertakenReservationIsRefused(t *testing.T) {
-	l := issued(t, 1)
-	first, second := l.Next(), l.Next()
-	if first != second || l.Issued() != 1 {
-		t.Fatalf("Next changed the line: %d then %d, issued %d", first, second, l.Issued())
-	}
-	if !l.Issue(first) || l.Issue(second) || l.Issued() != 2 {
-		t.Errorf("issued %d, want 2 and the second reservation refused", l.Issued())
-	}
-}
-
-// issued returns a Line that has issued generations 1 to n.
-func issued(t *testing.T, n uint64) *Line {
-	t.Helper()
-	l := new(Line)
-	for gen := uint64(1); gen <= n; gen++ {
-		if !l.Issue(gen) {
-			t.Fatalf("generation %d was not issued", gen)
-		}
-	}
-	return l
-}
-
-func mustConfirm(t *testing.T, l *Line, gen uint64) {
-	t.Helper()
-	if !l.Confirm(gen) {
-		t.Fatalf("generation %d was not confirmed", gen)
-	}
-}
 
 // A model keeps a list of every generation and its state.
 type model struct {
@@ -153,6 +73,10 @@ func agree(t *rapid.T, l *Line, m *model) {
 		if l.Good(gen) != m.good(gen) || l.Superseded(gen) != superseded {
 			t.Fatalf("generation %d: good %v, superseded %v, want %v, %v", gen, l.Good(gen), l.Superseded(gen), m.good(gen), superseded)
 		}
+	}
+	var restored Line
+	if !restored.Restore(l.Issued(), l.Confirmed()) || restored != *l || restored.Restore(l.Issued(), l.Issued()+1) || restored != *l {
+		t.Fatalf("restored as %+v, want %+v", restored, *l)
 	}
 	if l.Issued() > 0 && !l.Good(l.Issued()) {
 		t.Fatalf("the newest generation %d is not good", l.Issued())
