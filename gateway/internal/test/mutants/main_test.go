@@ -14,7 +14,7 @@ import (
 	"reseat/gateway/internal/test/mutants/mutant"
 )
 
-const timeout = 2 * time.Minute
+const timeout = 10 * time.Minute
 
 func root(t *testing.T) string {
 	t.Helper()
