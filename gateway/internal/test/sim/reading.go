@@ -89,6 +89,7 @@ func (l *leg) readUpstream() bool {
 func (l *leg) fill() bool {
 	g := l.g
 	n := min(l.conn.in.readable(), len(l.room))
+	g.w.offers = append(g.w.offers, offer{g.w.trace.sum, n})
 	if n == 0 && g.style == blocking && !l.conn.in.ended() && !l.closed && !l.parting {
 		return false
 	}

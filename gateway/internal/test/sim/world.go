@@ -42,22 +42,41 @@ type Result struct {
 	MovesOut int    // of these, during an outage of the upstream
 	MovesFar int    // or of a durable session that was claimed, handed over, or is being
 	Scarce   bool   // the store was so small that its layout decided who got memory
+	Offers   []offer // how much each read from an upstream could take
 	Steps    int
 	Sessions int
 	Coverage Coverage
 }
 
+// An offer is how much a read from an upstream could take, after a trace with this sum.
+type offer struct {
+	sum uint64
+	n   int
+}
+
+// layoutDiffers reports whether two runs of a seed differ first in the room for a read: where messages lie in the
+// replay buffer is no part of a frozen session.
+func layoutDiffers(a, b Result) bool {
+	for i := range min(len(a.Offers), len(b.Offers)) {
+		if x, y := a.Offers[i], b.Offers[i]; x != y {
+			return x.sum == y.sum
+		}
+	}
+	return false
+}
+
 // A world is the whole state of one seed.
 type world struct {
-	rng   *rand.Rand
-	now   session.Time
-	games []*game
-	older []*game // former owners of durable sessions, as long as anything of them exists: see owners.go
-	trace trace
-	bytes uint32 // a checksum of all that was written
-	cov   Coverage
-	steps int
-	calm  bool // no more faults: everything must finish
+	rng    *rand.Rand
+	now    session.Time
+	games  []*game
+	older  []*game // former owners of durable sessions, as long as anything of them exists: see owners.go
+	trace  trace
+	bytes  uint32 // a checksum of all that was written
+	offers []offer
+	cov    Coverage
+	steps  int
+	calm   bool // no more faults: everything must finish
 
 	moveRNG  *rand.Rand
 	perMove  int // of 1000 steps
@@ -99,7 +118,7 @@ type broken struct{ why string }
 func Run(o Options) (r Result) {
 	w := newWorld(o)
 	defer func() {
-		r = Result{Sum: mix(w.trace.sum, uint64(w.bytes)), Moves: w.moves, MovesOut: w.movesOut, MovesFar: w.movesFar, Scarce: w.scarce, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
+		r = Result{Sum: mix(w.trace.sum, uint64(w.bytes)), Moves: w.moves, MovesOut: w.movesOut, MovesFar: w.movesFar, Scarce: w.scarce, Offers: w.offers, Steps: w.steps, Sessions: w.sessions, Coverage: w.cov}
 		switch v := recover().(type) {
 		case nil:
 		case broken:
