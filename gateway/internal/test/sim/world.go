@@ -36,12 +36,12 @@ func (o Options) command() string {
 
 // A Result is the outcome of a run.
 type Result struct {
-	Failure  string // empty: every invariant held
-	Sum      uint64 // hash of the trace, and of every byte that was written: two runs of one seed have the same
-	Moves    int    // sessions that were frozen and restored
-	MovesOut int    // of these, during an outage of the upstream
-	MovesFar int    // or of a durable session that was claimed, handed over, or is being
-	Scarce   bool   // the store was so small that its layout decided who got memory
+	Failure  string  // empty: every invariant held
+	Sum      uint64  // hash of the trace, and of every byte that was written: two runs of one seed have the same
+	Moves    int     // sessions that were frozen and restored
+	MovesOut int     // of these, during an outage of the upstream
+	MovesFar int     // or of a durable session that was claimed, handed over, or is being
+	Scarce   bool    // the store was so small that its layout decided who got memory
 	Offers   []offer // how much each read from an upstream could take
 	Steps    int
 	Sessions int
