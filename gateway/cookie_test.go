@@ -62,14 +62,10 @@ func TestPlainClientResumesByCookie(t *testing.T) {
 		"half-open":  func(p *wstest.Peer) { p.Conn.Silence() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, keptPlain())
+			inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 				p, cookie := w.visit("")
 				game := w.game.Next()
-				game.Text("one")
-				p.Want("one")
-				p.Text("up")
-				game.Want("up")
+				goesOn(game, p)
 				time.Sleep(2 * time.Second) // a Ping has covered it
 				leave(p)
 				game.Text("two")
@@ -80,14 +76,11 @@ func TestPlainClientResumesByCookie(t *testing.T) {
 					t.Errorf("the cookie changed")
 				}
 				p.Want("two", "three")
-				p.Text("back")
-				game.Want("back")
+				p.Pass(game, "back")
 				if s := w.onlySession(); s.Client != "cookie" || !s.Resumable {
 					t.Errorf("client %q, resumable %v", s.Client, s.Resumable)
 				}
-				if w.game.Joined() != 0 {
-					t.Error("a second upstream connection")
-				}
+				w.wantNoDial()
 			})
 		})
 	}
@@ -112,8 +105,7 @@ func TestCookieIsRenewedAfterKeyRotation(t *testing.T) {
 			p.Drop()
 			synctest.Wait()
 			p, again = w.visit(cookie)
-			game.Text("still here")
-			p.Want("still here")
+			game.Pass(p, "still here")
 			time.Sleep(2 * time.Second) // a Ping has covered it
 			return again
 		}
@@ -132,8 +124,7 @@ func TestCookieIsRenewedAfterKeyRotation(t *testing.T) {
 
 // Messages that no Pong has covered are replayed: at least once.
 func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		p, cookie := w.visit("")
 		game := w.game.Next()
 		for i := range 100 {
@@ -148,8 +139,7 @@ func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
 			t.Errorf("%d messages are covered by Pongs, want some", acked)
 		}
 		p.Mute.Store(true)
-		game.Text("last")
-		p.Want("last")
+		game.Pass(p, "last")
 		p.Drop()
 		synctest.Wait()
 		p, _ = w.visit(cookie)
@@ -165,8 +155,7 @@ func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
 }
 
 func TestSecondTabGetsItsOwnSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		p, cookie := w.visit("")
 		game := w.game.Next()
 		q, other := w.visit(cookie)
@@ -182,8 +171,7 @@ func TestSecondTabGetsItsOwnSession(t *testing.T) {
 }
 
 func TestPlainClientThatClosesIsNotKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		p, cookie := w.visit("")
 		game := w.game.Next()
 		p.Close(1000, "done")
@@ -199,8 +187,7 @@ func TestPlainClientThatClosesIsNotKept(t *testing.T) {
 
 // The cookie is valid only for pages of an allowed origin, for one route, and for plain clients.
 func TestCookieIsUselessElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		p, cookie := w.visit("")
 		game := w.game.Next()
 		if strings.Contains(fmt.Sprint(game.Req.Header), "reseat-") {
@@ -236,14 +223,12 @@ func TestCookieIsUselessElsewhere(t *testing.T) {
 // A program that keeps cookies sends no Origin. It needs one only if a cookie authenticates
 // the handshake.
 func TestUnrelatedCookieNeedsNoOrigin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		_, cookie := w.visit("")
 		w.game.Next()
 		p := w.PlayerWith("/", "Cookie: "+cookie+"\r\n")
 		w.game.Next()
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		w.resumeAt(p, "/").WantControl(wire.VerbHello)
 	})
 }
@@ -306,8 +291,7 @@ func TestCookieIsValidForItsRouteOnly(t *testing.T) {
 
 // A client that does not offer its session's subprotocol cannot continue it.
 func TestCookieNeedsSessionsSubprotocol(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		w.game.Choose = "chat.v1"
 		offer := ownOrigin + "Sec-WebSocket-Protocol: chat.v1\r\n"
 		p := w.PlainWith("/", offer)
@@ -327,7 +311,6 @@ func TestCookieNeedsSessionsSubprotocol(t *testing.T) {
 		if got := again.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "chat.v1" {
 			t.Errorf("the resuming client is answered %q", got)
 		}
-		game.Text("still here")
-		again.Want("still here")
+		game.Pass(again, "still here")
 	})
 }

@@ -27,8 +27,7 @@ var endings = map[string]struct {
 	}},
 	"grace_over": {testPolicy, func(_ *testing.T, w *world) {
 		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		game.WantClose(wire.CodeGoingAway)
 	}},
 	"upstream_closed": {testPolicy, func(t *testing.T, w *world) {
@@ -98,9 +97,7 @@ var endings = map[string]struct {
 	}},
 	"window_exceeded": {func() policy.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world) {
 		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		sendAll(game, numbered(1, 11))
 		game.WantClose(wire.CodeTryAgainLater)
 	}},
@@ -131,8 +128,7 @@ var endings = map[string]struct {
 func TestEachEndIsCountedOnceByReason(t *testing.T) {
 	for reason, c := range endings {
 		t.Run(reason, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, c.policy())
+			inWorld(t, c.policy(), func(t *testing.T, w *world) {
 				before := w.metrics()
 				c.end(t, w)
 				w.wantSince(before, "reseat_sessions_ended_total", map[string]float64{reason: 1})
@@ -189,8 +185,7 @@ var refusedResumes = map[string]struct {
 func TestEachResumeIsCountedByResult(t *testing.T) {
 	for result, c := range refusedResumes {
 		t.Run(result, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, c.policy())
+			inWorld(t, c.policy(), func(t *testing.T, w *world) {
 				p := w.Player("/")
 				p.Sync()
 				before := w.metrics()
@@ -202,18 +197,14 @@ func TestEachResumeIsCountedByResult(t *testing.T) {
 }
 
 func TestConcurrentResumesAreEachCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, _ := w.play()
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		before := w.metrics()
 		for range 20 {
 			p = p.Resume(0)
 		}
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeTooFast)
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		w.game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(5 * time.Second); return false }
 		first := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)

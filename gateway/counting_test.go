@@ -14,9 +14,7 @@ import (
 )
 
 func TestAckAfterThirtyTwoMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		for i := range 32 {
 			p.Text(fmt.Sprint(i))
 		}
@@ -25,9 +23,7 @@ func TestAckAfterThirtyTwoMessages(t *testing.T) {
 }
 
 func TestAckAfter64KiB(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		quarter := strings.Repeat("x", 16<<10)
 		for range 4 {
 			p.Text(quarter)
@@ -47,11 +43,8 @@ func wantAckAtOnce(t *testing.T, p *wstest.Player, n string) {
 }
 
 func TestAckWithinASecondOfASingleMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Text("x")
-		game.Want("x")
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		p.Pass(game, "x")
 		began := time.Now()
 		if m := p.WantControl(wire.VerbAck); m.Data != "1" {
 			t.Fatalf("ack %s, want 1", m.Data)
@@ -63,11 +56,8 @@ func TestAckWithinASecondOfASingleMessage(t *testing.T) {
 }
 
 func TestAckComesBeforeThePong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Text("x")
-		game.Want("x")
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		p.Pass(game, "x")
 		synctest.Wait() // the gateway has written it
 		p.Control("ping now")
 		if m := p.WantControl(wire.VerbAck); m.Data != "1" {
@@ -80,11 +70,8 @@ func TestAckComesBeforeThePong(t *testing.T) {
 }
 
 func TestResumeIsAckedWithinASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		p.Text("x")
-		game.Want("x")
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		p.Pass(game, "x")
 		p.Sync() // the older connection has been closed
 		p.Drop()
 		p = p.Resume(0)
@@ -96,8 +83,7 @@ func TestResumeIsAckedWithinASecond(t *testing.T) {
 }
 
 func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		game, p := stalledGame(t, w)
 		chunk := strings.Repeat("x", 16<<10)
 		for range 10 { // the buffer between gateway and game holds 64 KiB
@@ -126,8 +112,7 @@ func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
 }
 
 func TestClientIsReadWhileTheUpstreamStalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		_, p := stalledGame(t, w)
 		for range 30 {
 			p.Text(strings.Repeat("x", 16<<10))
@@ -142,8 +127,7 @@ func TestClientIsReadWhileTheUpstreamStalls(t *testing.T) {
 }
 
 func TestUnackedLimitIsKeptExactly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		_, p := stalledGame(t, w)
 		big := strings.Repeat("x", 64<<10)
 		p.Text(big) // fills the buffer to the game: no message is written completely
@@ -166,18 +150,14 @@ func TestSingleMessageAlwaysFits(t *testing.T) {
 		w := newWorld(t, pol)
 		p, game := w.play()
 		big := strings.Repeat("x", 3<<20) // beyond limits.unacked_bytes and --buffer-bytes
-		p.Text(big)
-		game.Want(big)
-		game.Text(big)
-		p.Want(big)
+		p.Pass(game, big)
+		game.Pass(p, big)
 	})
 }
 
 func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
 	for _, n := range []uint64{1, 2, 9999999999999999} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
-			p, game := w.play()
+		inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 			p.Ack(n)
 			p.WantClosing(wire.CodeProtocolViolation)
 			game.WantClose(wire.CodePolicyViolation)
@@ -187,9 +167,7 @@ func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
 }
 
 func TestDecreasingAckIsIgnored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		for i := range 5 {
 			game.Text(fmt.Sprint(i))
 			p.Want(fmt.Sprint(i))
@@ -205,17 +183,13 @@ func TestDecreasingAckIsIgnored(t *testing.T) {
 }
 
 func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		for i := range 4 {
 			game.Text(fmt.Sprint(i))
 			p.Want(fmt.Sprint(i))
 		}
 		p.Ack(2)
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		game.Text("4") // never sent to a client
 		synctest.Wait()
 		before, _ := w.gw.Session(p.Hello.Session)
@@ -238,14 +212,10 @@ func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 }
 
 func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		for _, s := range []string{"\x10", "\x10\x10", "\x10hello {}", "\x10ack 5", strings.Repeat("\x10", 125), strings.Repeat("\x10", 126), strings.Repeat("\x10", 65535), ""} {
-			p.Text(s)
-			game.Want(s)
-			game.Text(s)
-			p.Want(s)
+			p.Pass(game, s)
+			game.Pass(p, s)
 			game.Binary(s)
 			p.Want(s)
 		}
@@ -261,9 +231,7 @@ func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
 }
 
 func TestMessageInManyFragmentsLeavesInOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		want := strings.Repeat("0123456789", 10000)
 		b := frame.AppendMasked(nil, frame.Binary, [4]byte{7, 7, 7, 7}, []byte(want))
 		for len(b) > 0 {
@@ -303,9 +271,7 @@ func TestMessageLimitOnBothLegs(t *testing.T) {
 		for name, f := range send {
 			s := strings.Repeat("m", size.n)
 			t.Run(fmt.Sprintf("%s of %d", name, size.n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, pol)
-					p, game := w.play()
+				inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 					f(p.Peer, s)
 					if size.ok {
 						game.Want(s)
@@ -334,8 +300,7 @@ func TestEscapingByteIsNotCounted(t *testing.T) {
 		w := newWorld(t, pol)
 		p, game := w.play()
 		s := "\x10" + strings.Repeat("m", 4999)
-		p.Text(s)
-		game.Want(s)
+		p.Pass(game, s)
 		p.Text(s + "m")
 		p.WantClosing(wire.CodeMessageTooBig)
 	})
@@ -349,9 +314,7 @@ func TestMessageOf1024FramesIsTheLimit(t *testing.T) {
 		}
 		p.Frame(frame.Continuation, true, "x")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		fragments(p.Peer, 1024)
 		game.Want(strings.Repeat("x", 1024))
 		fragments(game, 1024)
@@ -367,9 +330,7 @@ func TestMessageOf1024FramesIsTheLimit(t *testing.T) {
 }
 
 func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		p.Mute.Store(true) // it is in the middle of a message
 		p.Frame(frame.Text, false, "half")
@@ -381,8 +342,7 @@ func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
-		p.Text("whole")
-		game.Want("whole")
+		p.Pass(game, "whole")
 
 		game.Frame(frame.Text, false, "half")
 		time.Sleep(31 * time.Second)

@@ -11,17 +11,15 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
 func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		plain, plainGame := w.plain()
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		done := make(chan bool)
 		began := time.Now()
 		go func() { w.gw.Drain(context.Background()); close(done) }()
@@ -35,17 +33,12 @@ func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		p = p.Resume(0)
-		game.Text("s1")
-		p.Want("s1")
-		if c := p.WantClosing(wire.CodeDraining); c.Retry {
-			t.Fatal("4503 must not say retry: this gateway is its only server")
-		}
+		game.Pass(p, "s1")
+		p.WantFinal(wire.CodeDraining)
 		if d := time.Since(began); d != 10*time.Second {
 			t.Fatalf("closed after %v, want 10 s", d)
 		}
-		if r := game.WantClose(wire.CodeGoingAway); r != "draining" {
-			t.Fatalf("reason %q", r)
-		}
+		game.WantReason(wire.CodeGoingAway, "draining")
 		plain.WantClose(wire.CodeServiceRestart)
 		plainGame.WantClose(wire.CodeGoingAway)
 		<-done
@@ -53,9 +46,7 @@ func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
 }
 
 func TestDrainEndsWithTheLastSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		began := time.Now()
 		time.AfterFunc(3*time.Second, func() { p.Control("bye") })
 		w.gw.Drain(context.Background())
@@ -66,8 +57,7 @@ func TestDrainEndsWithTheLastSession(t *testing.T) {
 }
 
 func TestReceivedMessagesAreDeliveredBeforeDrainCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		stall, p := stalledGame(t, w)
 		for range 8 {
 			p.Text(string(make([]byte, 16<<10)))
@@ -120,8 +110,7 @@ func TestDrainLogsConnectionsThatDidNotClose(t *testing.T) {
 
 // The gateway closes before it has answered the client.
 func TestCloseEndsSessionsBeingCreated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		release := gateway.HoldSigning(w.gw)
 		go w.Dial("/match/7", []string{wire.Subprotocol})
 		game := w.game.Next()
@@ -152,9 +141,7 @@ func (w *world) wantNew(taken bool) {
 }
 
 func TestOperatorsDrainClosesTheRestAndStaysInForce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		if i := w.gw.DrainInfo(); i.Draining || i.Until != nil || i.Sessions != 1 {
 			t.Errorf("before: %+v", i)
@@ -187,9 +174,7 @@ func TestOperatorsDrainClosesTheRestAndStaysInForce(t *testing.T) {
 }
 
 func TestCancelledDrainClosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		if !w.gw.CallOffDrain() {
 			t.Error("cancelling without a drain fails")
 		}
@@ -210,9 +195,7 @@ func TestCancelledDrainClosesNothing(t *testing.T) {
 // SIGTERM during an operator's drain: the final drain has its full time, and cannot be
 // cancelled.
 func TestFinalDrainReplacesOperatorsDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		w.gw.BeginDrain()
 		time.Sleep(8 * time.Second)

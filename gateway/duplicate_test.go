@@ -72,23 +72,19 @@ func (w *world) refused(path string) int {
 }
 
 func TestHandshakeWithInvalidLoginIsRefusedBeforeAnyDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Allow))
+	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
 		for _, path := range []string{"/", "/?player=!", "/?player=-ann"} {
 			_, _, resp, err := w.Handshake(path, []string{wire.Subprotocol}, "")
 			if err != nil || resp.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
 				t.Errorf("%s: %v %v, want 401 and WWW-Authenticate", path, resp, err)
 			}
 		}
-		if n := w.game.Joined(); n != 0 {
-			t.Errorf("%d dials", n)
-		}
+		w.wantNoDial()
 	})
 }
 
 func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Allow))
+	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
 		p := w.Player("/?player=ann")
 		if got := w.game.Next().Req.Header["Reseat-Player"]; len(got) != 1 || got[0] != "ann" {
 			t.Errorf("Reseat-Player %q", got)
@@ -101,11 +97,9 @@ func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
 
 // The login of a resume must name the same player; it may have expired.
 func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Allow))
+	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
 		p := w.Player("/?player=ann")
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		for _, path := range []string{"/?player=bob", "/?player=-bob", "/?player=~ann"} {
 			w.resumeAt(p, path).WantClosing(wire.CodeBadToken)
 		}
@@ -117,11 +111,9 @@ func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 // The token stands for the login. A page keeps sending its first login, whose key the issuer
 // may have replaced since.
 func TestLoginWithInvalidSignatureDoesNotRefuseResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Allow))
+	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
 		p := w.Player("/?player=ann")
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		w.resumeAt(p, "/?player=!").WantControl(wire.VerbHello)
 		if status := w.refused("/?player=!"); status != http.StatusUnauthorized {
 			t.Errorf("a new session with it: %d", status)
@@ -132,8 +124,7 @@ func TestLoginWithInvalidSignatureDoesNotRefuseResume(t *testing.T) {
 // A session that was created without a player is resumed by anyone with its token, logged in
 // or not.
 func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Allow))
+	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"})
 		if err != nil {
 			t.Fatal(err)
@@ -157,15 +148,12 @@ func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
 }
 
 func TestNewestLoginTakesOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Takeover))
+	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
 		plain := w.Plain("/?player=ann")
 		old := w.game.Next()
 		p := w.Player("/?player=ann")
 		plain.WantClose(1008)
-		if reason := old.WantClose(wire.CodeGoingAway); reason != "superseded" {
-			t.Errorf("reason %q", reason)
-		}
+		old.WantReason(wire.CodeGoingAway, "superseded")
 		other := w.Player("/?player=bob")
 		w.game.Next()
 		second := w.game.Next()
@@ -180,8 +168,7 @@ func TestNewestLoginTakesOver(t *testing.T) {
 
 func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 	for _, d := range []policy.Duplicate{policy.Takeover, policy.Reject} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, loggedIn(d))
+		inWorld(t, loggedIn(d), func(t *testing.T, w *world) {
 			p := w.Player("/?player=ann")
 			game := w.game.Next()
 			w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
@@ -191,8 +178,7 @@ func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 			if status := w.refused("/?player=ann"); status < 400 {
 				t.Errorf("status %d", status)
 			}
-			game.Text("still here")
-			p.Want("still here")
+			game.Pass(p, "still here")
 		})
 	}
 }
@@ -200,8 +186,7 @@ func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 	for name, speaks := range map[string]bool{"resumable": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, loggedIn(policy.Reject))
+			inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
 				var first *wstest.Peer
 				if speaks {
 					first = w.Player("/?player=ann").Peer
@@ -212,11 +197,8 @@ func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 				if status := w.refused("/?player=ann"); status != http.StatusConflict {
 					t.Errorf("status %d, want 409", status)
 				}
-				game.Text("untouched")
-				first.Want("untouched")
-				if n := w.game.Joined(); n != 0 {
-					t.Errorf("%d more dials", n)
-				}
+				game.Pass(first, "untouched")
+				w.wantNoDial()
 			})
 		})
 	}
@@ -225,8 +207,7 @@ func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 // A client with a 101 that is not attached yet is about to be: the second login waits for
 // its answer, and does not treat it as disconnected.
 func TestSecondLoginWaitsWhileFirstIsBeingAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Reject))
+	inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
 		p := w.Player("/?player=ann")
 		w.game.Next()
 		p.Sync()
@@ -256,8 +237,7 @@ func TestDisconnectedPlayerIsNotLockedOut(t *testing.T) {
 		"does not ping": func(p *wstest.Player) { p.Mute.Store(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, loggedIn(policy.Reject))
+			inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
 				p := w.Player("/?player=ann")
 				game := w.game.Next()
 				p.Sync()
@@ -282,8 +262,7 @@ func TestOneOfManyConcurrentLoginsStays(t *testing.T) {
 	const many = 200
 	for name, d := range map[string]policy.Duplicate{"takeover": policy.Takeover, "reject": policy.Reject} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, loggedIn(d))
+			inWorld(t, loggedIn(d), func(t *testing.T, w *world) {
 				var dials atomic.Int64
 				w.game.Refuse = func(net.Conn, *http.Request) bool {
 					time.Sleep(time.Duration(dials.Add(1)*7919%500) * time.Millisecond)
@@ -345,8 +324,7 @@ func stillThere(c *wstest.Peer) bool {
 }
 
 func TestDuplicateAllowPermitsManySessionsPerPlayer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Allow))
+	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
 		for i := range 5 {
 			w.Player(fmt.Sprintf("/%d?player=ann", i)).Sync()
 		}

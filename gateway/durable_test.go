@@ -118,6 +118,20 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 	return d
 }
 
+// inCluster runs f in a bubble of synctest, with nodes of its own.
+func inCluster(t *testing.T, n int, p policy.Policy, f func(*testing.T, *durableNodes)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newDurableNodes(t, n, p)) })
+}
+
+// detach disconnects p once everything that it said has been processed.
+func (n *nodes) detach(p *wstest.Player) {
+	n.t.Helper()
+	p.Sync()
+	p.Drop()
+	synctest.Wait()
+}
+
 // keepContact writes every 3 seconds, as a node writes its own record.
 func (d *durableNodes) keepContact(i int, link *clustertest.Link) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -185,17 +199,13 @@ func (d *durableNodes) resumeAt(p *wstest.Player, i int, received, acked, sent i
 }
 
 func TestDurableSessionGoesOnAtAnotherNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 3, durablePolicy())
+	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		if e := game.Req.Header.Get("Reseat-Epoch"); e != "1" {
 			t.Errorf("first epoch %q", e)
 		}
-		p.Text("a")
-		p.Text("b")
-		game.Want("a", "b")
-		game.Text("s1")
-		p.Want("s1")
+		p.Pass(game, "a", "b")
+		game.Pass(p, "s1")
 		p.Ack(1)
 		time.Sleep(2 * time.Second)
 		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
@@ -212,10 +222,7 @@ func TestDurableSessionGoesOnAtAnotherNode(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, got, want)
 			}
 		}
-		q.Text("c")
-		again.Want("c")
-		again.Text("s2")
-		q.Want("s2")
+		goesOn(q, again)
 		q.Ack(2)
 		q.Sync()
 		// The next resume is an ordinary one, also through another node.
@@ -231,19 +238,15 @@ func TestDurableSessionGoesOnAtAnotherNode(t *testing.T) {
 }
 
 func TestOwnerLetsGoOfAClaimedSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
-		p.Sync()
-		p.Drop()
+		d.detach(p)
 		d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
 		q := d.resumeAt(p, 1, 0, 0, 0)
 		d.of[1].game.Next()
 		q.Sync()
 		d.of[0].gw.Fenced(p.Hello.Session, 1)
-		if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
-			t.Errorf("reason %q", r)
-		}
+		game.WantReason(wire.CodeGoingAway, "moved")
 		synctest.Wait()
 		if _, ok := d.of[0].gw.Session(p.Hello.Session); ok {
 			t.Error("the older node still has the session")
@@ -252,29 +255,23 @@ func TestOwnerLetsGoOfAClaimedSession(t *testing.T) {
 }
 
 func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		away, awayGame := d.beginDurable()
-		p.Text("a")
-		game.Want("a")
+		p.Pass(game, "a")
 		away.Sync()
 		away.Drop()
 		awayGame.Text("missed")
 		synctest.Wait()
 		go d.of[0].gw.Drain(context.Background())
 		for _, g := range []*wstest.Peer{game, awayGame} {
-			if r := g.WantClose(wire.CodeGoingAway); r != "moved" {
-				t.Errorf("reason %q", r)
-			}
+			g.WantReason(wire.CodeGoingAway, "moved")
 		}
 		game.Text("last words") // after the Close frame came, before its answer
 		game.Close(wire.CodeGoingAway, "")
 		awayGame.Close(wire.CodeGoingAway, "")
 		p.Want("last words")
-		if c := p.WantClosing(wire.CodeDraining); !c.Retry || c.RetryAfter == 0 {
-			t.Errorf("close %+v", c)
-		}
+		p.WantRetry(wire.CodeDraining)
 		q := d.resumeAt(p, 1, 1, 1, 1)
 		if q.Hello.Moved != wire.MovedHandoff || q.Hello.Received != 1 {
 			t.Errorf("hello %+v", q.Hello)
@@ -286,15 +283,13 @@ func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
 		r := d.resumeAt(away, 1, 0, 0, 0)
 		r.Want("missed")
 		d.of[1].wantState(r, session.Attached)
-		next.Text("on")
-		q.Want("on")
+		next.Pass(q, "on")
 	})
 }
 
 // A game server that writes to the sessions of a draining node moves none of them into nowhere.
 func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		outcomes := make(chan gateway.Outcome, 2)
 		d.handingOver = func() {
@@ -328,8 +323,7 @@ func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
 
 // A change is in the seat before the call is answered, so a crash right after the answer loses nothing.
 func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		q, _ := d.beginDurable()
 		p.Sync()
@@ -354,8 +348,7 @@ func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
 
 // A node that has let its session go, though nobody has taken it, keeps nobody out.
 func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		p.Sync()
 		synctest.Wait()
@@ -373,11 +366,9 @@ func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
 
 // A spent token is refused and reported by a node that does not have the session, too.
 func TestSpentTokenAtClaimIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
-		p.Sync()
-		p.Drop()
+		d.detach(p)
 		q := d.resumeAt(p, 0, 0, 0, 0)
 		q.Sync()
 		q.Drop()
@@ -390,11 +381,9 @@ func TestSpentTokenAtClaimIsReported(t *testing.T) {
 }
 
 func TestImpossibleCountsClaimNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
-		p.Sync()
-		p.Drop()
+		d.detach(p)
 		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
 		d.settledAt(p, 1, 9007199254740000, 0, 0).WantClosing(wire.CodeProtocolViolation)
 		d.settledAt(p, 1, 0, 9007199254740000, 9007199254740000).WantClosing(wire.CodeProtocolViolation)
@@ -406,19 +395,13 @@ func TestImpossibleCountsClaimNothing(t *testing.T) {
 
 // Without another node that takes them, durable sessions stay claimable: by this node's next process, say.
 func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
-		p.Text("a")
-		game.Want("a")
+		p.Pass(game, "a")
 		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
 		go d.of[0].gw.Drain(context.Background())
-		if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
-			t.Errorf("reason %q", r)
-		}
-		if c := p.WantClosing(wire.CodeDraining); !c.Retry {
-			t.Errorf("close %+v", c)
-		}
+		game.WantReason(wire.CodeGoingAway, "moved")
+		p.WantRetry(wire.CodeDraining)
 		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "it has left"})
 		if q := d.resumeAt(p, 1, 0, 1, 1); q.Hello.Moved != wire.MovedFailover || q.Hello.Received != 1 {
 			t.Errorf("hello %+v", q.Hello)
@@ -433,8 +416,7 @@ func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
 		hard.Hard = true
 		d := newDurableNodes(t, 2, hard)
 		p, game := d.beginDurable()
-		p.Sync()
-		p.Drop()
+		d.detach(p)
 		game.WantClose(wire.CodeGoingAway)
 		game.Close(wire.CodeGoingAway, "")
 		synctest.Wait()
@@ -443,9 +425,7 @@ func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
 		time.Sleep(time.Second)
 		d.takeSeat(p.Hello.Session)
 		d.of[0].gw.Fenced(p.Hello.Session, 1)
-		if c := waiting.WantClosing(wire.CodeNodeUnreachable); !c.Retry || c.RetryAfter == 0 {
-			t.Errorf("close %+v", c)
-		}
+		waiting.WantRetry(wire.CodeNodeUnreachable)
 	})
 }
 
@@ -453,16 +433,13 @@ func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
 // been handed everything.
 func (d *durableNodes) handsOver(p *wstest.Player, game *wstest.Peer) *wstest.Player {
 	d.t.Helper()
-	p.Text("a")
-	game.Want("a")
+	p.Pass(game, "a")
 	go d.of[0].gw.Drain(context.Background())
 	game.WantClose(wire.CodeGoingAway)
 	game.Text("last words")
 	game.Close(wire.CodeGoingAway, "")
 	p.Want("last words")
-	if c := p.WantClosing(wire.CodeDraining); !c.Retry {
-		d.t.Errorf("close %+v", c)
-	}
+	p.WantRetry(wire.CodeDraining)
 	q := d.resumeAt(p, 1, 0, 1, 1)
 	q.Want("last words")
 	if q.Hello.Moved != wire.MovedHandoff || q.Hello.Received != 1 {
@@ -472,8 +449,7 @@ func (d *durableNodes) handsOver(p *wstest.Player, game *wstest.Peer) *wstest.Pl
 }
 
 func TestHandOffWhoseAnswerIsLostIsWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		d.lostAnswers = true
 		d.handsOver(p, game)
@@ -482,8 +458,7 @@ func TestHandOffWhoseAnswerIsLostIsWhole(t *testing.T) {
 
 // A write of the seat was under way when the session was frozen.
 func TestHandOffWhoseSeatIsWrittenMeanwhileIsWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		p.Sync()
 		synctest.Wait()

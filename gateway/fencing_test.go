@@ -61,8 +61,7 @@ var lostNode = gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"}
 
 // Of two nodes that claim a session, the one that loses the write passes its client on.
 func TestLostClaimIsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 3, durablePolicy())
+	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		p.Text("a")
 		p.Sync()
@@ -87,17 +86,14 @@ func TestLostClaimIsNone(t *testing.T) {
 
 // A claim is read again before its hello: of two that both seem to have succeeded the later one counts.
 func TestClaimIsReadAgainBeforeHello(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 3, durablePolicy())
+	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		p.Sync()
 		d.lose(0, lostNode)
 		p.Drop()
 		d.duringDial(1, func() { d.claimElsewhere(p.Hello.Session, 2) })
 		peer := d.settledAt(p, 1, 0, 0, 0)
-		if c := peer.WantClosing(wire.CodeNodeUnreachable); !c.Retry {
-			t.Errorf("close %+v", c)
-		}
+		peer.WantRetry(wire.CodeNodeUnreachable)
 		if r := d.of[1].game.Next().WantClose(wire.CodeGoingAway); r != "moved" {
 			t.Errorf("reason %q", r)
 		}
@@ -109,8 +105,7 @@ func TestClaimIsReadAgainBeforeHello(t *testing.T) {
 
 // A claim that cannot be written is none: the older node, if it is there after all, goes on.
 func TestClaimThatIsNotWrittenChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		p.Text("a")
 		p.Sync()
@@ -118,9 +113,7 @@ func TestClaimThatIsNotWrittenChangesNothing(t *testing.T) {
 		p.Drop()
 		synctest.Wait()
 		d.links[1].Before = func() { d.links[1].SetCut(true) }
-		if c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable); !c.Retry {
-			t.Errorf("close %+v", c)
-		}
+		d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
 		if d.has(1, p) || d.of[1].game.Joined() != 0 {
 			t.Errorf("the node has the session: %v; it has dialled %d times", d.has(1, p), d.of[1].game.Joined())
 		}
@@ -136,8 +129,7 @@ func TestClaimThatIsNotWrittenChangesNothing(t *testing.T) {
 
 // If it cannot be read again, the client is asked to come back, and nothing has changed.
 func TestUnreadClaimChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		p.Text("a")
 		p.Sync()
@@ -145,9 +137,7 @@ func TestUnreadClaimChangesNothing(t *testing.T) {
 		p.Drop()
 		d.duringDial(1, func() { d.links[1].SetCut(true) })
 		before := d.of[1].metrics()
-		if c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable); !c.Retry {
-			t.Errorf("close %+v", c)
-		}
+		d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
 		d.of[1].wantSince(before, "reseat_sessions_fenced_total", map[string]float64{})
 		d.links[1].SetCut(false)
 		q := d.resumeAt(p, 1, 0, 1, 1)
@@ -174,8 +164,7 @@ func TestUnreadClaimChangesNothing(t *testing.T) {
 // Nobody claims a session from a node that may live, and a resume that is refused for it changes nothing.
 func TestSessionOfLivingNodeIsNotClaimed(t *testing.T) {
 	for _, state := range []gateway.NodeState{gateway.NodeUp, gateway.NodeUnclear} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDurableNodes(t, 2, durablePolicy())
+		inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 			p, game := d.beginDurable()
 			p.Text("a")
 			p.Sync()
@@ -183,9 +172,7 @@ func TestSessionOfLivingNodeIsNotClaimed(t *testing.T) {
 			seat := d.seats.Records()[p.Hello.Session]
 			d.lose(0, gateway.NodeVerdict{State: state, Evidence: "test"})
 			p.Drop()
-			if c := d.settledAt(p, 1, 0, 1, 1).WantClosing(wire.CodeNodeUnreachable); !c.Retry {
-				t.Errorf("close %+v", c)
-			}
+			d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
 			if now := d.seats.Records()[p.Hello.Session]; now.Revision != seat.Revision || d.has(1, p) {
 				t.Errorf("the seat had revision %d, and has %d", seat.Revision, now.Revision)
 			}
@@ -202,8 +189,7 @@ func TestSessionOfLivingNodeIsNotClaimed(t *testing.T) {
 
 // A claim has an epoch, and tokens, above all earlier ones; and it stands in the seat before its hello.
 func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 3, durablePolicy())
+	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		p.Sync()
 		for i := 1; i <= 2; i++ {
@@ -252,11 +238,9 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDurableNodes(t, 2, durablePolicy())
+			inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 				p, game := d.beginDurable()
-				p.Sync()
-				p.Drop()
+				d.detach(p)
 				d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
 				d.links[0].SetCut(true) // it does not hear that it is fenced
 				q := d.resumeAt(p, 1, 0, 0, 0)
@@ -266,9 +250,7 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 					t.Fatal("the older node has let the session go too early")
 				}
 				learn(d, q)
-				if r := game.WantClose(wire.CodeGoingAway); r != "moved" {
-					t.Errorf("reason %q", r)
-				}
+				game.WantReason(wire.CodeGoingAway, "moved")
 				if synctest.Wait(); d.has(0, p) {
 					t.Error("the older node still has the session")
 				}
@@ -279,8 +261,7 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 
 // Whoever may publish in NATS can say that a session is another node's, and write what he likes into its seat.
 func TestOnlyASealedSeatEndsASession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		p.Sync()
 		own := d.seats.Records()[p.Hello.Session].Value
@@ -306,8 +287,7 @@ func TestOnlyASealedSeatEndsASession(t *testing.T) {
 
 // An owner that was away while its session went on and ended elsewhere does not bring the session back.
 func TestSessionThatHasEndedElsewhereStaysEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		p.Sync()
 		d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
@@ -330,8 +310,7 @@ func TestSessionThatHasEndedElsewhereStaysEnded(t *testing.T) {
 
 // A session that ends while the engine is away is not claimed once it is back, nor is its end told of again.
 func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, _ := d.beginDurable()
 		q, _ := d.beginDurable()
 		p.Sync()
@@ -352,8 +331,7 @@ func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
 // Without an answer of the engine a node ends an absent player's session without a word to the game server.
 func TestOwnerWithoutEngineSaysNothing(t *testing.T) {
 	for _, away := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDurableNodes(t, 1, durablePolicy())
+		inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes) {
 			p, game := d.beginDurable()
 			p.Sync()
 			d.seats.SetAway(away)
@@ -362,17 +340,14 @@ func TestOwnerWithoutEngineSaysNothing(t *testing.T) {
 				game.WantEnd()
 				return
 			}
-			if r := game.WantClose(wire.CodeGoingAway); r != "grace period over" {
-				t.Errorf("reason %q", r)
-			}
+			game.WantReason(wire.CodeGoingAway, "grace period over")
 		})
 	}
 }
 
 // What an attached client and its game server say goes through without the engine, and new sessions wait for none.
 func TestAttachedClientNeedsNoEngine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
 		p.Sync()
 		d.seats.SetAway(true)
@@ -388,10 +363,7 @@ func TestAttachedClientNeedsNoEngine(t *testing.T) {
 				}
 			}
 		}
-		p.Text("a")
-		game.Want("a")
-		game.Text("s")
-		p.Want("s")
+		goesOn(p, game)
 		p.Drop()
 		begun := time.Now()
 		q := d.resumeAt(p, 1, 1, 1, 1)
@@ -405,21 +377,17 @@ func TestAttachedClientNeedsNoEngine(t *testing.T) {
 		if took := time.Since(begun); took > 0 {
 			t.Errorf("it took %v", took)
 		}
-		q.Text("b")
-		game.Want("b")
+		q.Pass(game, "b")
 	})
 }
 
 // A session is claimed only after all that can refuse its client: a refusal changes nothing.
 func TestRefusedClientClaimsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 2, durablePolicy())
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		p, game := d.beginDurable()
-		game.Text("s")
-		p.Want("s")
+		game.Pass(p, "s")
 		p.Ack(1)
-		p.Sync()
-		p.Drop()
+		d.detach(p)
 		time.Sleep(time.Second)
 		p = d.resumeAt(p, 0, 1, 0, 0) // the seat has the ack then
 		p.Sync()
@@ -427,9 +395,7 @@ func TestRefusedClientClaimsNothing(t *testing.T) {
 		d.lose(0, lostNode)
 		before := d.seats.Records()[p.Hello.Session].Revision
 		p.Drop()
-		if c := d.settledAt(p, 1, 0, 0, 0).WantClosing(wire.CodeWindowExceeded); c.Retry {
-			t.Errorf("close %+v", c)
-		}
+		d.settledAt(p, 1, 0, 0, 0).WantFinal(wire.CodeWindowExceeded)
 		if now := d.seats.Records()[p.Hello.Session].Revision; now != before || d.has(1, p) {
 			t.Errorf("the seat had revision %d, and has %d", before, now)
 		}

@@ -62,6 +62,31 @@ func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *w
 	return w
 }
 
+// inWorld runs f in a bubble of synctest, with a world of its own.
+func inWorld(t *testing.T, p policy.Policy, f func(*testing.T, *world), change ...func(*gateway.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, p, change...)) })
+}
+
+// inSession is inWorld with a session: f gets its client and its game server's connection.
+func inSession(t *testing.T, p policy.Policy, f func(*testing.T, *world, *wstest.Player, *wstest.Peer), change ...func(*gateway.Config)) {
+	t.Helper()
+	inWorld(t, p, func(t *testing.T, w *world) {
+		player, game := w.play()
+		f(t, w, player, game)
+	}, change...)
+}
+
+// eachInBubble runs f for each case, as a subtest in a bubble of its own.
+func eachInBubble[C any](t *testing.T, cases map[string]C, f func(*testing.T, C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, c) })
+		})
+	}
+}
+
 // play begins a session and returns its client and its upstream.
 func (w *world) play() (*wstest.Player, *wstest.Peer) {
 	w.t.Helper()
@@ -80,6 +105,33 @@ func newDetached(t *testing.T, p policy.Policy, change ...func(*gateway.Config))
 	return w, player, game
 }
 
+// detach disconnects p once everything that it said has been processed.
+func (w *world) detach(p *wstest.Player) {
+	w.t.Helper()
+	p.Sync()
+	p.Drop()
+	w.wantState(p, session.Detached)
+}
+
+// wantNoDial fails the test if the gateway has dialled the game server since the last Next.
+func (w *world) wantNoDial() {
+	w.t.Helper()
+	synctest.Wait()
+	wstest.Equal(w.t, "connections to the game server that nobody wanted", w.game.Joined(), 0)
+}
+
+// A talker is a client, or its game server's connection.
+type talker interface {
+	Pass(to interface{ Want(...string) }, texts ...string)
+	Want(...string)
+}
+
+// goesOn checks that messages go both ways between a client and its game server.
+func goesOn(a, b talker) {
+	a.Pass(b, "one way")
+	b.Pass(a, "and back")
+}
+
 // state returns a session's state, "" if it is unknown.
 func (w *world) state(p *wstest.Player) string {
 	synctest.Wait()
@@ -95,13 +147,8 @@ func (w *world) wantState(p *wstest.Player, want session.State) {
 }
 
 func TestMissedMessagesAreReplayedOnResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
-		game.Text("one")
-		p.Want("one")
-		p.Text("hello")
-		game.Want("hello")
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		goesOn(game, p)
 		p.Drop()
 		w.wantState(p, session.Detached)
 		game.Text("two")
@@ -112,28 +159,19 @@ func TestMissedMessagesAreReplayedOnResume(t *testing.T) {
 			t.Fatalf("hello %+v, want replay 2, received 1, lost 0", p.Hello)
 		}
 		p.Want("two", "three")
-		p.Text("still me")
-		game.Want("still me")
-		if n := w.game.Joined(); n != 0 {
-			t.Fatalf("%d more upstream connections", n)
-		}
+		p.Pass(game, "still me")
+		w.wantNoDial()
 	})
 }
 
 func TestSessionEndsAfterGracePeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Ack(0) // confirms the token, so that the full grace period applies
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		time.Sleep(30*time.Second - time.Millisecond)
 		w.wantState(p, session.Detached)
 		time.Sleep(time.Millisecond)
-		if reason := game.WantClose(wire.CodeGoingAway); reason != "grace period over" {
-			t.Fatalf("reason %q", reason)
-		}
+		game.WantReason(wire.CodeGoingAway, "grace period over")
 		w.wantState(p, session.Ended)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 	})

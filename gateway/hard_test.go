@@ -25,8 +25,7 @@ func hard() policy.Policy {
 func (w *world) detachedHard() *wstest.Player {
 	w.t.Helper()
 	p, game := w.play()
-	p.Sync()
-	p.Drop()
+	w.detach(p)
 	game.WantClose(wire.CodeGoingAway)
 	return p
 }
@@ -38,20 +37,12 @@ func afterEightSeconds(net.Conn, *http.Request) bool {
 }
 
 func TestHardDisconnectClosesUpstreamAndResumeDialsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, game := w.play()
-		game.Text("s1")
-		game.Text("s2")
-		p.Want("s1", "s2")
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		game.Pass(p, "s1", "s2")
 		p.Ack(1)
-		p.Text("c1")
-		game.Want("c1")
-		p.Sync()
-		p.Drop()
-		if reason := game.WantClose(wire.CodeGoingAway); reason != "disconnected" {
-			t.Fatalf("reason %q", reason)
-		}
+		p.Pass(game, "c1")
+		w.detach(p)
+		game.WantReason(wire.CodeGoingAway, "disconnected")
 		game.Close(wire.CodeGoingAway, "")
 		w.wantState(p, session.Detached)
 		time.Sleep(29 * time.Second)
@@ -70,37 +61,29 @@ func TestHardDisconnectClosesUpstreamAndResumeDialsAgain(t *testing.T) {
 			t.Errorf("hello %+v, want replay 1, received 1", p.Hello)
 		}
 		p.Want("s2")
-		again.Text("s3")
-		p.Want("s3")
+		again.Pass(p, "s3")
 		p.Ack(3)
-		p.Text("c2")
-		again.Want("c2")
+		p.Pass(again, "c2")
 	})
 }
 
 func TestHardDisconnectDiscardsUnfinishedMessageOfOldUpstream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, game := w.play()
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Text("whole")
 		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // the first fragment
 		p.Want("whole")
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		game.WantClose(wire.CodeGoingAway)
 		game.Raw([]byte{0x80, 1, 'f'})
 		game.Text("too late")
 		p = p.Resume(1)
 		again := w.game.Next()
-		again.Text("next")
-		p.Want("next")
+		again.Pass(p, "next")
 	})
 }
 
 func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, game := w.play()
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Hold(true)
 		big := strings.Repeat("x", 50<<10)
 		for range 4 { // two, and a part of the third, fit into the connection's buffer
@@ -129,14 +112,12 @@ func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
 			again.Want(big)
 		}
 		again.Want("last")
-		p.Text("new")
-		again.Want("new")
+		p.Pass(again, "new")
 	})
 }
 
 func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		time.Sleep(10 * time.Second)
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
@@ -157,14 +138,12 @@ func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
 		again := w.game.Next()
-		again.Text("there")
-		p.Want("there")
+		again.Pass(p, "there")
 	})
 }
 
 func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		dials := 0
 		w.game.Refuse = func(net.Conn, *http.Request) bool {
@@ -177,8 +156,7 @@ func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
 		second := p.Resume(0)
 		first.WantClosing(wire.CodeSuperseded)
 		again := w.game.Next()
-		again.Text("hello")
-		second.Want("hello")
+		again.Pass(second, "hello")
 		if dials != 1 {
 			t.Errorf("%d dials, want 1", dials)
 		}
@@ -219,13 +197,11 @@ func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 // Path, query and subprotocols are those of the first handshake, whatever the newest one
 // has.
 func TestHardResumeSendsPathOfFirstHandshake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		w.game.Choose = "chat.v1"
 		p := w.Player("/match/7?seat=3&x=%2F", "chat.v2", "chat.v1")
 		game := w.game.Next()
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		game.WantClose(wire.CodeGoingAway)
 		offer := []string{"other", wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
 		c, err := w.Dial("/elsewhere?seat=4", offer)
@@ -246,25 +222,20 @@ func TestHardResumeSendsPathOfFirstHandshake(t *testing.T) {
 // The client has learned the subprotocol once: if the game server chooses another one at the
 // next dial, the client cannot understand it.
 func TestHardResumeRefusesOtherSubprotocol(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		w.game.Choose = "chat.v1"
 		p := w.Player("/", "chat.v2", "chat.v1")
 		game := w.game.Next()
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		game.WantClose(wire.CodeGoingAway)
 		w.game.Choose = "chat.v2"
-		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeUpstreamLost); !c.Retry {
-			t.Errorf("close %+v, want retry", c)
-		}
+		p.TryResume(p.Hello.Token, "0").WantRetry(wire.CodeUpstreamLost)
 		w.wantState(p, session.Detached)
 	})
 }
 
 func TestHardResumeCancelsDialWhenNobodyWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
@@ -280,23 +251,17 @@ func TestHardResumeCancelsDialWhenNobodyWaits(t *testing.T) {
 }
 
 func TestHardTakeoverOfAttachedSessionDoesNotDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, game := w.play()
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		q := p.Resume(0)
 		p.WantClosing(wire.CodeSuperseded)
-		game.Text("still the same")
-		q.Want("still the same")
-		if n := w.game.Joined(); n != 0 {
-			t.Errorf("%d more upstream connections", n)
-		}
+		game.Pass(q, "still the same")
+		w.wantNoDial()
 	})
 }
 
 func TestHardSessionEndedDuringDialIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		w.game.Refuse = afterEightSeconds
 		c := p.TryResume(p.Hello.Token, "0")
@@ -311,9 +276,7 @@ func TestHardSessionEndedDuringDialIsReported(t *testing.T) {
 }
 
 func TestHardResumeAfterUpstreamCloseGetsTheClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, game := w.play()
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		p.Hold(true)
 		game.Text("last")
@@ -324,18 +287,14 @@ func TestHardResumeAfterUpstreamCloseGetsTheClose(t *testing.T) {
 		p.Want("last")
 		p.WantControl(wire.VerbEnd)
 		p.WantClose(4321)
-		if n := w.game.Joined(); n != 0 {
-			t.Errorf("%d more upstream connections", n)
-		}
+		w.wantNoDial()
 	})
 }
 
 // The attached client disconnects while the token of a resume that would take it over is
 // being signed. That closes its upstream too.
 func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, game := w.play()
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		release := gateway.HoldSigning(w.gw)
 		c := p.TryResume(p.Hello.Token, "0")
@@ -348,8 +307,7 @@ func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 		again.Text("there")
 		c.WantControl(wire.VerbHello)
 		c.Want("there")
-		c.Text("and I")
-		again.Want("and I")
+		c.Pass(again, "and I")
 	})
 }
 
@@ -357,9 +315,7 @@ func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 // has disconnected since, is older than one that waits for the dial: it must not replace it,
 // or the client's own later attempt would get the close of a takeover.
 func TestRestartedHardResumeDoesNotReplaceLaterOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
-		p, game := w.play()
+	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		release := gateway.HoldSigning(w.gw)
 		older := p.TryResume(p.Hello.Token, "0")

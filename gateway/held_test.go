@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 )
 
@@ -14,8 +15,7 @@ import (
 // then is disconnected.
 func TestClientWaitingForDialMaySend64KiB(t *testing.T) {
 	for size, stays := range map[int]bool{32 << 10: true, 80 << 10: false} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, hard())
+		inWorld(t, hard(), func(t *testing.T, w *world) {
 			p := w.detachedHard()
 			w.game.Refuse = afterEightSeconds
 			c := p.TryResume(p.Hello.Token, "0")
@@ -37,13 +37,9 @@ func TestClientWaitingForDialMaySend64KiB(t *testing.T) {
 
 // Signing is limited, and waiting for it must not delay other players.
 func TestWaitingForSignatureDelaysNobodyElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		away, _ := w.play()
-		away.Sync()
-		away.Drop()
-		w.wantState(away, session.Detached)
+		w.detach(away)
 		release := gateway.HoldSigning(w.gw)
 		for range 10 {
 			go w.Handshake("/", []string{"reseat.v1"}, "")
@@ -52,10 +48,7 @@ func TestWaitingForSignatureDelaysNobodyElse(t *testing.T) {
 		synctest.Wait()
 		w.wantState(away, session.Detached)
 		for range 100 {
-			game.Text("down")
-			p.Want("down")
-			p.Text("up")
-			game.Want("up")
+			goesOn(game, p)
 		}
 		release()
 		c.WantControl("hello")

@@ -79,8 +79,7 @@ func TestResumeViaRouteWithLaxerOriginIsRefused(t *testing.T) {
 			c.Routes = append(c.Routes, lax)
 		})
 		p, _ := w.play()
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
 		evil := "Origin: https://evil.example\r\n"
 		if _, _, resp, err := w.Handshake("/", offer, evil); err != nil || resp.StatusCode != http.StatusForbidden {
@@ -108,8 +107,7 @@ func (w *world) detachedByCookie() (id, cookie string) {
 
 // If two cookies have one name, somebody else set one of them.
 func TestTwoCookiesOfOneNameAreIgnored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		id, cookie := w.detachedByCookie()
 		name, _, _ := strings.Cut(cookie, "=")
 		for _, twice := range []string{cookie + "; " + cookie, cookie + "; " + name + "=x", name + "=x; " + cookie} {
@@ -133,15 +131,12 @@ func TestTwoCookiesOfOneNameAreIgnored(t *testing.T) {
 // Pages can read the token of a resumable session. As a cookie it must resume nothing: such
 // a client could not ack.
 func TestTokenOfResumableSessionIsRefusedAsCookie(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain())
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		_, cookie := w.detachedByCookie()
 		name, _, _ := strings.Cut(cookie, "=")
 		p := w.Player("/")
 		w.game.Next()
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		plain := w.PlainWith("/", ownOrigin+"Cookie: "+name+"="+p.Hello.Token+"\r\n")
 		if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == p.Hello.Session {
 			t.Errorf("it is given session %q, want a new one", got)
@@ -175,9 +170,7 @@ func TestTokenSignedBeforeRotationIsRenewedAfterAttach(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, _ := w.play()
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		id := p.Hello.Session
 		before := gateway.Signed(w.gw, id)
 		sign := gateway.HoldSigning(w.gw)

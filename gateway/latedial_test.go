@@ -34,8 +34,7 @@ func newLateDial(t *testing.T) *lateDial {
 	hard.Hard = true
 	l := &lateDial{durableNodes: newDurableNodes(t, 2, hard), answer: make(chan struct{}), gate: make(chan struct{})}
 	p, game := l.beginDurable()
-	p.Sync()
-	p.Drop()
+	l.detach(p)
 	game.WantClose(wire.CodeGoingAway)
 	game.Close(wire.CodeGoingAway, "")
 	synctest.Wait()
@@ -78,9 +77,7 @@ func (l *lateDial) wantGivenUp(t *testing.T, published ...string) {
 // comesAgain checks that a client is refused, and resumes.
 func comesAgain(t *testing.T, p *wstest.Peer) {
 	t.Helper()
-	if c := p.WantClosing(wire.CodeNodeUnreachable); !c.Retry || c.RetryAfter == 0 {
-		t.Errorf("close %+v", c)
-	}
+	p.WantRetry(wire.CodeNodeUnreachable)
 	p.WantEnd()
 }
 
@@ -125,9 +122,7 @@ func TestOlderOwnerThatFinishesItsDialLetsGoAtItsNextWrite(t *testing.T) {
 		}
 		l.waiting.Close(wire.CodeServiceRestart, "")
 		game := l.of[0].game.Next()
-		if reason := game.WantClose(wire.CodeGoingAway); reason != "moved" {
-			t.Errorf("reason %q", reason)
-		}
+		game.WantReason(wire.CodeGoingAway, "moved")
 		game.Close(wire.CodeGoingAway, "")
 		l.wantGivenUp(t, events.Resumed)
 	})
@@ -140,8 +135,7 @@ func TestOlderOwnerThatWritesItsSeatDoesNotDial(t *testing.T) {
 		hard.Hard = true
 		d := newDurableNodes(t, 2, hard)
 		p, game := d.beginDurable()
-		p.Sync()
-		p.Drop()
+		d.detach(p)
 		game.WantClose(wire.CodeGoingAway)
 		game.Close(wire.CodeGoingAway, "")
 		synctest.Wait()
@@ -158,8 +152,7 @@ func TestOlderOwnerThatWritesItsSeatDoesNotDial(t *testing.T) {
 func endsInSilence(t *testing.T, d *durableNodes) *wstest.Player {
 	t.Helper()
 	p, game := d.beginDurable()
-	p.Sync()
-	p.Drop()
+	d.detach(p)
 	synctest.Wait()
 	d.links[0].SetCut(true)
 	time.Sleep(40 * time.Second)
@@ -180,12 +173,9 @@ func TestSessionThatEndsInSilenceIsNoVerdict(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDurableNodes(t, 2, durablePolicy())
+			inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
 				p := endsInSilence(t, d)
-				if c := d.settledAt(p, 0, 0, 0, 0).WantClosing(wire.CodeNodeUnreachable); !c.Retry {
-					t.Errorf("close %+v", c)
-				}
+				d.settledAt(p, 0, 0, 0, 0).WantRetry(wire.CodeNodeUnreachable)
 				d.links[0].SetCut(false)
 				back(d, p).Sync()
 			})

@@ -83,8 +83,7 @@ func TestLostUpstreamIsRedialledWhilePlayerStays(t *testing.T) {
 		game.Text("before")
 		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // the first fragment of a message that has no end
 		p.Want("before")
-		p.Text("taken")
-		game.Want("taken")
+		p.Pass(game, "taken")
 		p.Sync()
 		does.Store(closes)
 		wantLoss(t, p, game)
@@ -96,10 +95,7 @@ func TestLostUpstreamIsRedialledWhilePlayerStays(t *testing.T) {
 		again := w.game.Next()
 		wantUpstream(t, p.Peer, "back")
 		again.Want("meanwhile")
-		again.Text("after")
-		p.Want("after")
-		p.Text("on")
-		again.Want("on")
+		goesOn(again, p)
 		r := again.Req
 		if r.Header.Get("Reseat-Resumed") != "upstream" || r.Header.Get("Reseat-Session") != p.Hello.Session || r.URL.String() != "/match/7" {
 			t.Errorf("redial with %v for %v", r.Header, r.URL)
@@ -114,9 +110,7 @@ func TestLostUpstreamIsRedialledWhilePlayerStays(t *testing.T) {
 func TestOnlyGoingAwayAndServiceRestartAreRedialled(t *testing.T) {
 	for code, redialled := range map[int]bool{1001: true, 1012: true, 1000: false, 1011: false, 4000: false} {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, redials())
-				p, game := w.play()
+			inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 				game.Text("last words")
 				game.Close(code, "bye")
 				p.Want("last words")
@@ -125,17 +119,14 @@ func TestOnlyGoingAwayAndServiceRestartAreRedialled(t *testing.T) {
 					p.WantClose(code)
 					p.Close(code, "")
 					synctest.Wait()
-					if n := w.game.Joined(); n != 0 {
-						t.Errorf("%d dials", n)
-					}
+					w.wantNoDial()
 					return
 				}
 				wantUpstream(t, p.Peer, "lost")
 				game.WantClose(code) // its Close frame is answered
 				again := w.game.Next()
 				wantUpstream(t, p.Peer, "back")
-				again.Text("here again")
-				p.Want("here again")
+				again.Pass(p, "here again")
 			})
 		})
 	}
@@ -143,13 +134,9 @@ func TestOnlyGoingAwayAndServiceRestartAreRedialled(t *testing.T) {
 
 // A server that sends what is forbidden would do so again.
 func TestForbiddenFrameIsNotRedialled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, redials())
-		p, game := w.play()
+	inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Raw([]byte{0xf1, 0})
-		if c := p.WantClosing(wire.CodeUpstreamLost); c.Retry {
-			t.Errorf("close %+v", c)
-		}
+		p.WantFinal(wire.CodeUpstreamLost)
 	})
 }
 
@@ -165,9 +152,7 @@ func TestUpstreamNotBackInTimeIsLost(t *testing.T) {
 		p.Want("kept")
 		wantUpstream(t, p.Peer, "lost")
 		began := time.Now()
-		if c := p.WantClosing(wire.CodeUpstreamLost); c.Retry {
-			t.Errorf("close %+v, want no retry", c)
-		}
+		p.WantFinal(wire.CodeUpstreamLost)
 		if took := time.Since(began); took != 30*time.Second {
 			t.Errorf("lost after %v, want --redial-for", took)
 		}
@@ -181,9 +166,7 @@ func TestReturningClientHearsThatUpstreamIsLost(t *testing.T) {
 		policy.Grace = 5 * time.Minute
 		w, does := redialWorld(t, policy)
 		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		game.Text("missed")
 		synctest.Wait()
 		does.Store(closes)
@@ -205,9 +188,7 @@ func TestResumeDuringOutageGetsHelloAndNoFurtherLost(t *testing.T) {
 		does.Store(closes)
 		wantLoss(t, p, game)
 		p.Text("one")
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		p = p.Resume(0)
 		if p.Hello.Received != 1 {
 			t.Errorf("received %d, want 1", p.Hello.Received)
@@ -236,12 +217,9 @@ func TestResumeAfterOutageHearsThatItIsOver(t *testing.T) {
 		synctest.Wait()
 		p = p.Resume(0)
 		wantUpstream(t, p.Peer, "back")
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		p = p.Resume(0)
-		p.Text("on")
-		again.Want("on")
+		p.Pass(again, "on")
 		p.Sync()
 		for m, ok := p.Come(); ok; m, ok = p.Come() {
 			if m.Verb == wire.VerbUpstream {
@@ -258,8 +236,7 @@ func TestUpstreamIsRedialledWhileClientIsAway(t *testing.T) {
 		policy.Notices = session.Notices{Detach: "away", Resume: "here"}
 		w := newWorld(t, policy)
 		p, game := w.play()
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		game.Want("away")
 		game.Drop()
 		again := w.game.Next()
@@ -283,9 +260,7 @@ func TestByeDuringOutageIsAnsweredAndEndsDial(t *testing.T) {
 		p.WantClose(1000)
 		does.Store(accepts)
 		time.Sleep(time.Minute)
-		if n := w.game.Joined(); n != 0 {
-			t.Errorf("%d dials after the end", n)
-		}
+		w.wantNoDial()
 	})
 }
 
@@ -314,8 +289,7 @@ func TestRefusedRedialIsFinalExceptForBusyServers(t *testing.T) {
 }
 
 func TestRedialRefusesOtherSubprotocol(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, redials())
+	inWorld(t, redials(), func(t *testing.T, w *world) {
 		w.game.Choose = "chat.v1"
 		p := w.Player("/", "chat.v2", "chat.v1")
 		game := w.game.Next()
@@ -329,9 +303,7 @@ func TestRedialRefusesOtherSubprotocol(t *testing.T) {
 // An upstream that answers and breaks again at once must neither be dialled without a pause
 // nor keep its player waiting for ever.
 func TestUpstreamThatBreaksAgainGetsNoNewTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, redials())
-		p, game := w.play()
+	inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		began := time.Now()
 		game.Drop()
@@ -384,14 +356,10 @@ func TestHardDetachEndsOutage(t *testing.T) {
 		does.Store(closes)
 		wantLoss(t, p, game)
 		p.Text("waits")
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		does.Store(accepts)
 		time.Sleep(10 * time.Second)
-		if n := w.game.Joined(); n != 0 {
-			t.Fatalf("%d dials for a session without a client", n)
-		}
+		w.wantNoDial()
 		p.Resume(0)
 		again := w.game.Next()
 		if got := again.Req.Header.Get("Reseat-Resumed"); got != "hard" {
@@ -403,8 +371,7 @@ func TestHardDetachEndsOutage(t *testing.T) {
 
 // A plain client sees the loss as on a direct connection.
 func TestPlainClientIsNotRedialledFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, redials())
+	inWorld(t, redials(), func(t *testing.T, w *world) {
 		p, game := w.plain()
 		if e := game.Req.Header.Get("Reseat-Epoch"); e != "" {
 			t.Errorf("Reseat-Epoch %q", e)
@@ -412,16 +379,12 @@ func TestPlainClientIsNotRedialledFor(t *testing.T) {
 		game.Drop()
 		p.WantEnd()
 		time.Sleep(time.Minute)
-		if n := w.game.Joined(); n != 0 {
-			t.Errorf("%d dials", n)
-		}
+		w.wantNoDial()
 	})
 }
 
 func TestMessageWrittenInPartGoesToNextUpstreamWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, redials())
-		p, game := w.play()
+	inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Hold(true)
 		big := strings.Repeat("x", 50<<10)
 		for range 3 { // the second one fits in part
@@ -433,16 +396,13 @@ func TestMessageWrittenInPartGoesToNextUpstreamWhole(t *testing.T) {
 		again := w.game.Next()
 		again.Want(big, big)
 		wantUpstream(t, p.Peer, "back")
-		p.Text("new")
-		again.Want("new")
+		p.Pass(again, "new")
 	})
 }
 
 // The headers may hold what the login has renewed since.
 func TestRedialSendsHeadersOfNewestHandshake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, redials())
-		p, game := w.play()
+	inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
 		c, _, _, err := w.Handshake("/elsewhere", offer, "Cookie: sid=new\r\n")
@@ -462,8 +422,7 @@ func TestRedialSendsHeadersOfNewestHandshake(t *testing.T) {
 // The Close frame may come in the packet of the handshake response: the next outage begins
 // while the dial that ended the last one is still under way.
 func TestUpstreamThatGoesAwayWithItsHandshakeIsRedialled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, redials())
+	inWorld(t, redials(), func(t *testing.T, w *world) {
 		w.game.Early = append(frame.Append(nil, frame.Text, []byte("hi")), frame.Append(nil, frame.Close, frame.ClosePayload(1001, ""))...)
 		dials := 0
 		w.game.Refuse = func(net.Conn, *http.Request) bool {
@@ -480,8 +439,7 @@ func TestUpstreamThatGoesAwayWithItsHandshakeIsRedialled(t *testing.T) {
 			w.game.Next().WantClose(1001)
 		}
 		again := w.game.Next()
-		p.Text("on")
-		again.Want("on")
+		p.Pass(again, "on")
 		synctest.Wait()
 		state, hi := "lost", 1
 		for m, ok := p.Come(); ok; m, ok = p.Come() {

@@ -297,8 +297,7 @@ func TestUnreachableOwner(t *testing.T) {
 					t.Errorf("reason %q", c.Reason)
 				}
 				n.of[0].wantState(p, session.Attached) // nothing has changed there
-				game.Text("still")
-				p.Want("still")
+				game.Pass(p, "still")
 			})
 		})
 	}
@@ -509,8 +508,7 @@ func TestPlainClientResumesByCookieAtAnyNode(t *testing.T) {
 		synctest.Wait()
 		p, _ = n.of[1].visit(cookie)
 		p.Want("missed")
-		p.Text("up")
-		game.Want("up")
+		p.Pass(game, "up")
 		n.of[0].onlySession()
 
 		// Its session has ended: the front node begins a new one by itself.
@@ -544,9 +542,7 @@ func TestPlainClientOfUnreachableNode(t *testing.T) {
 
 // Without a cluster nothing is different from before.
 func TestSessionIDsWithoutClusterHave32Digits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		if len(p.Hello.Session) != 32 {
 			t.Errorf("id %q", p.Hello.Session)
 		}

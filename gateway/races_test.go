@@ -32,8 +32,7 @@ func (w *world) delayFirstDial() {
 // With takeover the newest login stays, even if the game server accepts it before an older
 // one.
 func TestNewestLoginStaysIfOlderOneIsAcceptedLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Takeover))
+	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
 		w.delayFirstDial()
 		older := make(chan int)
 		go func() { older <- w.refused("/?player=ann") }()
@@ -44,8 +43,7 @@ func TestNewestLoginStaysIfOlderOneIsAcceptedLast(t *testing.T) {
 			t.Errorf("the older login is answered %d, want 409", status)
 		}
 		w.wantState(newest, session.Attached)
-		game.Text("still here")
-		newest.Want("still here")
+		game.Pass(newest, "still here")
 		w.game.Next().WantEnd() // the connection of the older login
 	})
 }
@@ -53,8 +51,7 @@ func TestNewestLoginStaysIfOlderOneIsAcceptedLast(t *testing.T) {
 // A second login waits for an answer of the first one's client, but no longer than that
 // session lives.
 func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Reject))
+	inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
 		p := w.Player("/?player=ann")
 		p.Sync()
 		p.Mute.Store(true)
@@ -75,8 +72,7 @@ func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 // The end of a session cancels the dial of its new upstream: neither the client nor the game
 // server waits for it.
 func TestSessionEndCancelsItsDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		var broken time.Time
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
@@ -103,8 +99,7 @@ func TestSessionEndCancelsItsDial(t *testing.T) {
 func TestWaitingClientMaySend64KiBAndNoMore(t *testing.T) {
 	for over := range 2 {
 		t.Run(fmt.Sprint(over, " bytes over"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, hard())
+			inWorld(t, hard(), func(t *testing.T, w *world) {
 				p := w.detachedHard()
 				w.game.Refuse = afterEightSeconds
 				c := p.TryResume(p.Hello.Token, "0")
@@ -156,8 +151,7 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 // The dial is done, and the client that waited for it is about to be attached: a resume that
 // arrives then waits for that, and takes over.
 func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -176,20 +170,15 @@ func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
 		first.WantControl(wire.VerbHello)
 		first.WantClosing(wire.CodeSuperseded)
 		second.WantControl(wire.VerbHello)
-		game.Text("to the second")
-		second.Want("to the second")
-		if n := w.game.Joined(); n != 0 {
-			t.Errorf("%d more dials", n)
-		}
+		game.Pass(second, "to the second")
+		w.wantNoDial()
 	})
 }
 
 // An operator's drain is cancelled, and begun again, just as its time has passed: the timer
 // of the first one, which still fires, closes nothing.
 func TestTimerOfCancelledDrainClosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		w.gw.BeginDrain()
 		first := gateway.DrainTimer(w.gw)
 		time.Sleep(5 * time.Second)
@@ -211,19 +200,15 @@ func TestTimerOfCancelledDrainClosesNothing(t *testing.T) {
 func TestHardResumeRefusesAnswerWithoutSubprotocol(t *testing.T) {
 	for _, c := range []struct{ before, now string }{{"chat.v1", ""}, {"", "chat.v1"}} {
 		t.Run(c.before+" then "+c.now, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, hard())
+			inWorld(t, hard(), func(t *testing.T, w *world) {
 				w.game.Choose = c.before
 				p := w.Player("/", "chat.v1")
 				game := w.game.Next()
-				p.Sync()
-				p.Drop()
+				w.detach(p)
 				game.WantClose(wire.CodeGoingAway)
 				game.Close(wire.CodeGoingAway, "")
 				w.game.Choose = c.now
-				if closing := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeUpstreamLost); !closing.Retry {
-					t.Errorf("%+v, want retry", closing)
-				}
+				p.TryResume(p.Hello.Token, "0").WantRetry(wire.CodeUpstreamLost)
 				w.game.Next().WantEnd()
 				w.wantState(p, session.Detached)
 			})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -30,9 +31,7 @@ func (w *world) patch(id string, c gateway.Change) registry.Snapshot {
 }
 
 func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		if i := w.patch(p.Hello.Session, gateway.Change{Grace: span(10 * time.Second)}); i.Grace != "10s" {
 			t.Errorf("grace %q", i.Grace)
@@ -71,9 +70,7 @@ func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
 // The client's token must outlive the grace period: an attached client gets another token, a
 // detached one cannot.
 func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		w.patch(p.Hello.Session, gateway.Change{Grace: span(3 * time.Hour)})
 		p.WantControl("grace")
@@ -94,8 +91,7 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken) // the first one has expired
 		p.Hello.Token = v.Token
 		p = p.Resume(0)
-		game.Text("there you are")
-		p.Want("there you are")
+		game.Pass(p, "there you are")
 	})
 }
 
@@ -142,8 +138,7 @@ func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
 }
 
 func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		here, hereGame := w.play()
 		away, awayGame := w.play()
 		stranger, strangerGame := w.play()
@@ -153,9 +148,7 @@ func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 				t.Fatal(o)
 			}
 		}
-		away.Sync()
-		away.Drop()
-		w.wantState(away, session.Detached)
+		w.detach(away)
 		if n := w.gw.EndGroup("match-17", ""); n != 2 {
 			t.Errorf("%d sessions, want 2", n)
 		}
@@ -177,8 +170,7 @@ func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 }
 
 func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.game.Header = "Reseat-Grace: 2m\r\nReseat-Overflow: end\r\nReseat-Group: match-9\r\n"
 		p, _ := w.play()
 		i, _ := w.gw.Session(p.Hello.Session)
@@ -195,8 +187,7 @@ func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
 // A grace period above the flag's maximum would overflow, and outlive its tokens.
 func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 	for value, want := range map[string]string{"8760h": "8760h", "8761h": "30s", "2000000h": "30s", "9999999999h": "30s", "-1s": "30s", "0": "0s", "soon": "30s"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			w.game.Header = "Reseat-Grace: " + value + "\r\n"
 			p, _ := w.play()
 			if i, _ := w.gw.Session(p.Hello.Session); i.Grace != want {
@@ -207,9 +198,7 @@ func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 }
 
 func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		id := p.Hello.Session
 		if data, tag, o := w.gw.Data(id); data != nil || tag != 0 || o != gateway.Done {
 			t.Errorf("unset: %q %d %v", data, tag, o)
@@ -266,8 +255,7 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 }
 
 func TestPreCreatedSessionEndsWithoutClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"})
 		if err != nil {
 			t.Fatal(err)

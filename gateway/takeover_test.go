@@ -15,23 +15,18 @@ import (
 )
 
 func TestResumeTakesOverAnAttachedSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		old, game := w.play()
 		now := old.Resume(0)
 		old.WantClosing(wire.CodeSuperseded)
 		old.WantEnd()
-		game.Text("s1")
-		now.Want("s1")
-		if w.game.Joined() != 0 {
-			t.Fatal("a second upstream connection")
-		}
+		game.Pass(now, "s1")
+		w.wantNoDial()
 	})
 }
 
 func TestTakeoverOfHalfOpenConnectionIsImmediate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		old, game := w.play()
 		old.Conn.Silence()
 		for i := range 200 { // accepted by a dead connection, or stuck before it
@@ -62,12 +57,9 @@ func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 		"half":        func(old *wstest.Player) { old.Frame(frame.Text, false, "half") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
+			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 				old, game := w.play()
-				game.Text("s1")
-				game.Text("s2")
-				old.Want("s1", "s2")
+				game.Pass(old, "s1", "s2")
 				p := old.Resume(0)
 				late(old)
 				time.Sleep(40 * time.Second)
@@ -76,8 +68,7 @@ func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 				if i, _ := w.gw.Session(p.Hello.Session); i.Acked != 0 || i.Received != 0 {
 					t.Fatalf("acked %d, received %d; want 0 and 0", i.Acked, i.Received)
 				}
-				p.Text("c1")
-				game.Want("c1")
+				p.Pass(game, "c1")
 			})
 		})
 	}
@@ -95,8 +86,7 @@ func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
 		}
 		p = p.Resume(0)
 		p.Ack(0) // confirms the newest
-		p.Sync()
-		p.Drop()
+		w.detach(p)
 		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
 		p = p.Resume(0)
 		w.wantState(p, session.Attached)
@@ -104,8 +94,7 @@ func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
 }
 
 func TestResumeConfirmsItsGeneration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		a, _ := w.play()
 		b := a.Resume(0) // with generation 1
 		c := b.Resume(0) // with generation 2, which supersedes 1
@@ -132,9 +121,7 @@ func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 			if attached != 1 {
 				t.Fatalf("round %d: %d connections are attached, want 1", round, attached)
 			}
-			if w.game.Joined() != 0 {
-				t.Fatal("another upstream connection")
-			}
+			w.wantNoDial()
 			game.WantNothing(0)
 		})
 	}
@@ -174,9 +161,7 @@ func tryNext(p *wstest.Peer) (wstest.Message, bool) {
 }
 
 func TestMoreThanTwentyTakeoversInTenSecondsAreDelayed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		for range 20 {
 			p = p.Resume(0)
 		}
@@ -192,13 +177,9 @@ func TestMoreThanTwentyTakeoversInTenSecondsAreDelayed(t *testing.T) {
 }
 
 func TestResumesOfDetachedSessionsAreNotLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		for range 100 {
-			p.Sync()
-			p.Drop()
-			w.wantState(p, session.Detached)
+			w.detach(p)
 			p = p.Resume(0)
 		}
 	})
@@ -274,9 +255,7 @@ func TestResumesThatMakeProgressAreNotFutile(t *testing.T) {
 }
 
 func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		big := strings.Repeat("x", 200<<10) // more than the connection accepts
 		p.Hold(true)
@@ -296,8 +275,7 @@ func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
 }
 
 func TestMessagesWrittenToSlowUpstreamAreAcked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		stall, p := stalledGame(t, w)
 		for range 40 {
 			p.Text(strings.Repeat("x", 16<<10))

@@ -12,9 +12,7 @@ import (
 )
 
 func TestHandshakesAtOnceAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		release := gateway.HoldSigning(w.gw)
 		for range gateway.Turns(w.gw) + 5 {
@@ -56,8 +54,7 @@ func TestHandshakesDoNotWaitForThoseThatWaitForTheGame(t *testing.T) {
 }
 
 func TestHandshakesDoNotWaitForThoseThatWaitForTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDurableNodes(t, 1, durablePolicy())
+	inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes) {
 		w := d.of[0]
 		p, _ := w.play()
 		p.Sync()

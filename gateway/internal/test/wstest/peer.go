@@ -337,3 +337,40 @@ func Accept(t testing.TB, c *Conn) *Peer {
 
 // PingFrame sends a WebSocket Ping, which is allowed within a message.
 func (p *Peer) PingFrame() { p.Frame(frame.Ping, true, "") }
+
+// Pass sends text messages, each of which must reach the other side of the gateway.
+func (p *Peer) Pass(to interface{ Want(...string) }, texts ...string) {
+	p.t.Helper()
+	for _, s := range texts {
+		p.Text(s)
+	}
+	to.Want(texts...)
+}
+
+// WantReason reads a Close frame with this code and reason.
+func (p *Peer) WantReason(code int, reason string) {
+	p.t.Helper()
+	if got := p.WantClose(code); got != reason {
+		p.t.Fatalf("Close %d with reason %q, want %q", code, got, reason)
+	}
+}
+
+// WantRetry is WantClosing for a close after which the client is to come again.
+func (p *Peer) WantRetry(code int) wire.Closing {
+	p.t.Helper()
+	c := p.WantClosing(code)
+	if !c.Retry || c.RetryAfter == 0 {
+		p.t.Errorf("close %+v, want one that says when to come again", c)
+	}
+	return c
+}
+
+// WantFinal is WantClosing for a close after which the client is not to come again.
+func (p *Peer) WantFinal(code int) wire.Closing {
+	p.t.Helper()
+	c := p.WantClosing(code)
+	if c.Retry {
+		p.t.Errorf("close %+v, want no retry", c)
+	}
+	return c
+}
