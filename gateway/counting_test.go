@@ -9,50 +9,40 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
-func TestAckAfterThirtyTwoMessages(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		for i := range 32 {
-			p.Text(fmt.Sprint(i))
-		}
-		wantAckAtOnce(t, p, "32")
-	})
-}
-
-func TestAckAfter64KiB(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		quarter := strings.Repeat("x", 16<<10)
-		for range 4 {
-			p.Text(quarter)
-		}
-		game.Want(quarter, quarter, quarter, quarter)
-		wantAckAtOnce(t, p, "4")
-	})
-}
-
-// wantAckAtOnce checks that an ack of n arrives before any time has passed.
-func wantAckAtOnce(t *testing.T, p *wstest.Player, n string) {
-	t.Helper()
-	began := time.Now()
-	if m := p.WantControl(wire.VerbAck); m.Data != n || time.Since(began) > 0 {
-		t.Fatalf("ack %s after %v, want %s at once", m.Data, time.Since(began), n)
+func TestWhenAcksAreSent(t *testing.T) {
+	quarter := strings.Repeat("x", 16<<10)
+	for name, c := range map[string]struct {
+		said   []string
+		resume bool
+		within time.Duration
+	}{
+		"after 32 messages":         {said: make([]string, 32)},
+		"after 64 KiB":              {said: []string{quarter, quarter, quarter, quarter}},
+		"after a single message":    {said: []string{"x"}, within: time.Second},
+		"at a resume":               {said: []string{"x"}, within: time.Second, resume: true},
+		"none after 31 at once":     {said: make([]string, 31), within: time.Second},
+		"none below 64 KiB at once": {said: []string{quarter, quarter, quarter, quarter[1:]}, within: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				began := time.Now()
+				p.Pass(game, c.said...)
+				if c.resume {
+					w.detach(p)
+					p, began = p.Resume(0), time.Now()
+				}
+				wstest.Equal(t, "acked", p.WantControl(wire.VerbAck).Data, fmt.Sprint(len(c.said)))
+				if took := time.Since(began); took > c.within || strings.HasPrefix(name, "none") && took == 0 {
+					t.Errorf("acked after %v", took)
+				}
+			})
+		})
 	}
-}
-
-func TestAckWithinASecondOfASingleMessage(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Pass(game, "x")
-		began := time.Now()
-		if m := p.WantControl(wire.VerbAck); m.Data != "1" {
-			t.Fatalf("ack %s, want 1", m.Data)
-		}
-		if d := time.Since(began); d > time.Second {
-			t.Fatalf("the ack came after %v", d)
-		}
-	})
 }
 
 func TestAckComesBeforeThePong(t *testing.T) {
@@ -60,25 +50,8 @@ func TestAckComesBeforeThePong(t *testing.T) {
 		p.Pass(game, "x")
 		synctest.Wait() // the gateway has written it
 		p.Control("ping now")
-		if m := p.WantControl(wire.VerbAck); m.Data != "1" {
-			t.Fatalf("ack %s, want 1", m.Data)
-		}
-		if m := p.WantControl(wire.VerbPong); m.Data != "now" {
-			t.Fatalf("pong %s", m.Data)
-		}
-	})
-}
-
-func TestResumeIsAckedWithinASecond(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Pass(game, "x")
-		p.Sync() // the older connection has been closed
-		p.Drop()
-		p = p.Resume(0)
-		began := time.Now()
-		if m := p.WantControl(wire.VerbAck); m.Data != "1" || time.Since(began) > time.Second {
-			t.Fatalf("ack %s after %v, want 1 within a second", m.Data, time.Since(began))
-		}
+		wstest.Equal(t, "acked", p.WantControl(wire.VerbAck).Data, "1")
+		wstest.Equal(t, "pong", p.WantControl(wire.VerbPong).Data, "now")
 	})
 }
 
@@ -95,44 +68,30 @@ func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
 			t.Fatalf("received %d, written %d; want 10, and the 3 whole messages that fit into the stalled game's buffer", i.Received, i.Written)
 		}
 		p.Control("ping")
-		m := wstest.Message{}
-		for m.Data != "3" { // and no more than 3 before the pong
-			m = p.WantControl(wire.VerbAck)
-		}
+		wantAcksUpTo(p, "3") // and no more before the pong
 		p.WantControl(wire.VerbPong)
+		time.Sleep(10 * time.Minute) // the client is not treated as dead
+		w.wantState(p, session.Attached)
 		g := game.read(t)
 		for range 10 {
 			g.Want(chunk)
 		}
 		time.Sleep(time.Second)
-		for m.Data != "10" {
-			m = p.WantControl(wire.VerbAck)
-		}
+		wantAcksUpTo(p, "10")
 	})
 }
 
-func TestClientIsReadWhileTheUpstreamStalls(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		_, p := stalledGame(t, w)
-		for range 30 {
-			p.Text(strings.Repeat("x", 16<<10))
-		}
-		p.Control("ping through")
-		if m := p.WantControl(wire.VerbPong); m.Data != "through" {
-			t.Fatalf("pong %s", m.Data)
-		}
-		time.Sleep(10 * time.Minute) // and it is not treated as dead
-		w.wantState(p, session.Attached)
-	})
+// wantAcksUpTo reads acks until that of n.
+func wantAcksUpTo(p *wstest.Player, n string) {
+	for p.WantControl(wire.VerbAck).Data != n {
+	}
 }
 
 func TestUnackedLimitIsKeptExactly(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		_, p := stalledGame(t, w)
-		big := strings.Repeat("x", 64<<10)
-		p.Text(big) // fills the buffer to the game: no message is written completely
-		limit := int(p.Hello.Limits.UnackedMessages)
-		for range limit - 1 {
+		p.Text(strings.Repeat("x", 64<<10)) // fills the buffer to the game: no message is written completely
+		for range int(p.Hello.Limits.UnackedMessages) - 1 {
 			p.Text("y")
 		}
 		p.Sync()
@@ -144,11 +103,8 @@ func TestUnackedLimitIsKeptExactly(t *testing.T) {
 }
 
 func TestSingleMessageAlwaysFits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.MaxMessage, pol.BufferBytes = 4<<20, 1<<10
-		w := newWorld(t, pol)
-		p, game := w.play()
+	pol := changed(testPolicy(), func(p *policy.Policy) { p.MaxMessage, p.BufferBytes = 4<<20, 1<<10 })
+	inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		big := strings.Repeat("x", 3<<20) // beyond limits.unacked_bytes and --buffer-bytes
 		p.Pass(game, big)
 		game.Pass(p, big)
@@ -156,7 +112,7 @@ func TestSingleMessageAlwaysFits(t *testing.T) {
 }
 
 func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
-	for _, n := range []uint64{1, 2, 9999999999999999} {
+	for _, n := range []uint64{1, 9999999999999999} {
 		inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 			p.Ack(n)
 			p.WantClosing(wire.CodeProtocolViolation)
@@ -168,46 +124,39 @@ func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
 
 func TestDecreasingAckIsIgnored(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		for i := range 5 {
-			game.Text(fmt.Sprint(i))
-			p.Want(fmt.Sprint(i))
-		}
+		game.Pass(p, "1", "2", "3", "4", "5")
 		for _, n := range []uint64{4, 2, 4, 0} {
 			p.Ack(n)
 		}
 		p.Sync()
-		if i, _ := w.gw.Session(p.Hello.Session); i.Acked != 4 || i.BufferMessages != 1 {
-			t.Fatalf("acked %d, %d messages kept; want 4 and 1", i.Acked, i.BufferMessages)
-		}
+		i, _ := w.gw.Session(p.Hello.Session)
+		wstest.Equal(t, "acked", i.Acked, 4)
+		wstest.Equal(t, "kept", i.BufferMessages, 1)
 	})
 }
 
 func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		for i := range 4 {
-			game.Text(fmt.Sprint(i))
-			p.Want(fmt.Sprint(i))
-		}
+		game.Pass(p, "1", "2", "3", "4")
 		p.Ack(2)
 		w.detach(p)
-		game.Text("4") // never sent to a client
+		game.Text("5") // never sent to a client
 		synctest.Wait()
 		before, _ := w.gw.Session(p.Hello.Session)
-		for received, code := range map[string]int{
-			"1": wire.CodeWindowExceeded, "0": wire.CodeWindowExceeded,
-			"5": wire.CodeProtocolViolation, "6": wire.CodeProtocolViolation, "9999999999999999": wire.CodeProtocolViolation,
-			"": wire.CodeProtocolViolation, "-1": wire.CodeProtocolViolation, "+3": wire.CodeProtocolViolation,
-			"3x": wire.CodeProtocolViolation, "12345678901234567": wire.CodeProtocolViolation,
+		for code, list := range map[int][]string{
+			wire.CodeWindowExceeded:    {"0", "1"},
+			wire.CodeProtocolViolation: {"5", "6", "9999999999999999", "", "-1", "+3", "3x", "12345678901234567"},
 		} {
-			p.TryResume(p.Hello.Token, received).WantClosing(code)
+			for _, received := range list {
+				p.TryResume(p.Hello.Token, received).WantClosing(code)
+			}
 		}
 		synctest.Wait()
 		after, _ := w.gw.Session(p.Hello.Session)
-		if before.Sent, after.Sent = 0, 0; before.Acked != after.Acked || before.State != after.State || !before.DetachedSince.Equal(*after.DetachedSince) {
+		if before.Acked != after.Acked || before.State != after.State || !before.DetachedSince.Equal(*after.DetachedSince) {
 			t.Fatalf("refused resumes changed %+v to %+v", before, after)
 		}
-		p = p.Resume(3)
-		p.Want("3", "4")
+		p.Resume(3).Want("4", "5")
 	})
 }
 
@@ -224,9 +173,6 @@ func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
 		game.Frame(frame.Continuation, false, "\x10")
 		game.Frame(frame.Continuation, true, "tail")
 		p.Want("\x10tail")
-		if i, _ := w.gw.Session(p.Hello.Session); i.BufferBytes < 2 {
-			t.Fatalf("%d bytes kept of unacked messages", i.BufferBytes)
-		}
 	})
 }
 
@@ -252,81 +198,61 @@ func TestMessageInManyFragmentsLeavesInOne(t *testing.T) {
 	})
 }
 
-func TestMessageLimitOnBothLegs(t *testing.T) {
-	pol := testPolicy()
-	pol.MaxMessage = 1000
-	sizes := []struct {
-		n  int
-		ok bool
-	}{{999, true}, {1000, true}, {1001, false}}
-	send := map[string]func(p *wstest.Peer, s string){
-		"one frame": func(p *wstest.Peer, s string) { p.Text(s) },
-		"many frames": func(p *wstest.Peer, s string) {
-			p.Frame(frame.Text, false, "")
-			p.Frame(frame.Continuation, false, s[:len(s)/2])
-			p.Frame(frame.Continuation, true, s[len(s)/2:])
-		},
+// inFrames sends a message in so many frames.
+func inFrames(p *wstest.Peer, s string, frames int) {
+	op := frame.Text
+	for i := range frames - 1 {
+		p.Frame(byte(op), false, s[i:i+1])
+		op = frame.Continuation
 	}
-	for _, size := range sizes {
-		for name, f := range send {
-			s := strings.Repeat("m", size.n)
-			t.Run(fmt.Sprintf("%s of %d", name, size.n), func(t *testing.T) {
-				inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-					f(p.Peer, s)
-					if size.ok {
-						game.Want(s)
+	p.Frame(byte(op), true, s[frames-1:])
+}
+
+// The byte that escapes a text is not counted.
+func TestLimitsOfAMessageOnBothLegs(t *testing.T) {
+	const limit = 2000
+	for name, c := range map[string]struct {
+		size, frames int
+		byClient     int // the code, 0: the message passes
+		byGame       int
+	}{
+		"largest":           {size: limit, frames: 1},
+		"largest in pieces": {size: limit, frames: 3},
+		"too large":         {size: limit + 1, frames: 1, byClient: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
+		"too large, pieces": {size: limit + 1, frames: 3, byClient: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
+		"1024 frames":       {size: limit, frames: 1024},
+		"1025 frames":       {size: limit, frames: 1025, byClient: wire.CodeProtocolViolation, byGame: wire.CodeProtocolError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pol := changed(testPolicy(), func(p *policy.Policy) { p.MaxMessage = limit })
+			inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				for _, s := range []string{strings.Repeat("m", c.size), "\x10" + strings.Repeat("m", c.size-1)} {
+					if c.frames == 1 {
+						p.Text(s)
 					} else {
-						p.WantClosing(wire.CodeMessageTooBig)
-						game.WantClose(wire.CodeMessageTooBig)
+						inFrames(p.Peer, strings.Repeat("m", c.size), c.frames)
+						s = strings.Repeat("m", c.size)
+					}
+					if c.byClient == 0 {
+						game.Want(s)
+						continue
+					}
+					if closing := p.WantClosing(c.byClient); c.byClient == wire.CodeMessageTooBig && closing.Reason != "message_too_big" {
+						t.Errorf("reason %q, want the code's name", closing.Reason)
 					}
 					p, game = w.play()
-					f(game, s)
-					if size.ok {
-						p.Want(s)
-					} else {
-						p.WantClosing(wire.CodeUpstreamLost)
-						game.WantClose(wire.CodeMessageTooBig)
-					}
-				})
+				}
+				s := strings.Repeat("m", c.size)
+				inFrames(game, s, c.frames)
+				if c.byGame == 0 {
+					p.Want(s)
+					return
+				}
+				p.WantClosing(wire.CodeUpstreamLost)
+				game.WantClose(c.byGame)
 			})
-		}
+		})
 	}
-}
-
-func TestEscapingByteIsNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.MaxMessage = 5000
-		w := newWorld(t, pol)
-		p, game := w.play()
-		s := "\x10" + strings.Repeat("m", 4999)
-		p.Pass(game, s)
-		p.Text(s + "m")
-		p.WantClosing(wire.CodeMessageTooBig)
-	})
-}
-
-func TestMessageOf1024FramesIsTheLimit(t *testing.T) {
-	fragments := func(p *wstest.Peer, n int) {
-		p.Frame(frame.Binary, false, "x")
-		for range n - 2 {
-			p.Frame(frame.Continuation, false, "x")
-		}
-		p.Frame(frame.Continuation, true, "x")
-	}
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		fragments(p.Peer, 1024)
-		game.Want(strings.Repeat("x", 1024))
-		fragments(game, 1024)
-		p.Want(strings.Repeat("x", 1024))
-		fragments(p.Peer, 1025)
-		p.WantClosing(wire.CodeProtocolViolation)
-
-		p, game = w.play()
-		fragments(game, 1025)
-		p.WantClosing(wire.CodeUpstreamLost)
-		game.WantClose(wire.CodeProtocolError)
-	})
 }
 
 func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
@@ -347,60 +273,5 @@ func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
 		game.Frame(frame.Text, false, "half")
 		time.Sleep(31 * time.Second)
 		p.WantClosing(wire.CodeUpstreamLost)
-	})
-}
-
-func TestEchoServerThatBlocksWhileTheClientDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.BufferBytes = 128 << 10
-		w := newWorld(t, pol)
-		p, game := w.play()
-		go func() { // an echo server that writes before it reads again
-			for {
-				m, ok := game.Next()
-				if !ok || m.Err != nil || m.Op == frame.Close {
-					return
-				}
-				game.Frame(m.Op, true, m.Data)
-			}
-		}()
-		const messages = 400
-		chunk := strings.Repeat("e", 8<<10)
-		got := make(chan int)
-		go func() {
-			n := 0
-			for n < messages {
-				m, _ := p.Next()
-				if m.Err != nil {
-					break
-				}
-				if m.Verb == "" && m.Op == frame.Text {
-					n++
-					p.Ack(uint64(n))
-				}
-			}
-			got <- n
-		}()
-		for range messages {
-			p.Text(chunk)
-			time.Sleep(time.Millisecond) // the acks keep the window open
-		}
-		if n := <-got; n != messages {
-			t.Fatalf("%d of %d messages came back", n, messages)
-		}
-	})
-}
-
-func TestReasonOfACodeWithoutDetailIsItsName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.MaxMessage = 10
-		w := newWorld(t, pol)
-		p, _ := w.play()
-		p.Text("eleven bytes")
-		if c := p.WantClosing(wire.CodeMessageTooBig); c.Reason != "message_too_big" {
-			t.Fatalf("reason %q", c.Reason)
-		}
 	})
 }

@@ -33,6 +33,12 @@ func testPolicy() policy.Policy {
 	}
 }
 
+// changed returns p with a change.
+func changed(p policy.Policy, change func(*policy.Policy)) policy.Policy {
+	change(&p)
+	return p
+}
+
 func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *world {
 	t.Helper()
 	keys, err := tokens.Load(nil, tokens.Options{})

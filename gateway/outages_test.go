@@ -21,13 +21,11 @@ import (
 
 // redials is the policy of --upstream-lost redial.
 func redials() policy.Policy {
-	p := testPolicy()
-	p.Redial, p.RedialFor = true, 30*time.Second
-	return p
+	return changed(testPolicy(), func(p *policy.Policy) { p.Redial, p.RedialFor = true, 30*time.Second })
 }
 
 // wantUpstream fails the test unless the next message but data is `upstream` with that state.
-func wantUpstream(t *testing.T, p *wstest.Peer, state string) {
+func wantUpstream(t *testing.T, p *wstest.Player, state string) {
 	t.Helper()
 	var got wire.Upstream
 	if err := json.Unmarshal([]byte(p.WantControl(wire.VerbUpstream).Data), &got); err != nil || got.State != state {
@@ -39,69 +37,74 @@ func wantUpstream(t *testing.T, p *wstest.Peer, state string) {
 func wantLoss(t *testing.T, p *wstest.Player, game *wstest.Peer) {
 	t.Helper()
 	game.Drop()
-	wantUpstream(t, p.Peer, "lost")
+	wantUpstream(t, p, "lost")
 }
 
-// What a game server does with a dial, besides answering with a status.
+// wantBack returns the game server's next connection, and fails the test unless the client hears of it.
+func (w *world) wantBack(p *wstest.Player) *wstest.Peer {
+	w.t.Helper()
+	game := w.game.Next()
+	wantUpstream(w.t, p, "back")
+	return game
+}
+
+// An outage is a session whose game server does with each dial as it is told: it answers with
+// a status, or does one of these.
+type outage struct {
+	*world
+	does *atomic.Int64
+}
+
 const (
 	accepts = 0
 	closes  = -1
 )
 
-// redialWorld is newWorld with a game server that does as told with each dial.
-func redialWorld(t *testing.T, p policy.Policy) (*world, *atomic.Int64) {
+// inOutage runs f with a session whose game server accepts its first dial, and then does as told. Everything
+// that was said before has been processed.
+func inOutage(t *testing.T, p policy.Policy, then int64, f func(*testing.T, outage, *wstest.Player, *wstest.Peer)) {
 	t.Helper()
-	w := newWorld(t, p)
-	does := new(atomic.Int64)
-	w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
-		switch n := does.Load(); n {
-		case accepts:
-			return false
-		case closes:
-		default:
-			fmt.Fprintf(c, "HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n", n)
+	inSession(t, p, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		p.Sync()
+		does := new(atomic.Int64)
+		does.Store(then)
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			switch n := does.Load(); n {
+			case accepts:
+				return false
+			case closes:
+			default:
+				fmt.Fprintf(c, "HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n", n)
+			}
+			c.Close()
+			return true
 		}
-		c.Close()
-		return true
-	}
-	return w, does
-}
-
-func epochOf(t *testing.T, r *http.Request) int {
-	t.Helper()
-	n, err := strconv.Atoi(r.Header.Get("Reseat-Epoch"))
-	if err != nil {
-		t.Fatalf("Reseat-Epoch: %v", err)
-	}
-	return n
+		f(t, outage{w, does}, p, game)
+	})
 }
 
 func TestLostUpstreamIsRedialledWhilePlayerStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, does := redialWorld(t, redials())
-		p, game := w.play()
-		game.Text("before")
+	inOutage(t, redials(), closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
+		game.Pass(p, "before")
 		game.Raw([]byte{0x01, 3, 'h', 'a', 'l'}) // the first fragment of a message that has no end
-		p.Want("before")
 		p.Pass(game, "taken")
 		p.Sync()
-		does.Store(closes)
 		wantLoss(t, p, game)
 		p.Text("meanwhile")
 		p.Sync()
 		time.Sleep(10 * time.Second)
 		w.wantState(p, session.Attached)
-		does.Store(accepts)
-		again := w.game.Next()
-		wantUpstream(t, p.Peer, "back")
+		w.does.Store(accepts)
+		again := w.wantBack(p)
 		again.Want("meanwhile")
-		goesOn(again, p)
+		goesOn(p, again)
 		r := again.Req
-		if r.Header.Get("Reseat-Resumed") != "upstream" || r.Header.Get("Reseat-Session") != p.Hello.Session || r.URL.String() != "/match/7" {
-			t.Errorf("redial with %v for %v", r.Header, r.URL)
-		}
-		if first, next := epochOf(t, game.Req), epochOf(t, r); first != 1 || next <= first {
-			t.Errorf("epochs %d and %d", first, next)
+		wstest.Equal(t, "Reseat-Resumed", r.Header.Get("Reseat-Resumed"), "upstream")
+		wstest.Equal(t, "Reseat-Session", r.Header.Get("Reseat-Session"), p.Hello.Session)
+		wstest.Equal(t, "path", r.URL.String(), "/match/7")
+		wstest.Equal(t, "first epoch", game.Req.Header.Get("Reseat-Epoch"), "1")
+		if next, err := strconv.Atoi(r.Header.Get("Reseat-Epoch")); err != nil || next <= 1 {
+			t.Errorf("next epoch %d, %v, want a higher one", next, err)
 		}
 	})
 }
@@ -118,15 +121,12 @@ func TestOnlyGoingAwayAndServiceRestartAreRedialled(t *testing.T) {
 					p.WantControl(wire.VerbEnd)
 					p.WantClose(code)
 					p.Close(code, "")
-					synctest.Wait()
 					w.wantNoDial()
 					return
 				}
-				wantUpstream(t, p.Peer, "lost")
+				wantUpstream(t, p, "lost")
 				game.WantClose(code) // its Close frame is answered
-				again := w.game.Next()
-				wantUpstream(t, p.Peer, "back")
-				again.Pass(p, "here again")
+				w.wantBack(p).Pass(p, "here again")
 			})
 		})
 	}
@@ -134,42 +134,32 @@ func TestOnlyGoingAwayAndServiceRestartAreRedialled(t *testing.T) {
 
 // A server that sends what is forbidden would do so again.
 func TestForbiddenFrameIsNotRedialled(t *testing.T) {
-	inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+	inSession(t, redials(), func(t *testing.T, _ *world, p *wstest.Player, game *wstest.Peer) {
 		game.Raw([]byte{0xf1, 0})
 		p.WantFinal(wire.CodeUpstreamLost)
 	})
 }
 
 func TestUpstreamNotBackInTimeIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, does := redialWorld(t, redials())
-		p, game := w.play()
-		p.Sync()
-		does.Store(503)
+	inOutage(t, redials(), 503, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
 		game.Text("kept")
 		synctest.Wait()
 		game.Drop()
 		p.Want("kept")
-		wantUpstream(t, p.Peer, "lost")
+		wantUpstream(t, p, "lost")
 		began := time.Now()
 		p.WantFinal(wire.CodeUpstreamLost)
-		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("lost after %v, want --redial-for", took)
-		}
+		wstest.Equal(t, "lost after", time.Since(began), 30*time.Second)
 	})
 }
 
 // The time is over while nobody is there: a client that comes back is told, after the rest.
 func TestReturningClientHearsThatUpstreamIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		policy := redials()
-		policy.Grace = 5 * time.Minute
-		w, does := redialWorld(t, policy)
-		p, game := w.play()
+	long := changed(redials(), func(p *policy.Policy) { p.Grace = 5 * time.Minute })
+	inOutage(t, long, closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
 		w.detach(p)
 		game.Text("missed")
 		synctest.Wait()
-		does.Store(closes)
 		game.Drop()
 		time.Sleep(time.Minute)
 		w.wantState(p, session.Detached)
@@ -179,44 +169,21 @@ func TestReturningClientHearsThatUpstreamIsLost(t *testing.T) {
 	})
 }
 
-// A client hears of an outage once, though it resumes in it.
-func TestResumeDuringOutageGetsHelloAndNoFurtherLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, does := redialWorld(t, redials())
-		p, game := w.play()
-		p.Sync()
-		does.Store(closes)
+// A client hears once of an outage, though it resumes in it, and once that it is over, though it was away then.
+func TestResumesHearOfOutageOnceEachWay(t *testing.T) {
+	inOutage(t, redials(), closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
 		wantLoss(t, p, game)
 		p.Text("one")
-		w.detach(p)
+		w.detach(p) // its pong says that it has heard
 		p = p.Resume(0)
-		if p.Hello.Received != 1 {
-			t.Errorf("received %d, want 1", p.Hello.Received)
-		}
+		wstest.Equal(t, "received", p.Hello.Received, 1)
 		p.Text("two")
-		p.Sync()
-		does.Store(accepts)
+		w.detach(p)
+		w.does.Store(accepts)
 		again := w.game.Next()
-		wantUpstream(t, p.Peer, "back")
 		again.Want("one", "two")
-	})
-}
-
-// A client that has heard of the outage, and was away when it ended, hears that it is over.
-func TestResumeAfterOutageHearsThatItIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, does := redialWorld(t, redials())
-		p, game := w.play()
-		p.Sync()
-		does.Store(closes)
-		wantLoss(t, p, game)
-		p.Sync() // its pong says that it has heard
-		p.Drop()
-		does.Store(accepts)
-		again := w.game.Next()
-		synctest.Wait()
 		p = p.Resume(0)
-		wantUpstream(t, p.Peer, "back")
+		wantUpstream(t, p, "back")
 		w.detach(p)
 		p = p.Resume(0)
 		p.Pass(again, "on")
@@ -231,11 +198,8 @@ func TestResumeAfterOutageHearsThatItIsOver(t *testing.T) {
 
 // While the client is away the session keeps its game server, too.
 func TestUpstreamIsRedialledWhileClientIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		policy := redials()
-		policy.Notices = session.Notices{Detach: "away", Resume: "here"}
-		w := newWorld(t, policy)
-		p, game := w.play()
+	notices := changed(redials(), func(p *policy.Policy) { p.Notices = session.Notices{Detach: "away", Resume: "here"} })
+	inSession(t, notices, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		w.detach(p)
 		game.Want("away")
 		game.Drop()
@@ -249,55 +213,33 @@ func TestUpstreamIsRedialledWhileClientIsAway(t *testing.T) {
 }
 
 func TestByeDuringOutageIsAnsweredAndEndsDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, does := redialWorld(t, redials())
-		p, game := w.play()
-		p.Sync()
-		does.Store(closes)
+	inOutage(t, redials(), closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
 		wantLoss(t, p, game)
 		p.Text("never taken")
 		p.Control(`bye {"code":1000,"reason":"done"}`)
 		p.WantClose(1000)
-		does.Store(accepts)
+		w.does.Store(accepts)
 		time.Sleep(time.Minute)
 		w.wantNoDial()
 	})
 }
 
 func TestRefusedRedialIsFinalExceptForBusyServers(t *testing.T) {
-	for status, final := range map[int]bool{400: true, 404: true, 428: true, 429: false, 430: true, 499: true, 500: false, 503: false, 302: false} {
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, does := redialWorld(t, redials())
-				p, game := w.play()
-				p.Sync()
-				does.Store(int64(status))
-				game.Drop()
-				wantUpstream(t, p.Peer, "lost")
+	for status, final := range map[int64]bool{400: true, 404: true, 428: true, 429: false, 430: true, 499: true, 500: false, 503: false, 302: false} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			inOutage(t, redials(), status, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
+				wantLoss(t, p, game)
 				time.Sleep(5 * time.Second)
 				if final {
 					p.WantClosing(wire.CodeUpstreamLost)
 					return
 				}
 				w.wantState(p, session.Attached)
-				does.Store(accepts)
-				w.game.Next()
-				wantUpstream(t, p.Peer, "back")
+				w.does.Store(accepts)
+				w.wantBack(p)
 			})
 		})
 	}
-}
-
-func TestRedialRefusesOtherSubprotocol(t *testing.T) {
-	inWorld(t, redials(), func(t *testing.T, w *world) {
-		w.game.Choose = "chat.v1"
-		p := w.Player("/", "chat.v2", "chat.v1")
-		game := w.game.Next()
-		p.Sync()
-		w.game.Choose = "chat.v2"
-		wantLoss(t, p, game)
-		p.WantClosing(wire.CodeUpstreamLost)
-	})
 }
 
 // An upstream that answers and breaks again at once must neither be dialled without a pause
@@ -318,26 +260,22 @@ func TestUpstreamThatBreaksAgainGetsNoNewTime(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took < 25*time.Second || took > 30100*time.Millisecond {
-			t.Errorf("lost after %v", took)
+			t.Errorf("lost after %v, want 25 to 30 s", took)
 		}
 		if dials < 10 || dials > 60 {
-			t.Errorf("%d dials in 30 s", dials)
+			t.Errorf("%d dials in 30 s, want 10 to 60", dials)
 		}
 	})
 }
 
 func TestTimeBeginsAnewAfterLivingConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, does := redialWorld(t, redials())
-		p, game := w.play()
-		p.Sync()
+	inOutage(t, redials(), closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
 		for range 4 {
-			does.Store(closes)
+			w.does.Store(closes)
 			wantLoss(t, p, game)
 			time.Sleep(20 * time.Second)
-			does.Store(accepts)
-			game = w.game.Next()
-			wantUpstream(t, p.Peer, "back")
+			w.does.Store(accepts)
+			game = w.wantBack(p)
 			time.Sleep(11 * time.Second)
 		}
 		w.wantState(p, session.Attached)
@@ -347,24 +285,17 @@ func TestTimeBeginsAnewAfterLivingConnection(t *testing.T) {
 // With --disconnect hard a session without a client has no upstream: nothing is dialled
 // until the resume, and that is a hard one.
 func TestHardDetachEndsOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		policy := redials()
-		policy.Hard = true
-		w, does := redialWorld(t, policy)
-		p, game := w.play()
-		p.Sync()
-		does.Store(closes)
+	both := changed(redials(), func(p *policy.Policy) { p.Hard = true })
+	inOutage(t, both, closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
 		wantLoss(t, p, game)
 		p.Text("waits")
 		w.detach(p)
-		does.Store(accepts)
+		w.does.Store(accepts)
 		time.Sleep(10 * time.Second)
 		w.wantNoDial()
 		p.Resume(0)
 		again := w.game.Next()
-		if got := again.Req.Header.Get("Reseat-Resumed"); got != "hard" {
-			t.Errorf("Reseat-Resumed %q", got)
-		}
+		wstest.Equal(t, "Reseat-Resumed", again.Req.Header.Get("Reseat-Resumed"), "hard")
 		again.Want("waits")
 	})
 }
@@ -373,9 +304,7 @@ func TestHardDetachEndsOutage(t *testing.T) {
 func TestPlainClientIsNotRedialledFor(t *testing.T) {
 	inWorld(t, redials(), func(t *testing.T, w *world) {
 		p, game := w.plain()
-		if e := game.Req.Header.Get("Reseat-Epoch"); e != "" {
-			t.Errorf("Reseat-Epoch %q", e)
-		}
+		wstest.Equal(t, "Reseat-Epoch", game.Req.Header.Get("Reseat-Epoch"), "")
 		game.Drop()
 		p.WantEnd()
 		time.Sleep(time.Minute)
@@ -383,39 +312,20 @@ func TestPlainClientIsNotRedialledFor(t *testing.T) {
 	})
 }
 
-func TestMessageWrittenInPartGoesToNextUpstreamWhole(t *testing.T) {
-	inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Hold(true)
-		big := strings.Repeat("x", 50<<10)
-		for range 3 { // the second one fits in part
-			p.Text(big)
-		}
-		p.Sync()
-		synctest.Wait()
-		wantLoss(t, p, game)
-		again := w.game.Next()
-		again.Want(big, big)
-		wantUpstream(t, p.Peer, "back")
-		p.Pass(again, "new")
-	})
-}
-
 // The headers may hold what the login has renewed since.
 func TestRedialSendsHeadersOfNewestHandshake(t *testing.T) {
 	inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
-		c, _, _, err := w.Handshake("/elsewhere", offer, "Cookie: sid=new\r\n")
+		c, _, _, err := w.Handshake("/elsewhere", resumeOffer(p), "Cookie: sid=new\r\n")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		synctest.Wait()
 		game.Drop()
-		again := w.game.Next()
-		if got := again.Req.Header.Get("Cookie"); got != "sid=new" || again.Req.URL.String() != "/match/7" {
-			t.Errorf("cookie %q at %v", got, again.Req.URL)
-		}
+		again := w.game.Next().Req
+		wstest.Equal(t, "cookie", again.Header.Get("Cookie"), "sid=new")
+		wstest.Equal(t, "path", again.URL.String(), "/match/7")
 	})
 }
 
@@ -434,12 +344,11 @@ func TestUpstreamThatGoesAwayWithItsHandshakeIsRedialled(t *testing.T) {
 		p, game := w.play()
 		game.WantClose(1001)
 		p.Want("hi")
-		wantUpstream(t, p.Peer, "lost")
+		wantUpstream(t, p, "lost")
 		for range 3 {
 			w.game.Next().WantClose(1001)
 		}
-		again := w.game.Next()
-		p.Pass(again, "on")
+		p.Pass(w.game.Next(), "on")
 		synctest.Wait()
 		state, hi := "lost", 1
 		for m, ok := p.Come(); ok; m, ok = p.Come() {
