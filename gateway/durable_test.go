@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -83,9 +82,19 @@ type durableNodes struct {
 }
 
 func durablePolicy() policy.Policy {
-	p := testPolicy()
-	p.Durable, p.Redeliver = true, true
-	return p
+	return changed(testPolicy(), func(p *policy.Policy) { p.Durable, p.Redeliver = true, true })
+}
+
+// hardDurable is durablePolicy with --disconnect hard.
+func hardDurable() policy.Policy {
+	return changed(durablePolicy(), func(p *policy.Policy) { p.Hard = true })
+}
+
+// What the nodes know of one that has vanished, or is silent from now on.
+var lostNode = gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"}
+
+func silentNode() gateway.NodeVerdict {
+	return gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()}
 }
 
 func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
@@ -118,10 +127,14 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 	return d
 }
 
-// inCluster runs f in a bubble of synctest, with nodes of its own.
-func inCluster(t *testing.T, n int, p policy.Policy, f func(*testing.T, *durableNodes)) {
+// inCluster runs f in a bubble of synctest, with nodes of its own, and a durable session at node 0.
+func inCluster(t *testing.T, n int, p policy.Policy, f func(*testing.T, *durableNodes, *wstest.Player, *wstest.Peer)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newDurableNodes(t, n, p)) })
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurableNodes(t, n, p)
+		player, game := d.beginDurable()
+		f(t, d, player, game)
+	})
 }
 
 // detach disconnects p once everything that it said has been processed.
@@ -155,18 +168,24 @@ func (d *durableNodes) keepContact(i int, link *clustertest.Link) {
 	}()
 }
 
-// takeSeat writes node 1 into the seat of a session.
-func (d *durableNodes) takeSeat(session string) {
+// claimFor takes a session for node i, as far as its seat is concerned.
+func (d *durableNodes) claimFor(i int, session string) {
 	d.t.Helper()
-	synctest.Wait() // its owner writes no more
-	seat, err := d.keepers[1].Get(d.t.Context(), session)
+	seat, err := d.keepers[i].Get(context.Background(), session)
 	if err == nil {
-		seat.Owner, seat.Epoch = nodeID(1), seat.Epoch+1
-		_, err = d.keepers[1].Put(d.t.Context(), seat)
+		seat.Owner, seat.Epoch = nodeID(i), seat.Epoch+1
+		_, err = d.keepers[i].Put(context.Background(), seat)
 	}
 	if err != nil {
-		d.t.Fatal(err)
+		d.t.Error(err)
 	}
+}
+
+// has reports whether node i has the session.
+func (d *durableNodes) has(i int, p *wstest.Player) bool {
+	synctest.Wait()
+	_, ok := d.of[i].gw.Session(p.Hello.Session)
+	return ok
 }
 
 // beginDurable begins a durable session at node 0.
@@ -190,96 +209,70 @@ func (d *durableNodes) resumeAt(p *wstest.Player, i int, received, acked, sent i
 	d.t.Helper()
 	q := p.At(d.of[i].Door)
 	q.Peer = d.settledAt(p, i, received, acked, sent)
-	m := q.WantControl(wire.VerbHello)
 	q.Hello = wire.Hello{}
-	if err := json.Unmarshal([]byte(m.Data), &q.Hello); err != nil {
+	if err := json.Unmarshal([]byte(q.WantControl(wire.VerbHello).Data), &q.Hello); err != nil {
 		d.t.Fatal(err)
 	}
 	return q
 }
 
+// cameBy checks how a client's session came to the node that said hello, "" if it was there, and how many messages
+// it had received.
+func cameBy(t *testing.T, p *wstest.Player, moved string, received uint64) {
+	t.Helper()
+	if h := p.Hello; h.Moved != moved || h.Received != received {
+		t.Errorf("hello %+v, want moved %q, received %d", h, moved, received)
+	}
+}
+
+func (d *durableNodes) drain(i int) { go d.of[i].gw.Drain(context.Background()) }
+
 func TestDurableSessionGoesOnAtAnotherNode(t *testing.T) {
-	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
-		if e := game.Req.Header.Get("Reseat-Epoch"); e != "1" {
-			t.Errorf("first epoch %q", e)
-		}
+	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
+		wstest.Equal(t, "first epoch", game.Req.Header.Get("Reseat-Epoch"), "1")
 		p.Pass(game, "a", "b")
 		game.Pass(p, "s1")
 		p.Ack(1)
 		time.Sleep(2 * time.Second)
-		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
+		d.lose(0, lostNode)
 		p.Drop()
 		q := d.resumeAt(p, 1, 1, 2, 3)
-		if h := q.Hello; h.Moved != wire.MovedFailover || !h.Durable || h.Received != 2 || h.Replay != 0 || !h.Resumed {
-			t.Errorf("hello %+v", h)
+		cameBy(t, q, wire.MovedFailover, 2)
+		if h := q.Hello; !h.Durable || h.Replay != 0 || !h.Resumed {
+			t.Errorf("hello %+v, want durable, resumed, without replay", h)
 		}
 		again := d.of[1].game.Next()
 		for name, want := range map[string]string{
 			"Reseat-Resumed": "failover", "Reseat-Session": p.Hello.Session, "Reseat-Up-From": "3", "Reseat-Down-From": "2", "Reseat-Epoch": "1002",
 		} {
-			if got := again.Req.Header.Get(name); got != want {
-				t.Errorf("%s: %q, want %q", name, got, want)
-			}
+			wstest.Equal(t, name, again.Req.Header.Get(name), want)
 		}
 		goesOn(q, again)
 		q.Ack(2)
-		q.Sync()
 		// The next resume is an ordinary one, also through another node.
+		q.Sync()
 		q.Drop()
 		again.Text("s3")
 		synctest.Wait()
 		r := d.resumeAt(q, 2, 2, 3, 3)
 		r.Want("s3")
-		if r.Hello.Moved != "" || d.of[2].game.Joined() != 0 {
-			t.Errorf("hello %+v, %d dials", r.Hello, d.of[2].game.Joined())
-		}
-	})
-}
-
-func TestOwnerLetsGoOfAClaimedSession(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
-		d.detach(p)
-		d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
-		q := d.resumeAt(p, 1, 0, 0, 0)
-		d.of[1].game.Next()
-		q.Sync()
-		d.of[0].gw.Fenced(p.Hello.Session, 1)
-		game.WantReason(wire.CodeGoingAway, "moved")
-		synctest.Wait()
-		if _, ok := d.of[0].gw.Session(p.Hello.Session); ok {
-			t.Error("the older node still has the session")
-		}
+		cameBy(t, r, "", 3)
+		d.of[2].wantNoDial()
 	})
 }
 
 func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		away, awayGame := d.beginDurable()
-		p.Pass(game, "a")
-		away.Sync()
-		away.Drop()
+		d.detach(away)
 		awayGame.Text("missed")
 		synctest.Wait()
-		go d.of[0].gw.Drain(context.Background())
-		for _, g := range []*wstest.Peer{game, awayGame} {
-			g.WantReason(wire.CodeGoingAway, "moved")
-		}
-		game.Text("last words") // after the Close frame came, before its answer
-		game.Close(wire.CodeGoingAway, "")
-		awayGame.Close(wire.CodeGoingAway, "")
-		p.Want("last words")
-		p.WantRetry(wire.CodeDraining)
-		q := d.resumeAt(p, 1, 1, 1, 1)
-		if q.Hello.Moved != wire.MovedHandoff || q.Hello.Received != 1 {
-			t.Errorf("hello %+v", q.Hello)
-		}
+		q := d.handsOver(p, game, func() {
+			awayGame.WantReason(wire.CodeGoingAway, "moved")
+			awayGame.Close(wire.CodeGoingAway, "")
+		})
 		next := d.of[1].game.Next()
-		if got := next.Req.Header.Get("Reseat-Resumed"); got != "handoff" {
-			t.Errorf("Reseat-Resumed: %q", got)
-		}
+		wstest.Equal(t, "Reseat-Resumed", next.Req.Header.Get("Reseat-Resumed"), "handoff")
 		r := d.resumeAt(away, 1, 0, 0, 0)
 		r.Want("missed")
 		d.of[1].wantState(r, session.Attached)
@@ -287,10 +280,48 @@ func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
 	})
 }
 
+// handsOver drains node 0, whose game server's connection ends at once, and returns p at node 1, which must have
+// been handed everything. It calls meanwhile before that.
+func (d *durableNodes) handsOver(p *wstest.Player, game *wstest.Peer, meanwhile func()) *wstest.Player {
+	d.t.Helper()
+	p.Pass(game, "a")
+	d.drain(0)
+	game.WantReason(wire.CodeGoingAway, "moved")
+	meanwhile()
+	game.Text("last words") // after the Close frame came, before its answer
+	game.Close(wire.CodeGoingAway, "")
+	p.Want("last words")
+	p.WantRetry(wire.CodeDraining)
+	q := d.resumeAt(p, 1, 0, 1, 1)
+	q.Want("last words")
+	cameBy(d.t, q, wire.MovedHandoff, 1)
+	return q
+}
+
+func TestHandOffThatMeetsTroubleIsWhole(t *testing.T) {
+	eachInBubble(t, map[string]func(d *durableNodes, session string){
+		"its answer is lost": func(d *durableNodes, _ string) { d.lostAnswers = true },
+		"a write of the seat was under way when the session was frozen": func(d *durableNodes, session string) {
+			var written atomic.Bool
+			d.handingOver = func() {
+				if written.CompareAndSwap(false, true) {
+					d.seats.Set(session, d.seats.Records()[session].Value)
+				}
+			}
+		},
+	}, func(t *testing.T, trouble func(*durableNodes, string)) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		p.Sync()
+		synctest.Wait()
+		trouble(d, p.Hello.Session)
+		d.handsOver(p, game, func() {})
+	})
+}
+
 // A game server that writes to the sessions of a draining node moves none of them into nowhere.
 func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		outcomes := make(chan gateway.Outcome, 2)
 		d.handingOver = func() {
 			go func() {
@@ -300,11 +331,10 @@ func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
 			go func() { outcomes <- d.of[0].gw.EndBy("", p.Hello.Session, wire.CodeNormal, "late") }()
 			time.Sleep(100 * time.Millisecond)
 		}
-		go d.of[0].gw.Drain(context.Background())
+		d.drain(0)
 		game.WantClose(wire.CodeGoingAway)
-		if _, o := d.of[0].gw.SetData(p.Hello.Session, []byte("in time"), nil); o != gateway.Done {
-			t.Errorf("outcome %v before the game server's answer", o)
-		}
+		_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("in time"), nil)
+		wstest.Equal(t, "outcome before the game server's answer", o, gateway.Done)
 		game.Close(wire.CodeGoingAway, "")
 		p.WantClosing(wire.CodeDraining)
 		for range 2 {
@@ -312,162 +342,79 @@ func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
 				t.Error("a call for a session that has gone was answered as done")
 			}
 		}
-		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedHandoff {
-			t.Errorf("hello %+v", q.Hello)
-		}
-		if data, _, _ := d.of[1].gw.Data(p.Hello.Session); string(data) != "in time" {
-			t.Errorf("data %q", data)
-		}
+		cameBy(t, d.resumeAt(p, 1, 0, 0, 0), wire.MovedHandoff, 0)
+		data, _, _ := d.of[1].gw.Data(p.Hello.Session)
+		wstest.Equal(t, "data", string(data), "in time")
 	})
 }
 
 // A change is in the seat before the call is answered, so a crash right after the answer loses nothing.
 func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		q, _ := d.beginDurable()
 		p.Sync()
 		q.Sync()
 		synctest.Wait()
 		d.links[0].Before = func() { time.Sleep(200 * time.Millisecond) }
-		if _, o := d.of[0].gw.SetData(p.Hello.Session, []byte("score"), nil); o != gateway.Done {
-			t.Fatalf("outcome %v", o)
-		}
-		if o := d.of[0].gw.EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"); o != gateway.Done {
-			t.Fatalf("outcome %v", o)
-		}
+		_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("score"), nil)
+		wstest.Equal(t, "SetData", o, gateway.Done)
+		wstest.Equal(t, "EndBy", d.of[0].gw.EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"), gateway.Done)
 		d.links[0].SetCut(true)
-		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
+		d.lose(0, lostNode)
 		d.resumeAt(p, 1, 0, 0, 0)
-		if data, _, _ := d.of[1].gw.Data(p.Hello.Session); string(data) != "score" {
-			t.Errorf("data %q", data)
-		}
+		data, _, _ := d.of[1].gw.Data(p.Hello.Session)
+		wstest.Equal(t, "data", string(data), "score")
 		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeEnded)
 	})
 }
 
 // A node that has let its session go, though nobody has taken it, keeps nobody out.
 func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		synctest.Wait()
 		own := d.seats.Records()[p.Hello.Session]
-		d.takeSeat(p.Hello.Session)
+		d.claimFor(1, p.Hello.Session)
 		d.of[0].gw.Fenced(p.Hello.Session, 1)
 		game.WantClose(wire.CodeGoingAway)
 		d.seats.Set(p.Hello.Session, own.Value) // as if the write of node 1 had been lost
 		synctest.Wait()                         // while the session ends, its client is asked to try again
-		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedFailover {
-			t.Errorf("hello %+v", q.Hello)
-		}
+		cameBy(t, d.resumeAt(p, 1, 0, 0, 0), wire.MovedFailover, 0)
 	})
 }
 
 // A spent token is refused and reported by a node that does not have the session, too.
 func TestSpentTokenAtClaimIsReported(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		d.detach(p)
-		q := d.resumeAt(p, 0, 0, 0, 0)
-		q.Sync()
-		q.Drop()
-		synctest.Wait()
+		d.detach(d.resumeAt(p, 0, 0, 0, 0))
 		heard := d.of[1].listen()
-		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
+		d.lose(0, lostNode)
 		d.settledAt(p, 1, 0, 0, 0).WantClosing(wire.CodeBadToken)
 		heard.want(p.Hello.Session, events.Replayed)
 	})
 }
 
 func TestImpossibleCountsClaimNothing(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
+		const impossible = 9007199254740000
 		d.detach(p)
-		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"})
-		d.settledAt(p, 1, 9007199254740000, 0, 0).WantClosing(wire.CodeProtocolViolation)
-		d.settledAt(p, 1, 0, 9007199254740000, 9007199254740000).WantClosing(wire.CodeProtocolViolation)
-		if q := d.resumeAt(p, 1, 0, 0, 0); q.Hello.Moved != wire.MovedFailover {
-			t.Errorf("hello %+v", q.Hello)
-		}
+		d.lose(0, lostNode)
+		d.settledAt(p, 1, impossible, 0, 0).WantClosing(wire.CodeProtocolViolation)
+		d.settledAt(p, 1, 0, impossible, impossible).WantClosing(wire.CodeProtocolViolation)
+		cameBy(t, d.resumeAt(p, 1, 0, 0, 0), wire.MovedFailover, 0)
 	})
 }
 
 // Without another node that takes them, durable sessions stay claimable: by this node's next process, say.
 func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		p.Pass(game, "a")
 		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
-		go d.of[0].gw.Drain(context.Background())
+		d.drain(0)
 		game.WantReason(wire.CodeGoingAway, "moved")
 		p.WantRetry(wire.CodeDraining)
-		d.lose(0, gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "it has left"})
-		if q := d.resumeAt(p, 1, 0, 1, 1); q.Hello.Moved != wire.MovedFailover || q.Hello.Received != 1 {
-			t.Errorf("hello %+v", q.Hello)
-		}
-	})
-}
-
-// The client waits for the game server when another node takes the session.
-func TestClientThatWaitsForDialOfSessionThatMovesComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hard := durablePolicy()
-		hard.Hard = true
-		d := newDurableNodes(t, 2, hard)
-		p, game := d.beginDurable()
-		d.detach(p)
-		game.WantClose(wire.CodeGoingAway)
-		game.Close(wire.CodeGoingAway, "")
-		synctest.Wait()
-		d.of[0].game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(3 * time.Second); return false }
-		waiting := d.settledAt(p, 0, 0, 0, 0)
-		time.Sleep(time.Second)
-		d.takeSeat(p.Hello.Session)
-		d.of[0].gw.Fenced(p.Hello.Session, 1)
-		waiting.WantRetry(wire.CodeNodeUnreachable)
-	})
-}
-
-// handsOver drains node 0, whose game server's connection ends at once, and returns p at node 1, which must have
-// been handed everything.
-func (d *durableNodes) handsOver(p *wstest.Player, game *wstest.Peer) *wstest.Player {
-	d.t.Helper()
-	p.Pass(game, "a")
-	go d.of[0].gw.Drain(context.Background())
-	game.WantClose(wire.CodeGoingAway)
-	game.Text("last words")
-	game.Close(wire.CodeGoingAway, "")
-	p.Want("last words")
-	p.WantRetry(wire.CodeDraining)
-	q := d.resumeAt(p, 1, 0, 1, 1)
-	q.Want("last words")
-	if q.Hello.Moved != wire.MovedHandoff || q.Hello.Received != 1 {
-		d.t.Errorf("hello %+v", q.Hello)
-	}
-	return q
-}
-
-func TestHandOffWhoseAnswerIsLostIsWhole(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
-		d.lostAnswers = true
-		d.handsOver(p, game)
-	})
-}
-
-// A write of the seat was under way when the session was frozen.
-func TestHandOffWhoseSeatIsWrittenMeanwhileIsWhole(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
-		p.Sync()
-		synctest.Wait()
-		var written atomic.Bool
-		d.handingOver = func() {
-			if written.CompareAndSwap(false, true) {
-				d.seats.Set(p.Hello.Session, d.seats.Records()[p.Hello.Session].Value)
-			}
-		}
-		d.handsOver(p, game)
+		d.lose(0, lostNode)
+		cameBy(t, d.resumeAt(p, 1, 0, 1, 1), wire.MovedFailover, 1)
 	})
 }

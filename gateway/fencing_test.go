@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bytes"
-	"context"
 	"net"
 	"net/http"
 	"slices"
@@ -19,24 +18,24 @@ import (
 
 // Two nodes that both believe to have a durable session: who may claim it, who says hello, and who lets go.
 
+// inLostNode is inCluster with a client that has said "a", when its node is lost to the others, and with it the client.
+func inLostNode(t *testing.T, n int, f func(*testing.T, *durableNodes, *wstest.Player, *wstest.Peer)) {
+	t.Helper()
+	inCluster(t, n, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
+		p.Text("a")
+		p.Sync()
+		d.lose(0, lostNode)
+		p.Drop()
+		synctest.Wait()
+		f(t, d, p, game)
+	})
+}
+
 // found lets the other nodes reach node i again.
 func (d *durableNodes) found(i int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.cut, nodeID(i))
-}
-
-// claimElsewhere takes the session for node i, as far as its seat is concerned.
-func (d *durableNodes) claimElsewhere(id string, i int) {
-	seat, err := d.keepers[i].Get(context.Background(), id)
-	if err != nil {
-		d.t.Error(err)
-		return
-	}
-	seat.Owner, seat.Epoch = nodeID(i), seat.Epoch+1
-	if _, err := d.keepers[i].Put(context.Background(), seat); err != nil {
-		d.t.Error(err)
-	}
 }
 
 // duringDial has f run while node i dials the game server the next time.
@@ -50,35 +49,29 @@ func (d *durableNodes) duringDial(i int, f func()) {
 	}
 }
 
-// has reports whether node i has the session.
-func (d *durableNodes) has(i int, p *wstest.Player) bool {
-	_, ok := d.of[i].gw.Session(p.Hello.Session)
-	return ok
+// goesOnAtFirstNode checks that node 0 has the session of inLostNode as if nothing had happened.
+func (d *durableNodes) goesOnAtFirstNode(p *wstest.Player, game *wstest.Peer) {
+	d.t.Helper()
+	d.found(0)
+	q := d.resumeAt(p, 1, 0, 1, 1)
+	cameBy(d.t, q, "", 1)
+	q.Text("b")
+	game.Want("a", "b")
 }
-
-// lostNode is what nodes know of one that has vanished.
-var lostNode = gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"}
 
 // Of two nodes that claim a session, the one that loses the write passes its client on.
 func TestLostClaimIsNone(t *testing.T) {
-	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
-		p.Text("a")
-		p.Sync()
-		d.lose(0, lostNode)
-		p.Drop()
-		synctest.Wait()
+	inLostNode(t, 3, func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		d.links[1].Before = func() {
 			d.links[1].Before = nil
 			d.resumeAt(p, 2, 0, 1, 1)
 		}
 		before := d.of[1].metrics()
 		q := d.resumeAt(p, 1, 0, 1, 1)
-		if h := q.Hello; h.Moved != wire.MovedFailover || d.has(1, p) || d.of[1].game.Joined() != 0 {
-			t.Errorf("hello %+v; the loser has the session: %v, %d dials", h, d.has(1, p), d.of[1].game.Joined())
-		}
-		q.Text("b")
-		d.of[2].game.Next().Want("b")
+		cameBy(t, q, wire.MovedFailover, 1)
+		wstest.Equal(t, "the loser has the session", d.has(1, p), false)
+		d.of[1].wantNoDial()
+		q.Pass(d.of[2].game.Next(), "b")
 		d.of[1].wantSince(before, "reseat_claims_total", map[string]float64{"lost": 1})
 		d.of[1].wantSince(before, "reseat_sessions_fenced_total", map[string]float64{})
 	})
@@ -86,64 +79,35 @@ func TestLostClaimIsNone(t *testing.T) {
 
 // A claim is read again before its hello: of two that both seem to have succeeded the later one counts.
 func TestClaimIsReadAgainBeforeHello(t *testing.T) {
-	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
-		p.Sync()
-		d.lose(0, lostNode)
-		p.Drop()
-		d.duringDial(1, func() { d.claimElsewhere(p.Hello.Session, 2) })
-		peer := d.settledAt(p, 1, 0, 0, 0)
-		peer.WantRetry(wire.CodeNodeUnreachable)
-		if r := d.of[1].game.Next().WantClose(wire.CodeGoingAway); r != "moved" {
-			t.Errorf("reason %q", r)
-		}
-		if d.has(1, p) {
-			t.Error("the node has a session that another one has claimed")
-		}
+	inLostNode(t, 3, func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
+		d.duringDial(1, func() { d.claimFor(2, p.Hello.Session) })
+		d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
+		d.of[1].game.Next().WantReason(wire.CodeGoingAway, "moved")
+		wstest.Equal(t, "the node has the session", d.has(1, p), false)
 	})
 }
 
 // A claim that cannot be written is none: the older node, if it is there after all, goes on.
 func TestClaimThatIsNotWrittenChangesNothing(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
-		p.Text("a")
-		p.Sync()
-		d.lose(0, lostNode)
-		p.Drop()
-		synctest.Wait()
+	inLostNode(t, 2, func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		d.links[1].Before = func() { d.links[1].SetCut(true) }
 		d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
-		if d.has(1, p) || d.of[1].game.Joined() != 0 {
-			t.Errorf("the node has the session: %v; it has dialled %d times", d.has(1, p), d.of[1].game.Joined())
-		}
-		d.found(0)
-		q := d.resumeAt(p, 1, 0, 1, 1)
-		if q.Hello.Moved != "" || q.Hello.Received != 1 {
-			t.Errorf("hello %+v", q.Hello)
-		}
-		q.Text("b")
-		game.Want("a", "b")
+		wstest.Equal(t, "the node has the session", d.has(1, p), false)
+		d.of[1].wantNoDial()
+		d.goesOnAtFirstNode(p, game)
 	})
 }
 
 // If it cannot be read again, the client is asked to come back, and nothing has changed.
 func TestUnreadClaimChangesNothing(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
-		p.Text("a")
-		p.Sync()
-		d.lose(0, lostNode)
-		p.Drop()
+	inLostNode(t, 2, func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		d.duringDial(1, func() { d.links[1].SetCut(true) })
 		before := d.of[1].metrics()
 		d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
 		d.of[1].wantSince(before, "reseat_sessions_fenced_total", map[string]float64{})
 		d.links[1].SetCut(false)
 		q := d.resumeAt(p, 1, 0, 1, 1)
-		if h := q.Hello; h.Moved != wire.MovedFailover || h.Received != 1 {
-			t.Errorf("hello %+v", h)
-		}
+		cameBy(t, q, wire.MovedFailover, 1)
 		q.Text("b")
 		synctest.Wait()
 		var got []string
@@ -156,7 +120,7 @@ func TestUnreadClaimChangesNothing(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, []string{"b"}) {
-			t.Errorf("the game server got %q", got)
+			t.Errorf("the game server got %q, want b", got)
 		}
 	})
 }
@@ -164,69 +128,72 @@ func TestUnreadClaimChangesNothing(t *testing.T) {
 // Nobody claims a session from a node that may live, and a resume that is refused for it changes nothing.
 func TestSessionOfLivingNodeIsNotClaimed(t *testing.T) {
 	for _, state := range []gateway.NodeState{gateway.NodeUp, gateway.NodeUnclear} {
-		inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-			p, game := d.beginDurable()
-			p.Text("a")
-			p.Sync()
+		inLostNode(t, 2, func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 			time.Sleep(time.Second)
-			seat := d.seats.Records()[p.Hello.Session]
+			before := d.seats.Records()[p.Hello.Session].Revision
 			d.lose(0, gateway.NodeVerdict{State: state, Evidence: "test"})
-			p.Drop()
 			d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
-			if now := d.seats.Records()[p.Hello.Session]; now.Revision != seat.Revision || d.has(1, p) {
-				t.Errorf("the seat had revision %d, and has %d", seat.Revision, now.Revision)
-			}
-			d.found(0)
-			q := d.resumeAt(p, 1, 0, 1, 1)
-			if q.Hello.Moved != "" || q.Hello.Received != 1 {
-				t.Errorf("hello %+v", q.Hello)
-			}
-			q.Text("b")
-			game.Want("a", "b")
+			wstest.Equal(t, "revision of the seat", d.seats.Records()[p.Hello.Session].Revision, before)
+			wstest.Equal(t, "the node has the session", d.has(1, p), false)
+			d.goesOnAtFirstNode(p, game)
 		})
 	}
 }
 
+// A session is claimed only after all that can refuse its client: a refusal changes nothing.
+func TestRefusedClientClaimsNothing(t *testing.T) {
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
+		game.Pass(p, "s")
+		p.Ack(1)
+		d.detach(p)
+		time.Sleep(time.Second)
+		p = d.resumeAt(p, 0, 1, 0, 0) // the seat has the ack then
+		p.Sync()
+		time.Sleep(time.Second)
+		d.lose(0, lostNode)
+		before := d.seats.Records()[p.Hello.Session].Revision
+		p.Drop()
+		d.settledAt(p, 1, 0, 0, 0).WantFinal(wire.CodeWindowExceeded)
+		wstest.Equal(t, "revision of the seat", d.seats.Records()[p.Hello.Session].Revision, before)
+		wstest.Equal(t, "the node has the session", d.has(1, p), false)
+	})
+}
+
 // A claim has an epoch, and tokens, above all earlier ones; and it stands in the seat before its hello.
 func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
-	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
+	inCluster(t, 3, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		for i := 1; i <= 2; i++ {
 			d.lose(i-1, lostNode)
 			p.Drop()
 			p = d.resumeAt(p, i, 0, 0, 0)
 			d.of[i].game.Next()
-			seat, err := d.keepers[i].Get(context.Background(), p.Hello.Session)
+			seat, err := d.keepers[i].Get(t.Context(), p.Hello.Session)
 			if err != nil || seat.Epoch != uint64(i) || seat.Owner != nodeID(i) {
-				t.Errorf("seat of epoch %d, owner %s, %v", seat.Epoch, seat.Owner, err)
+				t.Errorf("seat of epoch %d, owner %s, %v; want epoch %d, owner %s", seat.Epoch, seat.Owner, err, i, nodeID(i))
 			}
 			p.Sync()
 			if s, _ := d.of[i].gw.Session(p.Hello.Session); s.Epoch == 0 {
-				t.Errorf("session %+v", s)
+				t.Errorf("session %+v, want an epoch", s)
 			}
 		}
 		// Whoever meets the newest token knows that an older owner is none.
 		d.found(0)
 		d.lose(1, lostNode)
 		p.Drop()
-		q := d.resumeAt(p, 0, 0, 0, 0)
-		if q.Hello.Moved != "" || d.has(0, p) {
-			t.Errorf("hello %+v from node 2; node 0 has the session: %v", q.Hello, d.has(0, p))
-		}
+		cameBy(t, d.resumeAt(p, 0, 0, 0, 0), "", 0)
+		wstest.Equal(t, "node 0 has the session", d.has(0, p), false)
 	})
 }
 
 // A node lets go of a session as soon as it learns that another one has it: by a token of a later epoch, by a
 // write of its seat, or because it is told.
 func TestFormerOwnerLearnsOfClaim(t *testing.T) {
-	for how, learn := range map[string]func(*durableNodes, *wstest.Player){
+	eachInBubble(t, map[string]func(*durableNodes, *wstest.Player){
 		"token": func(d *durableNodes, q *wstest.Player) {
 			d.found(0)
 			q.Drop()
-			if h := d.resumeAt(q, 0, 0, 0, 0).Hello; h.Moved != "" {
-				d.t.Errorf("hello %+v", h)
-			}
+			cameBy(d.t, d.resumeAt(q, 0, 0, 0, 0), "", 0)
 		},
 		"write": func(d *durableNodes, _ *wstest.Player) {
 			d.links[0].SetCut(false)
@@ -236,40 +203,34 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 			d.links[0].SetCut(false)
 			d.of[0].gw.Fenced(q.Hello.Session, 1)
 		},
-	} {
-		t.Run(how, func(t *testing.T) {
-			inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-				p, game := d.beginDurable()
-				d.detach(p)
-				d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
-				d.links[0].SetCut(true) // it does not hear that it is fenced
-				q := d.resumeAt(p, 1, 0, 0, 0)
-				d.of[1].game.Next()
-				q.Sync()
-				if !d.has(0, p) {
-					t.Fatal("the older node has let the session go too early")
-				}
-				learn(d, q)
-				game.WantReason(wire.CodeGoingAway, "moved")
-				if synctest.Wait(); d.has(0, p) {
-					t.Error("the older node still has the session")
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, learn func(*durableNodes, *wstest.Player)) {
+		d := newDurableNodes(t, 2, durablePolicy())
+		p, game := d.beginDurable()
+		d.detach(p)
+		d.lose(0, silentNode())
+		d.links[0].SetCut(true) // it does not hear that it is fenced
+		q := d.resumeAt(p, 1, 0, 0, 0)
+		d.of[1].game.Next()
+		q.Sync()
+		if !d.has(0, p) {
+			t.Fatal("the older node has let the session go too early")
+		}
+		learn(d, q)
+		game.WantReason(wire.CodeGoingAway, "moved")
+		wstest.Equal(t, "the older node has the session", d.has(0, p), false)
+	})
 }
 
-// Whoever may publish in NATS can say that a session is another node's, and write what he likes into its seat.
+// Whoever may publish in NATS can say that a session is another node's, and write what they like into its seat.
 func TestOnlyASealedSeatEndsASession(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
+		synctest.Wait() // its owner writes no more
 		own := d.seats.Records()[p.Hello.Session].Value
-		d.takeSeat(p.Hello.Session)
+		d.claimFor(1, p.Hello.Session)
 		taken := d.seats.Records()[p.Hello.Session].Value
-		forged := bytes.Clone(taken)
+		forged, otherKey := bytes.Clone(taken), bytes.Clone(taken)
 		forged[len(forged)-1] ^= 1
-		otherKey := bytes.Clone(taken)
 		otherKey[5] ^= 1 // of the key's id
 		for name, seat := range map[string][]byte{"as it was": own, "changed": forged, "of an unknown key": otherKey, "no seat": []byte("{}"), "empty": nil} {
 			d.seats.Set(p.Hello.Session, seat)
@@ -287,10 +248,9 @@ func TestOnlyASealedSeatEndsASession(t *testing.T) {
 
 // An owner that was away while its session went on and ended elsewhere does not bring the session back.
 func TestSessionThatHasEndedElsewhereStaysEnded(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
-		d.lose(0, gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()})
+		d.lose(0, silentNode())
 		d.links[0].SetCut(true)
 		q := d.resumeAt(p, 1, 0, 0, 0)
 		q.Sync()
@@ -300,18 +260,14 @@ func TestSessionThatHasEndedElsewhereStaysEnded(t *testing.T) {
 		d.of[0].wantState(p, session.Attached)
 		d.links[0].SetCut(false)
 		d.of[0].gw.RenewSeats()
-		synctest.Wait()
-		if d.has(0, p) {
-			t.Error("node 0 goes on with a session that has ended")
-		}
+		wstest.Equal(t, "node 0 has the session", d.has(0, p), false)
 		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeNoSession)
 	})
 }
 
 // A session that ends while the engine is away is not claimed once it is back, nor is its end told of again.
 func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, _ := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		q, _ := d.beginDurable()
 		p.Sync()
 		q.Sync()
@@ -331,8 +287,7 @@ func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
 // Without an answer of the engine a node ends an absent player's session without a word to the game server.
 func TestOwnerWithoutEngineSaysNothing(t *testing.T) {
 	for _, away := range []bool{false, true} {
-		inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes) {
-			p, game := d.beginDurable()
+		inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 			p.Sync()
 			d.seats.SetAway(away)
 			p.Drop()
@@ -347,8 +302,7 @@ func TestOwnerWithoutEngineSaysNothing(t *testing.T) {
 
 // What an attached client and its game server say goes through without the engine, and new sessions wait for none.
 func TestAttachedClientNeedsNoEngine(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
+	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		d.seats.SetAway(true)
 		time.Sleep(10 * time.Second)
@@ -367,37 +321,10 @@ func TestAttachedClientNeedsNoEngine(t *testing.T) {
 		p.Drop()
 		begun := time.Now()
 		q := d.resumeAt(p, 1, 1, 1, 1)
-		if q.Hello.Moved != "" || q.Hello.Received != 1 {
-			t.Errorf("hello %+v", q.Hello)
-		}
+		cameBy(t, q, "", 1)
 		n := d.of[0].PlayerWith("/match/8", "Reseat-Settled: 0 0\r\n")
-		if n.Hello.Durable {
-			t.Error("a session without a seat is said to be durable")
-		}
-		if took := time.Since(begun); took > 0 {
-			t.Errorf("it took %v", took)
-		}
+		wstest.Equal(t, "a session without a seat is said to be durable", n.Hello.Durable, false)
+		wstest.Equal(t, "it took", time.Since(begun), 0)
 		q.Pass(game, "b")
-	})
-}
-
-// A session is claimed only after all that can refuse its client: a refusal changes nothing.
-func TestRefusedClientClaimsNothing(t *testing.T) {
-	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		p, game := d.beginDurable()
-		game.Pass(p, "s")
-		p.Ack(1)
-		d.detach(p)
-		time.Sleep(time.Second)
-		p = d.resumeAt(p, 0, 1, 0, 0) // the seat has the ack then
-		p.Sync()
-		time.Sleep(time.Second)
-		d.lose(0, lostNode)
-		before := d.seats.Records()[p.Hello.Session].Revision
-		p.Drop()
-		d.settledAt(p, 1, 0, 0, 0).WantFinal(wire.CodeWindowExceeded)
-		if now := d.seats.Records()[p.Hello.Session].Revision; now != before || d.has(1, p) {
-			t.Errorf("the seat had revision %d, and has %d", before, now)
-		}
 	})
 }

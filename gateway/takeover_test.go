@@ -15,8 +15,7 @@ import (
 )
 
 func TestResumeTakesOverAnAttachedSession(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		old, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, old *wstest.Player, game *wstest.Peer) {
 		now := old.Resume(0)
 		old.WantClosing(wire.CodeSuperseded)
 		old.WantEnd()
@@ -26,27 +25,24 @@ func TestResumeTakesOverAnAttachedSession(t *testing.T) {
 }
 
 func TestTakeoverOfHalfOpenConnectionIsImmediate(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		old, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, _ *world, old *wstest.Player, game *wstest.Peer) {
 		old.Conn.Silence()
+		var said []string
 		for i := range 200 { // accepted by a dead connection, or stuck before it
-			game.Text(fmt.Sprint(i, strings.Repeat("x", 2000)))
+			said = append(said, fmt.Sprint(i, strings.Repeat("x", 2000)))
+			game.Text(said[i])
 		}
 		began := time.Now()
 		p := old.Resume(0)
-		if d := time.Since(began); d > 0 {
-			t.Fatalf("the takeover took %v", d)
-		}
-		for i := range 200 {
-			p.Want(fmt.Sprint(i, strings.Repeat("x", 2000)))
-		}
+		wstest.Equal(t, "the takeover took", time.Since(began), 0)
+		p.Want(said...)
 	})
 }
 
 // TestStaleEventsOfReplacedConnectionAreIgnored sends each late event of an older connection
 // after the new hello.
 func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
-	for name, late := range map[string]func(old *wstest.Player){
+	eachInBubble(t, map[string]func(old *wstest.Player){
 		"message":     func(old *wstest.Player) { old.Text("late") },
 		"ack":         func(old *wstest.Player) { old.Ack(2) },
 		"bye":         func(old *wstest.Player) { old.Control("bye") },
@@ -55,28 +51,25 @@ func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 		"Close":       func(old *wstest.Player) { old.Close(4000, "") },
 		"reset":       func(old *wstest.Player) { old.Drop() },
 		"half":        func(old *wstest.Player) { old.Frame(frame.Text, false, "half") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-				old, game := w.play()
-				game.Pass(old, "s1", "s2")
-				p := old.Resume(0)
-				late(old)
-				time.Sleep(40 * time.Second)
-				w.wantState(p, session.Attached)
-				p.Want("s1", "s2")
-				if i, _ := w.gw.Session(p.Hello.Session); i.Acked != 0 || i.Received != 0 {
-					t.Fatalf("acked %d, received %d; want 0 and 0", i.Acked, i.Received)
-				}
-				p.Pass(game, "c1")
-			})
-		})
-	}
+	}, func(t *testing.T, late func(*wstest.Player)) {
+		w := newWorld(t, testPolicy())
+		old, game := w.play()
+		game.Pass(old, "s1", "s2")
+		p := old.Resume(0)
+		late(old)
+		time.Sleep(40 * time.Second)
+		w.wantState(p, session.Attached)
+		p.Want("s1", "s2")
+		i, _ := w.gw.Session(p.Hello.Session)
+		wstest.Equal(t, "acked", i.Acked, 0)
+		wstest.Equal(t, "received", i.Received, 0)
+		p.Pass(game, "c1")
+	})
 }
 
 func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, _ := newDetached(t, testPolicy())
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
+		w.detach(p)
 		first := p.Hello.Token
 		for range 10 { // unread hellos
 			q := p.TryResume(first, "0")
@@ -88,26 +81,23 @@ func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
 		p.Ack(0) // confirms the newest
 		w.detach(p)
 		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
-		p = p.Resume(0)
-		w.wantState(p, session.Attached)
+		w.wantState(p.Resume(0), session.Attached)
 	})
 }
 
 func TestResumeConfirmsItsGeneration(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		a, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, a *wstest.Player, _ *wstest.Peer) {
 		b := a.Resume(0) // with generation 1
 		c := b.Resume(0) // with generation 2, which supersedes 1
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
-		w.wantState(c, session.Attached)
+		c.Sync()
 	})
 }
 
 func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
-	for round := range 20 {
-		synctest.Test(t, func(t *testing.T) {
-			w, p, game := newDetached(t, testPolicy())
-			w.wantState(p, session.Detached)
+	for range 20 {
+		inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+			w.detach(p)
 			const racers = 16
 			peers := make(chan *wstest.Peer, racers)
 			for range racers {
@@ -118,9 +108,7 @@ func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 			for range racers {
 				attached += stillOpen(t, <-peers)
 			}
-			if attached != 1 {
-				t.Fatalf("round %d: %d connections are attached, want 1", round, attached)
-			}
+			wstest.Equal(t, "attached connections", attached, 1)
 			w.wantNoDial()
 			game.WantNothing(0)
 		})
@@ -130,34 +118,17 @@ func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 // stillOpen reads what has arrived and returns 1 unless it ended with a Close, which must be
 // one of those that a race may cause.
 func stillOpen(t *testing.T, p *wstest.Peer) int {
-	for {
-		m, ok := tryNext(p)
-		switch {
-		case !ok:
-			return 1
-		case m.Op == frame.Close:
-			if m.Code != wire.CodeSuperseded && m.Code != wire.CodeBadToken {
-				t.Fatalf("the loser of a race got %v", m)
-			}
-			return 0
-		}
-	}
-}
-
-func tryNext(p *wstest.Peer) (wstest.Message, bool) {
-	got := make(chan wstest.Message, 1)
-	go func() {
-		if m, ok := p.Next(); ok {
-			got <- m
-		}
-	}()
 	synctest.Wait()
-	select {
-	case m := <-got:
-		return m, true
-	default:
-		return wstest.Message{}, false
+	for m, ok := p.Come(); ok; m, ok = p.Come() {
+		if m.Op != frame.Close {
+			continue
+		}
+		if m.Code != wire.CodeSuperseded && m.Code != wire.CodeBadToken {
+			t.Errorf("the loser of a race got %v, want Close %d or %d", m, wire.CodeSuperseded, wire.CodeBadToken)
+		}
+		return 0
 	}
+	return 1
 }
 
 func TestMoreThanTwentyTakeoversInTenSecondsAreDelayed(t *testing.T) {
@@ -165,64 +136,79 @@ func TestMoreThanTwentyTakeoversInTenSecondsAreDelayed(t *testing.T) {
 		for range 20 {
 			p = p.Resume(0)
 		}
-		c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeTooFast)
-		if !c.Retry || c.RetryAfter < 1 || c.RetryAfter > 10000 {
+		c := p.TryResume(p.Hello.Token, "0").WantRetry(wire.CodeTooFast)
+		if c.RetryAfter > 10000 {
 			t.Fatalf("close %+v, want retry within 10 s", c)
 		}
 		w.wantState(p, session.Attached)
 		time.Sleep(time.Duration(c.RetryAfter) * time.Millisecond)
 		p = p.Resume(0)
-		w.wantState(p, session.Attached)
-	})
-}
-
-func TestResumesOfDetachedSessionsAreNotLimited(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		for range 100 {
+		for range 100 { // resumes of a detached session are not limited
 			w.detach(p)
 			p = p.Resume(0)
 		}
 	})
 }
 
-func TestMessageThatAlwaysKillsItsClientEndsTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, game := newDetached(t, testPolicy())
+// Each resume gets so far, and disconnects after a while.
+func TestFutileResumes(t *testing.T) {
+	for name, c := range map[string]struct {
+		resumes  int
+		stays    time.Duration
+		progress bool // it acks one message more each time, or its received says so
+		ends     bool
+	}{
+		"a message always kills its client":    {5, 3 * time.Second, false, true},
+		"one resume fewer":                     {4, 3 * time.Second, false, false},
+		"within ten seconds":                   {8, time.Second, false, false},
+		"received grows, and nothing is acked": {12, 3 * time.Second, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				w.detach(p)
+				for i := range 20 {
+					game.Text(strconv.Itoa(i))
+				}
+				received := uint64(0)
+				for i := range c.resumes {
+					p = p.Resume(received)
+					p.Ack(received)
+					p.Want(strconv.Itoa(int(received)))
+					if c.progress {
+						received++
+					}
+					time.Sleep(c.stays)
+					p.Drop()
+					if i < c.resumes-1 {
+						w.wantState(p, session.Detached)
+					}
+				}
+				if !c.ends {
+					w.wantState(p, session.Detached)
+					return
+				}
+				game.WantClose(wire.CodeGoingAway)
+				wstest.Equal(t, "reason", p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded).Reason, "no progress")
+			})
+		})
+	}
+}
+
+func TestProgressRestartsTheCountOfFutileResumes(t *testing.T) {
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		w.detach(p)
 		game.Text("poison")
-		for i := range 5 {
+		for range 4 {
 			p = p.Resume(0)
 			p.Ack(0)
 			p.Want("poison")
 			time.Sleep(3 * time.Second)
-			if i < 4 {
-				p.Drop()
-				w.wantState(p, session.Detached)
-			}
-		}
-		p.Drop()
-		game.WantClose(wire.CodeGoingAway)
-		c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
-		if c.Reason != "no progress" {
-			t.Fatalf("reason %q", c.Reason)
-		}
-	})
-}
-
-func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, game := newDetached(t, testPolicy())
-		game.Text("poison")
-		for range 8 {
-			p = p.Resume(0)
-			p.Ack(0)
-			p.Want("poison")
-			time.Sleep(time.Second)
 			p.Drop()
 			w.wantState(p, session.Detached)
 		}
 		p = p.Resume(0)
 		p.Want("poison")
-		p.Ack(1) // progress: the count restarts
+		p.Ack(1)
 		p.Sync()
 		for range 4 {
 			p.Drop()
@@ -234,28 +220,8 @@ func TestFutileResumesWithinTenSecondsAreForgiven(t *testing.T) {
 	})
 }
 
-// A client that never acks, but receives one message more each time, makes progress: its
-// received says so.
-func TestResumesThatMakeProgressAreNotFutile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, game := newDetached(t, testPolicy())
-		for i := range 20 {
-			game.Text(strconv.Itoa(i))
-		}
-		for i := range uint64(12) {
-			w.wantState(p, session.Detached)
-			p = p.Resume(i)
-			p.Ack(i)
-			p.Want(strconv.Itoa(int(i)))
-			time.Sleep(3 * time.Second)
-			p.Drop()
-		}
-		w.wantState(p, session.Detached)
-	})
-}
-
 func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+	inSession(t, testPolicy(), func(t *testing.T, _ *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		big := strings.Repeat("x", 200<<10) // more than the connection accepts
 		p.Hold(true)
@@ -267,10 +233,7 @@ func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
 		p.Hold(false)
 		p.Want(big)
 		synctest.Wait()
-		p = p.Resume(1)
-		if p.Hello.Replay != 0 {
-			t.Fatalf("replay %d, want 0", p.Hello.Replay)
-		}
+		wstest.Equal(t, "replay", p.Resume(1).Hello.Replay, 0)
 	})
 }
 
@@ -291,12 +254,9 @@ func TestMessagesWrittenToSlowUpstreamAreAcked(t *testing.T) {
 			}
 		}()
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		acked := ""
-		for {
-			m, ok := tryNext(p.Peer)
-			if !ok {
-				break
-			}
+		for m, ok := p.Come(); ok; m, ok = p.Come() {
 			if m.Verb == wire.VerbAck {
 				acked = m.Data
 			}

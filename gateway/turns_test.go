@@ -1,8 +1,6 @@
 package gateway_test
 
 import (
-	"net"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,28 +17,20 @@ func TestHandshakesAtOnceAreLimited(t *testing.T) {
 			go p.TryResume(p.Hello.Token, "0")
 		}
 		synctest.Wait()
-		if n := gateway.Inside(w.gw); n != gateway.Turns(w.gw) {
-			t.Errorf("%d handshakes are worked on, want %d", n, gateway.Turns(w.gw))
-		}
+		wstest.Equal(t, "handshakes that are worked on", gateway.Inside(w.gw), gateway.Turns(w.gw))
 		release()
 		synctest.Wait()
-		if _, visits := w.gw.Left(); visits != 0 {
-			t.Errorf("%d handshakes are still under way", visits)
-		}
+		_, visits := w.gw.Left()
+		wstest.Equal(t, "handshakes that are still under way", visits, 0)
 	})
 }
 
 // Handshakes that wait for something else don't keep others from the gateway, however many they
 // are.
 func TestHandshakesDoNotWaitForThoseThatWaitForTheGame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), trustProxies)
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
-		w.game.Refuse = func(net.Conn, *http.Request) bool {
-			time.Sleep(5 * time.Second)
-			return false
-		}
+		w.game.Refuse = after(5 * time.Second)
 		for i := range 2 * gateway.Turns(w.gw) {
 			go w.PlayerWith("/", from(i))
 		}
@@ -50,18 +40,16 @@ func TestHandshakesDoNotWaitForThoseThatWaitForTheGame(t *testing.T) {
 		for range 2 * gateway.Turns(w.gw) {
 			w.game.Next()
 		}
-	})
+	}, trustProxies)
 }
 
 func TestHandshakesDoNotWaitForThoseThatWaitForTheCluster(t *testing.T) {
-	inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes) {
-		w := d.of[0]
-		p, _ := w.play()
+	inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		synctest.Wait() // no write is under way
 		d.links[0].Before = func() { time.Sleep(500 * time.Millisecond) }
-		for range 2 * gateway.Turns(w.gw) {
-			go w.PlayerWith("/match/7", "Reseat-Settled: 0 0\r\n")
+		for range 2 * gateway.Turns(d.of[0].gw) {
+			go d.of[0].PlayerWith("/match/7", "Reseat-Settled: 0 0\r\n")
 		}
 		time.Sleep(time.Millisecond)
 		wantResumedAtOnce(t, p)
@@ -74,7 +62,5 @@ func wantResumedAtOnce(t *testing.T, p *wstest.Player) {
 	began := time.Now()
 	p.Drop()
 	p.Resume(0)
-	if waited := time.Since(began); waited != 0 {
-		t.Errorf("a resume took %v", waited)
-	}
+	wstest.Equal(t, "the resume took", time.Since(began), 0)
 }
