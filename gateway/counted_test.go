@@ -1,8 +1,6 @@
 package gateway_test
 
 import (
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,201 +13,152 @@ import (
 	"reseat/gateway/wire"
 )
 
+// inCounted runs f with a session of a player, and checks by how much a family of metrics has grown then.
+func inCounted(t *testing.T, p policy.Policy, family string, want map[string]float64, f func(*world, *wstest.Player, *wstest.Peer)) {
+	t.Helper()
+	inWorld(t, p, func(t *testing.T, w *world) {
+		p, game := w.loginAs("ann")
+		p.Sync()
+		before := w.metrics()
+		f(w, p, game)
+		w.wantSince(before, family, want)
+	})
+}
+
+// An act on a session of a player.
+type act func(*world, *wstest.Player, *wstest.Peer)
+
+// closedWith is an act that the client is told of.
+func closedWith(code int, cause func(*world, *wstest.Player)) act {
+	return func(w *world, p *wstest.Player, _ *wstest.Peer) {
+		cause(w, p)
+		p.WantClosing(code)
+	}
+}
+
 // endings are ways to end a session, by the reason that is counted.
 var endings = map[string]struct {
-	policy func() policy.Policy
-	end    func(*testing.T, *world)
+	policy policy.Policy
+	end    act
 }{
-	"bye": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
+	"bye": {testPolicy(), func(_ *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Control("bye")
 		p.WantClose(wire.CodeNormal)
 	}},
-	"grace_over": {testPolicy, func(_ *testing.T, w *world) {
-		p, game := w.play()
+	"grace_over": {testPolicy(), func(w *world, p *wstest.Player, game *wstest.Peer) {
 		w.detach(p)
 		game.WantClose(wire.CodeGoingAway)
 	}},
-	"upstream_closed": {testPolicy, func(t *testing.T, w *world) {
-		p, game := w.play()
+	"upstream_closed": {testPolicy(), func(w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Close(4007, "over")
-		wantEnd(t, p.Peer, 4007, "over")
+		wantEnd(w.t, p.Peer, 4007, "over")
 		p.Close(4007, "")
 	}},
-	"upstream_lost": {testPolicy, func(_ *testing.T, w *world) {
-		p, game := w.play()
+	"upstream_lost": {testPolicy(), func(_ *world, p *wstest.Player, game *wstest.Peer) {
 		game.Drop()
 		p.WantClosing(wire.CodeUpstreamLost)
 		p.Close(wire.CodeUpstreamLost, "")
 	}},
-	"idle_timeout": {func() policy.Policy {
-		p := testPolicy()
-		p.IdleTimeout = time.Minute
-		return p
-	}, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		p.WantClosing(wire.CodeEnded)
-	}},
-	"no_progress": {testPolicy, func(_ *testing.T, w *world) {
-		p, game := w.play()
+	"no_progress": {testPolicy(), func(w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Text("poison")
 		for range 6 {
 			p.Ack(0)
 			p.Want("poison")
 			time.Sleep(3 * time.Second)
 			p.Drop()
-			synctest.Wait()
-			if i, _ := w.gw.Session(p.Hello.Session); i.State == session.Ended.String() {
+			if w.state(p) == session.Ended.String() {
 				break
 			}
 			p = p.Resume(0)
 		}
 	}},
-	"client_gone": {testPolicy, func(_ *testing.T, w *world) {
-		p := w.Plain("/")
-		w.game.Next()
-		p.Drop()
+	"client_gone": {testPolicy(), func(w *world, _ *wstest.Player, _ *wstest.Peer) {
+		plain, _ := w.plain()
+		plain.Drop()
 	}},
-	"protocol_error": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		p.Raw([]byte{0xf1, 0x80, 0, 0, 0, 0})
-		p.WantClosing(wire.CodeProtocolError)
-	}},
-	"invalid_utf8": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		p.Control("ping \xff")
-		p.WantClosing(wire.CodeInvalidUTF8)
-	}},
-	"message_too_big": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		p.Text(strings.Repeat("x", 1<<20+1))
-		p.WantClosing(wire.CodeMessageTooBig)
-	}},
-	"internal_error": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		gateway.Fail(w.gw, p.Hello.Session)
-		p.WantClosing(wire.CodeInternalError)
-	}},
-	"protocol_violation": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		p.Ack(7)
-		p.WantClosing(wire.CodeProtocolViolation)
-	}},
-	"window_exceeded": {func() policy.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world) {
-		p, game := w.play()
+	"window_exceeded": {small(session.EndSession), func(w *world, p *wstest.Player, game *wstest.Peer) {
 		w.detach(p)
 		sendAll(game, numbered(1, 11))
 		game.WantClose(wire.CodeTryAgainLater)
 	}},
-	"superseded": {func() policy.Policy { return loggedIn(policy.Takeover) }, func(_ *testing.T, w *world) {
-		p := w.Player("/?player=ann")
-		w.Player("/?player=ann")
-		p.WantClosing(wire.CodeSuperseded)
-	}},
-	"ended": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
-		p.WantClosing(wire.CodeEnded)
-	}},
-	"too_fast": {func() policy.Policy { return rated(session.Rate{Messages: 1, End: true}) }, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		for range 10 {
-			p.Text("x")
-		}
-		p.WantClosing(wire.CodeTooFast)
-	}},
-	"draining": {testPolicy, func(_ *testing.T, w *world) {
-		p, _ := w.play()
-		w.gw.BeginDrain()
-		p.WantClosing(wire.CodeDraining)
-	}},
+	"idle_timeout":       {changed(testPolicy(), func(p *policy.Policy) { p.IdleTimeout = time.Minute }), closedWith(wire.CodeEnded, func(*world, *wstest.Player) {})},
+	"superseded":         {loggedIn(policy.Takeover), closedWith(wire.CodeSuperseded, func(w *world, _ *wstest.Player) { w.loginAs("ann") })},
+	"protocol_error":     {testPolicy(), closedWith(wire.CodeProtocolError, func(_ *world, p *wstest.Player) { p.Raw([]byte{0xf1, 0x80, 0, 0, 0, 0}) })},
+	"invalid_utf8":       {testPolicy(), closedWith(wire.CodeInvalidUTF8, func(_ *world, p *wstest.Player) { p.Control("ping \xff") })},
+	"message_too_big":    {testPolicy(), closedWith(wire.CodeMessageTooBig, func(_ *world, p *wstest.Player) { p.Text(strings.Repeat("x", 1<<20+1)) })},
+	"internal_error":     {testPolicy(), closedWith(wire.CodeInternalError, func(w *world, p *wstest.Player) { gateway.Fail(w.gw, p.Hello.Session) })},
+	"protocol_violation": {testPolicy(), closedWith(wire.CodeProtocolViolation, func(_ *world, p *wstest.Player) { p.Ack(7) })},
+	"ended":              {testPolicy(), closedWith(wire.CodeEnded, func(w *world, p *wstest.Player) { w.gw.End(p.Hello.Session, wire.CodeNormal, "") })},
+	"draining":           {testPolicy(), closedWith(wire.CodeDraining, func(w *world, _ *wstest.Player) { w.gw.BeginDrain() })},
+	"too_fast":           {rated(session.Rate{Messages: 1, End: true}), closedWith(wire.CodeTooFast, func(_ *world, p *wstest.Player) { sendAll(p.Peer, numbered(1, 10)) })},
 }
 
 func TestEachEndIsCountedOnceByReason(t *testing.T) {
 	for reason, c := range endings {
 		t.Run(reason, func(t *testing.T) {
-			inWorld(t, c.policy(), func(t *testing.T, w *world) {
-				before := w.metrics()
-				c.end(t, w)
-				w.wantSince(before, "reseat_sessions_ended_total", map[string]float64{reason: 1})
+			inCounted(t, c.policy, "reseat_sessions_ended_total", map[string]float64{reason: 1}, func(w *world, p *wstest.Player, game *wstest.Peer) {
+				c.end(w, p, game)
+				synctest.Wait()
 				m := w.metrics()
 				living := m["reseat_sessions{connecting}"] + m["reseat_sessions{attached}"] + m["reseat_sessions{detached}"]
 				if created := m["reseat_sessions_created_total"]; created != living+1 {
-					t.Errorf("%v sessions created, %v live, one has ended", created, living)
+					w.t.Errorf("%v sessions created, %v live, one has ended", created, living)
 				}
 			})
 		})
 	}
+	elsewhere := map[string]bool{"bad_token": true, "no_session": true, "refused": true, // those only end a connection
+		"node_lost": true} // that ends a session of another node
 	for _, reason := range reasons {
-		if _, ok := endings[reason]; !ok && reason != "bad_token" && reason != "no_session" && reason != "refused" && // those only end a connection
-			reason != "node_lost" { // that ends a session of another node
+		if _, ok := endings[reason]; !ok && !elsewhere[reason] {
 			t.Errorf("nothing here ends a session for %s", reason)
 		}
 	}
 }
 
-// refusedResumes are resumes, by the result that is counted.
-var refusedResumes = map[string]struct {
-	policy func() policy.Policy
-	resume func(*testing.T, *world, *wstest.Player)
-}{
-	"ok":        {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) { p.Resume(0) }},
-	"bad_token": {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) { p.TryResume("x", "0").WantClosing(wire.CodeBadToken) }},
-	"protocol_violation": {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) {
-		p.TryResume(p.Hello.Token, "9").WantClosing(wire.CodeProtocolViolation)
-	}},
-	"no_session": {testPolicy, func(_ *testing.T, _ *world, p *wstest.Player) {
-		p.Control("bye")
-		p.WantClose(wire.CodeNormal)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-	}},
-	"ended": {testPolicy, func(_ *testing.T, w *world, p *wstest.Player) {
-		w.gw.End(p.Hello.Session, wire.CodeNormal, "")
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
-	}},
-	"window_exceeded": {func() policy.Policy { return small(session.EndSession) }, func(_ *testing.T, w *world, p *wstest.Player) {
-		p.Drop()
-		w.wantState(p, session.Detached)
-		sendAll(w.game.Next(), numbered(1, 11))
-		w.wantState(p, session.Ended)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
-	}},
-	"upstream_lost": {hard, func(_ *testing.T, w *world, p *wstest.Player) {
-		p.Drop()
-		w.game.Refuse = func(c net.Conn, _ *http.Request) bool { c.Close(); return true }
-		w.wantState(p, session.Detached)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeUpstreamLost)
-	}},
+// refusedAfter is a resume with this received count that is refused after an act.
+func refusedAfter(code int, received string, cause func(*world, *wstest.Player, *wstest.Peer)) act {
+	return func(w *world, p *wstest.Player, game *wstest.Peer) {
+		cause(w, p, game)
+		p.TryResume(p.Hello.Token, received).WantClosing(code)
+	}
 }
 
 func TestEachResumeIsCountedByResult(t *testing.T) {
-	for result, c := range refusedResumes {
+	nothing := func(*world, *wstest.Player, *wstest.Peer) {}
+	for result, c := range map[string]struct {
+		policy policy.Policy
+		resume act
+	}{
+		"ok":                 {testPolicy(), func(_ *world, p *wstest.Player, _ *wstest.Peer) { p.Resume(0) }},
+		"bad_token":          {testPolicy(), func(_ *world, p *wstest.Player, _ *wstest.Peer) { p.TryResume("x", "0").WantClosing(wire.CodeBadToken) }},
+		"protocol_violation": {testPolicy(), refusedAfter(wire.CodeProtocolViolation, "9", nothing)},
+		"no_session":         {testPolicy(), refusedAfter(wire.CodeNoSession, "0", endings["bye"].end)},
+		"ended":              {testPolicy(), refusedAfter(wire.CodeEnded, "0", endings["ended"].end)},
+		"window_exceeded":    {small(session.EndSession), refusedAfter(wire.CodeWindowExceeded, "0", endings["window_exceeded"].end)},
+		"upstream_lost": {hard(), refusedAfter(wire.CodeUpstreamLost, "0", func(w *world, p *wstest.Player, _ *wstest.Peer) {
+			w.game.Refuse = refuseDials
+			w.detach(p)
+		})},
+	} {
 		t.Run(result, func(t *testing.T) {
-			inWorld(t, c.policy(), func(t *testing.T, w *world) {
-				p := w.Player("/")
-				p.Sync()
-				before := w.metrics()
-				c.resume(t, w, p)
-				w.wantSince(before, "reseat_resumes_total", map[string]float64{result: 1})
-			})
+			inCounted(t, c.policy, "reseat_resumes_total", map[string]float64{result: 1}, c.resume)
 		})
 	}
 }
 
 func TestConcurrentResumesAreEachCounted(t *testing.T) {
-	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		p.Sync()
-		before := w.metrics()
+	want := map[string]float64{"ok": 21, "too_fast": 1, "superseded": 1}
+	inCounted(t, hard(), "reseat_resumes_total", want, func(w *world, p *wstest.Player, _ *wstest.Peer) {
 		for range 20 {
 			p = p.Resume(0)
 		}
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeTooFast)
 		w.detach(p)
-		w.game.Refuse = func(net.Conn, *http.Request) bool { time.Sleep(5 * time.Second); return false }
+		w.game.Refuse = after(5 * time.Second)
 		first := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
 		p.Resume(0)
 		first.WantClosing(wire.CodeSuperseded)
-		w.wantSince(before, "reseat_resumes_total", map[string]float64{"ok": 21, "too_fast": 1, "superseded": 1})
 	})
 }

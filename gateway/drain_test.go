@@ -16,32 +16,57 @@ import (
 	"reseat/gateway/wire"
 )
 
+// drain begins the final drain, and closes the channel once it is over. It has no time if at once says so.
+func (w *world) drain(atOnce bool) (over chan bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if atOnce {
+		cancel()
+	}
+	over = make(chan bool)
+	go func() {
+		defer cancel()
+		w.gw.Drain(ctx)
+		close(over)
+	}()
+	synctest.Wait()
+	return over
+}
+
+// wantNew checks whether new sessions are accepted.
+func (w *world) wantNew(taken bool) {
+	w.t.Helper()
+	c, _, resp, err := w.Handshake("/new", nil, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	if taken {
+		wstest.Equal(w.t, "a new session is answered", resp.StatusCode, 101)
+		w.game.Next()
+		return
+	}
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		w.t.Errorf("a new session is answered %v, want 503 with Retry-After", resp)
+	}
+}
+
 func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		plain, plainGame := w.plain()
 		w.detach(p)
-		done := make(chan bool)
 		began := time.Now()
-		go func() { w.gw.Drain(context.Background()); close(done) }()
-		synctest.Wait()
-		if !w.gw.Draining() {
-			t.Fatal("not draining at once")
-		}
-		_, _, resp, err := w.Handshake("/new", nil, "")
-		if err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
-			t.Fatalf("a new session was answered %v %v, want 503 with Retry-After", resp, err)
-		}
+		over := w.drain(false)
+		wstest.Equal(t, "draining at once", w.gw.Draining(), true)
+		w.wantNew(false)
 		time.Sleep(5 * time.Second)
 		p = p.Resume(0)
 		game.Pass(p, "s1")
-		p.WantFinal(wire.CodeDraining)
-		if d := time.Since(began); d != 10*time.Second {
-			t.Fatalf("closed after %v, want 10 s", d)
-		}
+		p.WantFinal(wire.CodeDraining) // this gateway is its only server
+		wstest.Equal(t, "closed after", time.Since(began), 10*time.Second)
 		game.WantReason(wire.CodeGoingAway, "draining")
 		plain.WantClose(wire.CodeServiceRestart)
 		plainGame.WantClose(wire.CodeGoingAway)
-		<-done
+		<-over
 	})
 }
 
@@ -49,9 +74,9 @@ func TestDrainEndsWithTheLastSession(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		began := time.Now()
 		time.AfterFunc(3*time.Second, func() { p.Control("bye") })
-		w.gw.Drain(context.Background())
+		<-w.drain(false)
 		if d := time.Since(began); d > 4*time.Second {
-			t.Fatalf("the drain took %v", d)
+			t.Fatalf("the drain took %v, want 4s at most", d)
 		}
 	})
 }
@@ -59,17 +84,16 @@ func TestDrainEndsWithTheLastSession(t *testing.T) {
 func TestReceivedMessagesAreDeliveredBeforeDrainCloses(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		stall, p := stalledGame(t, w)
+		chunk := strings.Repeat("x", 16<<10)
 		for range 8 {
-			p.Text(string(make([]byte, 16<<10)))
+			p.Text(chunk)
 		}
 		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		go w.gw.Drain(ctx)
+		w.drain(true)
 		p.WantClosing(wire.CodeDraining)
 		game := stall.read(t)
 		for range 8 {
-			game.Want(string(make([]byte, 16<<10)))
+			game.Want(chunk)
 		}
 		game.WantClose(wire.CodeGoingAway)
 		w.wantState(p, session.Ended)
@@ -78,34 +102,28 @@ func TestReceivedMessagesAreDeliveredBeforeDrainCloses(t *testing.T) {
 
 // The log must say what clients or game servers did not receive.
 func TestDrainLogsConnectionsThatDidNotClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		said := new(syncBuffer)
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+	said := new(syncBuffer)
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		for range 2 {
 			_, p := stalledGame(t, w)
 			for range 8 {
-				p.Text(string(make([]byte, 16<<10)))
+				p.Text(strings.Repeat("x", 16<<10))
 			}
 		}
 		w.game.Refuse = nil
 		p, game := w.play()
 		synctest.Wait() // the gateway has more queued for the two games than their connections accept
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
 		began := time.Now()
-		done := make(chan bool)
-		go func() { w.gw.Drain(ctx); close(done) }()
+		over := w.drain(true)
 		p.WantClosing(wire.CodeDraining)
 		game.WantClose(wire.CodeGoingAway)
-		<-done
-		if d := time.Since(began); d != 3*time.Second {
-			t.Errorf("the drain took %v, want 3s", d)
-		}
+		<-over
+		wstest.Equal(t, "the drain took", time.Since(began), 3*time.Second)
 		synctest.Wait()
 		if !strings.Contains(said.String(), "msg=drain.connections_aborted sessions=2") {
 			t.Errorf("the log does not say that 2 were aborted: %s", said.String())
 		}
-	})
+	}, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
 }
 
 // The gateway closes before it has answered the client.
@@ -124,33 +142,22 @@ func TestCloseEndsSessionsBeingCreated(t *testing.T) {
 	})
 }
 
-// wantNew checks whether new sessions are accepted.
-func (w *world) wantNew(taken bool) {
+// wantDrain checks what operators see of a drain: until when it runs, zero if it does not, and of how many sessions.
+func (w *world) wantDrain(draining bool, until time.Time, sessions int) {
 	w.t.Helper()
-	c, _, resp, err := w.Handshake("/new", nil, "")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer c.Close()
-	if (resp.StatusCode == 101) != taken || (resp.StatusCode == 503) == taken {
-		w.t.Fatalf("a new session is answered %d, want accepted %t", resp.StatusCode, taken)
-	}
-	if taken {
-		w.game.Next()
+	i := w.gw.DrainInfo()
+	if i.Draining != draining || i.Sessions != sessions || (i.Until == nil) != until.IsZero() || i.Until != nil && !i.Until.Equal(until) {
+		w.t.Errorf("drain %+v, want draining %v until %v with %d sessions", i, draining, until, sessions)
 	}
 }
 
 func TestOperatorsDrainClosesTheRestAndStaysInForce(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		if i := w.gw.DrainInfo(); i.Draining || i.Until != nil || i.Sessions != 1 {
-			t.Errorf("before: %+v", i)
-		}
+		w.wantDrain(false, time.Time{}, 1)
 		end := time.Now().Add(10 * time.Second)
 		w.gw.BeginDrain()
-		if i := w.gw.DrainInfo(); !i.Draining || i.Until == nil || !i.Until.Equal(end) {
-			t.Errorf("while it runs: %+v, want until %v", i, end)
-		}
+		w.wantDrain(true, end, 1)
 		w.wantNew(false)
 		time.Sleep(9 * time.Second)
 		w.gw.BeginDrain() // a second call changes nothing
@@ -162,22 +169,16 @@ func TestOperatorsDrainClosesTheRestAndStaysInForce(t *testing.T) {
 		p.WantClosing(wire.CodeDraining)
 		game.WantClose(wire.CodeGoingAway)
 		time.Sleep(time.Hour)
-		if i := w.gw.DrainInfo(); !i.Draining || i.Until != nil || i.Sessions != 0 {
-			t.Errorf("at its end: %+v", i)
-		}
+		w.wantDrain(true, time.Time{}, 0)
 		w.wantNew(false)
-		if !w.gw.CallOffDrain() {
-			t.Error("not cancelled")
-		}
+		wstest.Equal(t, "cancelled", w.gw.CallOffDrain(), true)
 		w.wantNew(true)
 	})
 }
 
 func TestCancelledDrainClosesNothing(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		if !w.gw.CallOffDrain() {
-			t.Error("cancelling without a drain fails")
-		}
+		wstest.Equal(t, "cancelling without a drain", w.gw.CallOffDrain(), true)
 		w.gw.BeginDrain()
 		time.Sleep(5 * time.Second)
 		w.gw.CallOffDrain()
@@ -199,12 +200,8 @@ func TestFinalDrainReplacesOperatorsDrain(t *testing.T) {
 		p.Sync()
 		w.gw.BeginDrain()
 		time.Sleep(8 * time.Second)
-		done := make(chan bool)
-		go func() { w.gw.Drain(context.Background()); close(done) }()
-		synctest.Wait()
-		if w.gw.CallOffDrain() {
-			t.Error("the final drain was cancelled")
-		}
+		over := w.drain(false)
+		wstest.Equal(t, "the final drain was cancelled", w.gw.CallOffDrain(), false)
 		w.gw.BeginDrain()
 		time.Sleep(9 * time.Second)
 		w.wantState(p, session.Attached)
@@ -212,15 +209,14 @@ func TestFinalDrainReplacesOperatorsDrain(t *testing.T) {
 		time.Sleep(time.Second)
 		p.WantClosing(wire.CodeDraining)
 		game.WantClose(wire.CodeGoingAway)
-		<-done
+		<-over
 	})
 }
 
 // A session with a slow upstream is closed as soon as it begins.
 func TestDrainClosesSessionsBeingCreated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		answer := make(chan bool)
-		w := newWorld(t, testPolicy())
 		w.game.Refuse = func(net.Conn, *http.Request) bool { <-answer; return false }
 		time.AfterFunc(time.Second, w.gw.BeginDrain)
 		time.AfterFunc(9*time.Second, func() { close(answer) })
@@ -230,19 +226,16 @@ func TestDrainClosesSessionsBeingCreated(t *testing.T) {
 
 		w.gw.CallOffDrain()
 		answer = make(chan bool)
-		done := make(chan bool)
+		closed := make(chan bool)
 		go func() {
-			defer close(done)
+			defer close(closed)
 			p, game := w.play()
 			p.WantClosing(wire.CodeDraining)
 			game.WantClose(wire.CodeGoingAway)
 		}()
 		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		go w.gw.Drain(ctx)
-		synctest.Wait()
+		w.drain(true)
 		close(answer)
-		<-done
+		<-closed
 	})
 }

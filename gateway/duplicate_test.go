@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -56,9 +55,7 @@ func (*fakeLogin) Only(r *http.Request, _ string) *http.Request { return r }
 func (n *fakeLogin) Realm() any { return n }
 
 func loggedIn(d policy.Duplicate) policy.Policy {
-	p := testPolicy()
-	p.Login, p.Duplicate = &fakeLogin{}, d
-	return p
+	return changed(testPolicy(), func(p *policy.Policy) { p.Login, p.Duplicate = &fakeLogin{}, d })
 }
 
 // refused returns the status of a handshake that is refused by HTTP.
@@ -69,6 +66,23 @@ func (w *world) refused(path string) int {
 		w.t.Fatal(err)
 	}
 	return resp.StatusCode
+}
+
+// loginAs begins a session of a player.
+func (w *world) loginAs(player string) (*wstest.Player, *wstest.Peer) {
+	w.t.Helper()
+	p := w.Player("/?player=" + player)
+	return p, w.game.Next()
+}
+
+// resumeAt resumes p with a handshake for path.
+func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
+	w.t.Helper()
+	c, err := w.Dial(path, resumeOffer(p))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
 }
 
 func TestHandshakeWithInvalidLoginIsRefusedBeforeAnyDial(t *testing.T) {
@@ -85,38 +99,25 @@ func TestHandshakeWithInvalidLoginIsRefusedBeforeAnyDial(t *testing.T) {
 
 func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
 	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		p := w.Player("/?player=ann")
-		if got := w.game.Next().Req.Header["Reseat-Player"]; len(got) != 1 || got[0] != "ann" {
-			t.Errorf("Reseat-Player %q", got)
-		}
-		if i, _ := w.gw.Session(p.Hello.Session); i.Player != "ann" {
-			t.Errorf("the session's player is %q", i.Player)
-		}
+		p, game := w.loginAs("ann")
+		wstest.Equal(t, "Reseat-Player", strings.Join(game.Req.Header["Reseat-Player"], ", "), "ann")
+		i, _ := w.gw.Session(p.Hello.Session)
+		wstest.Equal(t, "the session's player", i.Player, "ann")
 	})
 }
 
-// The login of a resume must name the same player; it may have expired.
+// The login of a resume must name the same player. The token stands for the login, which may have expired; and a page
+// keeps sending its first login, whose key the issuer may have replaced since.
 func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		p := w.Player("/?player=ann")
+		p, _ := w.loginAs("ann")
 		w.detach(p)
 		for _, path := range []string{"/?player=bob", "/?player=-bob", "/?player=~ann"} {
 			w.resumeAt(p, path).WantClosing(wire.CodeBadToken)
 		}
 		w.wantState(p, session.Detached)
-		w.resumeAt(p, "/?player=-ann").WantControl(wire.VerbHello)
-	})
-}
-
-// The token stands for the login. A page keeps sending its first login, whose key the issuer
-// may have replaced since.
-func TestLoginWithInvalidSignatureDoesNotRefuseResume(t *testing.T) {
-	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		p := w.Player("/?player=ann")
-		w.detach(p)
-		w.resumeAt(p, "/?player=!").WantControl(wire.VerbHello)
-		if status := w.refused("/?player=!"); status != http.StatusUnauthorized {
-			t.Errorf("a new session with it: %d", status)
+		for _, path := range []string{"/?player=-ann", "/?player=!"} {
+			w.resumeAt(p, path).WantControl(wire.VerbHello)
 		}
 	})
 }
@@ -129,37 +130,20 @@ func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := w.Dial("/?player=ann", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.WantControl(wire.VerbHello)
+		w.resumeAt(&wstest.Player{Hello: wire.Hello{Token: token}}, "/?player=ann").WantControl(wire.VerbHello)
 	})
-}
-
-// resumeAt resumes p with a handshake for path.
-func (w *world) resumeAt(p *wstest.Player, path string) *wstest.Peer {
-	w.t.Helper()
-	c, err := w.Dial(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return c
 }
 
 func TestNewestLoginTakesOver(t *testing.T) {
 	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
 		plain := w.Plain("/?player=ann")
 		old := w.game.Next()
-		p := w.Player("/?player=ann")
+		p, _ := w.loginAs("ann")
 		plain.WantClose(1008)
 		old.WantReason(wire.CodeGoingAway, "superseded")
-		other := w.Player("/?player=bob")
-		w.game.Next()
-		second := w.game.Next()
-		q := w.Player("/?player=ann")
+		other, _ := w.loginAs("bob")
+		q, _ := w.loginAs("ann")
 		p.WantClosing(wire.CodeSuperseded)
-		_ = second
 		q.Sync()
 		other.Sync()
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
@@ -169,14 +153,13 @@ func TestNewestLoginTakesOver(t *testing.T) {
 func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 	for _, d := range []policy.Duplicate{policy.Takeover, policy.Reject} {
 		inWorld(t, loggedIn(d), func(t *testing.T, w *world) {
-			p := w.Player("/?player=ann")
-			game := w.game.Next()
+			p, game := w.loginAs("ann")
 			w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 				c.Write([]byte("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
 				return true
 			}
 			if status := w.refused("/?player=ann"); status < 400 {
-				t.Errorf("status %d", status)
+				t.Errorf("status %d, want a refusal", status)
 			}
 			game.Pass(p, "still here")
 		})
@@ -184,22 +167,17 @@ func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 }
 
 func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
-	for name, speaks := range map[string]bool{"resumable": true, "plain": false} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
-				var first *wstest.Peer
-				if speaks {
-					first = w.Player("/?player=ann").Peer
-				} else {
-					first = w.Plain("/?player=ann")
-				}
-				game := w.game.Next()
-				if status := w.refused("/?player=ann"); status != http.StatusConflict {
-					t.Errorf("status %d, want 409", status)
-				}
-				game.Pass(first, "untouched")
-				w.wantNoDial()
-			})
+	for _, speaks := range []bool{true, false} {
+		inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
+			first := w.Plain
+			if speaks {
+				first = func(path string, _ ...string) *wstest.Peer { return w.Player(path).Peer }
+			}
+			c := first("/?player=ann")
+			game := w.game.Next()
+			wstest.Equal(t, "the second login is answered", w.refused("/?player=ann"), http.StatusConflict)
+			game.Pass(c, "untouched")
+			w.wantNoDial()
 		})
 	}
 }
@@ -208,108 +186,88 @@ func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
 // its answer, and does not treat it as disconnected.
 func TestSecondLoginWaitsWhileFirstIsBeingAnswered(t *testing.T) {
 	inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
-		p := w.Player("/?player=ann")
-		w.game.Next()
+		p, _ := w.loginAs("ann")
 		p.Sync()
 		done := w.gw.Answering(p.Hello.Session)
 		status := make(chan int, 1)
 		go func() { status <- w.refused("/?player=ann") }()
 		synctest.Wait()
-		select {
-		case s := <-status:
-			t.Errorf("answered %d meanwhile", s)
-			done()
-			return
-		default:
-		}
+		wstest.Equal(t, "answers meanwhile", len(status), 0)
 		done()
-		if s := <-status; s != http.StatusConflict {
-			t.Errorf("status %d, want 409", s)
-		}
+		wstest.Equal(t, "the second login is answered", <-status, http.StatusConflict)
 		w.wantState(p, session.Attached)
 	})
 }
 
 func TestDisconnectedPlayerIsNotLockedOut(t *testing.T) {
-	for name, leave := range map[string]func(p *wstest.Player){
+	eachInBubble(t, map[string]func(p *wstest.Player){
 		"detached":      func(p *wstest.Player) { p.Drop() },
 		"half-open":     func(p *wstest.Player) { p.Conn.Silence() },
 		"does not ping": func(p *wstest.Player) { p.Mute.Store(true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
-				p := w.Player("/?player=ann")
-				game := w.game.Next()
-				p.Sync()
-				leave(p)
-				synctest.Wait()
-				began := time.Now()
-				q := w.Player("/?player=ann")
-				if d := time.Since(began); d > 2*time.Second {
-					t.Errorf("it took %v", d)
-				}
-				game.WantClose(wire.CodeGoingAway)
-				w.wantState(q, session.Attached)
-				w.wantState(p, session.Ended)
-			})
-		})
-	}
+	}, func(t *testing.T, leave func(*wstest.Player)) {
+		w := newWorld(t, loggedIn(policy.Reject))
+		p, game := w.loginAs("ann")
+		p.Sync()
+		leave(p)
+		synctest.Wait()
+		began := time.Now()
+		q, _ := w.loginAs("ann")
+		if d := time.Since(began); d > 2*time.Second {
+			t.Errorf("the second login took %v, want 2s at most", d)
+		}
+		game.WantClose(wire.CodeGoingAway)
+		w.wantState(q, session.Attached)
+		w.wantState(p, session.Ended)
+	})
 }
 
 // Of hundreds of concurrent logins of one player one session remains, whatever the order in
 // which the upstreams answer.
 func TestOneOfManyConcurrentLoginsStays(t *testing.T) {
 	const many = 200
-	for name, d := range map[string]policy.Duplicate{"takeover": policy.Takeover, "reject": policy.Reject} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, loggedIn(d), func(t *testing.T, w *world) {
-				var dials atomic.Int64
-				w.game.Refuse = func(net.Conn, *http.Request) bool {
-					time.Sleep(time.Duration(dials.Add(1)*7919%500) * time.Millisecond)
-					return false
+	eachInBubble(t, map[string]policy.Duplicate{"takeover": policy.Takeover, "reject": policy.Reject}, func(t *testing.T, d policy.Duplicate) {
+		w := newWorld(t, loggedIn(d))
+		var dials atomic.Int64
+		w.game.Refuse = func(net.Conn, *http.Request) bool {
+			time.Sleep(time.Duration(dials.Add(1)*7919%500) * time.Millisecond)
+			return false
+		}
+		accepted := make(chan *wstest.Peer, many)
+		var conflicts atomic.Int64
+		for range many {
+			go func() {
+				c, err := w.Dial("/?player=ann", []string{wire.Subprotocol})
+				switch {
+				case err == nil:
+					accepted <- c
+				case strings.Contains(err.Error(), "409"):
+					conflicts.Add(1)
+				default:
+					t.Error(err)
 				}
-				accepted := make(chan *wstest.Peer, many)
-				conflicts := make(chan int, many)
-				for range many {
-					go func() {
-						c, err := w.Dial("/?player=ann", []string{wire.Subprotocol})
-						switch {
-						case err == nil:
-							accepted <- c
-						case strings.Contains(err.Error(), "409"):
-							conflicts <- 1
-						default:
-							t.Error(err)
-						}
-					}()
-				}
-				time.Sleep(time.Minute)
-				if n := len(accepted) + len(conflicts); n != many {
-					t.Fatalf("%d answers, want %d", n, many)
-				}
-				list, _ := w.gw.Sessions(registry.Filter{Player: "ann", Limit: many})
-				if len(list) != 1 || list[0].State != "attached" {
-					t.Fatalf("%d sessions are left", len(list))
-				}
-				if d == policy.Reject && (len(accepted) != 1 || dials.Load() != 1) {
-					t.Errorf("%d accepted after %d dials, want one", len(accepted), dials.Load())
-				}
-				live := 0
-				for range len(accepted) {
-					c := <-accepted
-					c.WantControl(wire.VerbHello)
-					for m, ok := c.Come(); ok && m.Verb != wire.VerbClose; m, ok = c.Come() {
-					}
-					if c.Control("ping x"); stillThere(c) {
-						live++
-					}
-				}
-				if live != 1 {
-					t.Errorf("%d of the clients are attached, want 1", live)
-				}
-			})
-		})
-	}
+			}()
+		}
+		time.Sleep(time.Minute)
+		wstest.Equal(t, "answers", len(accepted)+int(conflicts.Load()), many)
+		list, _ := w.gw.Sessions(registry.Filter{Player: "ann", Limit: many})
+		if len(list) != 1 || list[0].State != "attached" {
+			t.Fatalf("sessions %+v, want one that is attached", list)
+		}
+		if d == policy.Reject && (len(accepted) != 1 || dials.Load() != 1) {
+			t.Errorf("%d accepted after %d dials, want one", len(accepted), dials.Load())
+		}
+		live := 0
+		for range len(accepted) {
+			c := <-accepted
+			c.WantControl(wire.VerbHello)
+			for m, ok := c.Come(); ok && m.Verb != wire.VerbClose; m, ok = c.Come() {
+			}
+			if c.Control("ping x"); stillThere(c) {
+				live++
+			}
+		}
+		wstest.Equal(t, "attached clients", live, 1)
+	})
 }
 
 // stillThere reports whether the gateway answers a ping on this connection.
@@ -325,11 +283,11 @@ func stillThere(c *wstest.Peer) bool {
 
 func TestDuplicateAllowPermitsManySessionsPerPlayer(t *testing.T) {
 	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		for i := range 5 {
-			w.Player(fmt.Sprintf("/%d?player=ann", i)).Sync()
+		for range 5 {
+			p, _ := w.loginAs("ann")
+			p.Sync()
 		}
-		if list, _ := w.gw.Sessions(registry.Filter{Player: "ann", State: "attached", Limit: 10}); len(list) != 5 {
-			t.Errorf("%d sessions", len(list))
-		}
+		list, _ := w.gw.Sessions(registry.Filter{Player: "ann", State: "attached", Limit: 10})
+		wstest.Equal(t, "sessions", len(list), 5)
 	})
 }

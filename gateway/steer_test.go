@@ -3,8 +3,6 @@ package gateway_test
 import (
 	"encoding/json"
 	"errors"
-	"net"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,22 +23,33 @@ func (w *world) patch(id string, c gateway.Change) registry.Snapshot {
 	w.t.Helper()
 	i, o := w.gw.Patch(id, c)
 	if o != gateway.Done {
-		w.t.Fatalf("Patch: outcome %v", o)
+		w.t.Fatalf("Patch: outcome %v, want done", o)
 	}
 	return i
+}
+
+// wantGrace reads the message of a changed grace period, in milliseconds.
+func wantGrace(t *testing.T, p *wstest.Player, ms string) {
+	t.Helper()
+	wstest.Equal(t, "grace", p.WantControl(wire.VerbGrace).Data, ms)
+}
+
+// create creates a session by the API, and returns its game server's connection.
+func (w *world) create(r gateway.CreateRequest) (id, token string, game *wstest.Peer) {
+	w.t.Helper()
+	id, token, err := w.gw.Create(w.t.Context(), r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id, token, w.game.Next()
 }
 
 func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		if i := w.patch(p.Hello.Session, gateway.Change{Grace: span(10 * time.Second)}); i.Grace != "10s" {
-			t.Errorf("grace %q", i.Grace)
-		}
-		if m := p.WantControl("grace"); m.Data != "10000" {
-			t.Errorf("grace %q, want 10000", m.Data)
-		}
-		p.Drop()
-		w.wantState(p, session.Detached)
+		wstest.Equal(t, "grace", w.patch(p.Hello.Session, gateway.Change{Grace: span(10 * time.Second)}).Grace, "10s")
+		wantGrace(t, p, "10000")
+		w.detach(p)
 		time.Sleep(5 * time.Second)
 		w.patch(p.Hello.Session, gateway.Change{Grace: span(time.Minute)}) // longer while it runs
 		time.Sleep(54 * time.Second)
@@ -48,18 +57,16 @@ func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 		w.patch(p.Hello.Session, gateway.Change{Grace: span(59500 * time.Millisecond)}) // shorter
 		time.Sleep(500 * time.Millisecond)
 		game.WantClose(wire.CodeGoingAway)
-		if _, o := w.gw.Patch(p.Hello.Session, gateway.Change{Group: text("x")}); o != gateway.Conflict {
-			t.Errorf("a change of an ended session: %v, want Conflict", o)
-		}
-		if _, o := w.gw.Patch("nobody", gateway.Change{}); o != gateway.Unknown {
-			t.Errorf("a change of no session: %v, want Unknown", o)
-		}
+		_, o := w.gw.Patch(p.Hello.Session, gateway.Change{Group: text("x")})
+		wstest.Equal(t, "a change of an ended session", o, gateway.Conflict)
+		_, o = w.gw.Patch("nobody", gateway.Change{})
+		wstest.Equal(t, "a change of no session", o, gateway.Unknown)
 	})
 }
 
 func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, game := newDetached(t, testPolicy())
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		w.detach(p)
 		time.Sleep(10 * time.Second)
 		w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(5 * time.Second)})
 		game.WantClose(wire.CodeGoingAway)
@@ -73,20 +80,17 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		w.patch(p.Hello.Session, gateway.Change{Grace: span(3 * time.Hour)})
-		p.WantControl("grace")
-		m := p.WantControl(wire.VerbToken)
+		p.WantControl(wire.VerbGrace)
 		var v struct{ Token string }
-		if err := json.Unmarshal([]byte(m.Data), &v); err != nil {
+		if err := json.Unmarshal([]byte(p.WantControl(wire.VerbToken).Data), &v); err != nil {
 			t.Fatal(err)
 		}
 		p.Drop()
 		w.wantState(p, session.Detached)
-		if _, o := w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(7 * time.Hour)}); o != gateway.Conflict {
-			t.Fatalf("outcome %v, want Conflict", o)
-		}
-		if i, _ := w.gw.Session(p.Hello.Session); i.Grace != "3h" {
-			t.Errorf("grace %q after a refused change", i.Grace)
-		}
+		_, o := w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(7 * time.Hour)})
+		wstest.Equal(t, "a change beyond the token", o, gateway.Conflict)
+		i, _ := w.gw.Session(p.Hello.Session)
+		wstest.Equal(t, "grace after a refused change", i.Grace, "3h")
 		time.Sleep(2*time.Hour + 59*time.Minute)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken) // the first one has expired
 		p.Hello.Token = v.Token
@@ -96,50 +100,36 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 }
 
 func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
-	for name, start := range map[string]func(w *world, id string){
+	eachInBubble(t, map[string]func(w *world, id string){
 		"by PATCH": func(w *world, id string) { w.patch(id, gateway.Change{Started: flag(true)}) },
 		"by group": func(w *world, id string) {
 			w.patch(id, gateway.Change{Group: text("match-17")})
-			if n := w.gw.StartGroup("match-17"); n != 1 {
-				w.t.Errorf("%d sessions started, want 1", n)
-			}
+			wstest.Equal(w.t, "sessions started", w.gw.StartGroup("match-17"), 1)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pol := testPolicy()
-				pol.Grace, pol.GraceBeforeStart = time.Minute, span(5*time.Second)
-				w := newWorld(t, pol)
-				p, game := w.play()
-				if p.Hello.Grace != 5000 {
-					t.Errorf("hello says a grace of %d ms, want 5000", p.Hello.Grace)
-				}
-				q, other := w.play()
-				q.Sync()
-				q.Drop()
-				p.Sync()
-				start(w, p.Hello.Session)
-				if m := p.WantControl("grace"); m.Data != "60000" {
-					t.Errorf("grace %q, want 60000", m.Data)
-				}
-				if i, _ := w.gw.Session(p.Hello.Session); !i.Started || i.Grace != "1m" {
-					t.Errorf("started %v, grace %q", i.Started, i.Grace)
-				}
-				p.Drop()
-				time.Sleep(5 * time.Second)
-				other.WantClose(wire.CodeGoingAway)
-				time.Sleep(54 * time.Second)
-				w.wantState(p, session.Detached)
-				time.Sleep(time.Second)
-				game.WantClose(wire.CodeGoingAway)
-			})
-		})
-	}
+	}, func(t *testing.T, start func(*world, string)) {
+		w := newWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceBeforeStart = time.Minute, span(5*time.Second) }))
+		p, game := w.play()
+		wstest.Equal(t, "grace in hello", p.Hello.Grace, 5000)
+		q, other := w.play()
+		w.detach(q)
+		p.Sync()
+		start(w, p.Hello.Session)
+		wantGrace(t, p, "60000")
+		i, _ := w.gw.Session(p.Hello.Session)
+		wstest.Equal(t, "started", i.Started, true)
+		wstest.Equal(t, "grace", i.Grace, "1m")
+		p.Drop()
+		time.Sleep(5 * time.Second)
+		other.WantClose(wire.CodeGoingAway)
+		time.Sleep(54 * time.Second)
+		w.wantState(p, session.Detached)
+		time.Sleep(time.Second)
+		game.WantClose(wire.CodeGoingAway)
+	})
 }
 
 func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		here, hereGame := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, here *wstest.Player, hereGame *wstest.Peer) {
 		away, awayGame := w.play()
 		stranger, strangerGame := w.play()
 		for _, p := range []string{here.Hello.Session, away.Hello.Session} {
@@ -149,23 +139,16 @@ func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 			}
 		}
 		w.detach(away)
-		if n := w.gw.EndGroup("match-17", ""); n != 2 {
-			t.Errorf("%d sessions, want 2", n)
-		}
+		wstest.Equal(t, "sessions", w.gw.EndGroup("match-17", ""), 2)
 		awayGame.WantClose(wire.CodeNormal)
 		away.TryResume(away.Hello.Token, "0").WantClosing(wire.CodeEnded)
 		i, _ := w.gw.Session(here.Hello.Session)
 		data, _, _ := w.gw.Data(here.Hello.Session)
 		if i.State != "attached" || i.Started || data != nil {
-			t.Errorf("the attached one is %s, started %v, with data %q", i.State, i.Started, data)
+			t.Errorf("the attached one is %s, started %v, with data %q; want it reset", i.State, i.Started, data)
 		}
-		for _, g := range []struct {
-			p    interface{ Want(...string) }
-			game interface{ Text(string) }
-		}{{here, hereGame}, {stranger, strangerGame}} {
-			g.game.Text("goes on")
-			g.p.Want("goes on")
-		}
+		goesOn(here, hereGame)
+		goesOn(stranger, strangerGame)
 	})
 }
 
@@ -175,11 +158,11 @@ func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
 		p, _ := w.play()
 		i, _ := w.gw.Session(p.Hello.Session)
 		if i.Grace != "2m" || i.Overflow != "end" || i.Group != "match-9" || p.Hello.Grace != 120000 {
-			t.Errorf("%+v, hello's grace %d", i, p.Hello.Grace)
+			t.Errorf("%+v, hello's grace %d; want 2m, end, match-9", i, p.Hello.Grace)
 		}
 		drop := session.DropOldest
 		if i = w.patch(p.Hello.Session, gateway.Change{Overflow: &drop}); i.Overflow != "drop-oldest" || i.Grace != "2m" {
-			t.Errorf("%+v", i)
+			t.Errorf("%+v, want drop-oldest, 2m", i)
 		}
 	})
 }
@@ -190,9 +173,8 @@ func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			w.game.Header = "Reseat-Grace: " + value + "\r\n"
 			p, _ := w.play()
-			if i, _ := w.gw.Session(p.Hello.Session); i.Grace != want {
-				t.Errorf("Reseat-Grace: %s: grace %s, want %s", value, i.Grace, want)
-			}
+			i, _ := w.gw.Session(p.Hello.Session)
+			wstest.Equal(t, "grace by Reseat-Grace: "+value, i.Grace, want)
 		})
 	}
 }
@@ -201,7 +183,7 @@ func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		id := p.Hello.Session
 		if data, tag, o := w.gw.Data(id); data != nil || tag != 0 || o != gateway.Done {
-			t.Errorf("unset: %q %d %v", data, tag, o)
+			t.Errorf("unset: %q with tag %d, %v; want none", data, tag, o)
 		}
 		one, _ := w.gw.SetData(id, []byte("one"), nil)
 		is := func(want uint64) func(uint64) bool { return func(tag uint64) bool { return tag == want } }
@@ -209,27 +191,19 @@ func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 		if o != gateway.Done || two == one {
 			t.Fatalf("tag %d after %d: %v", two, one, o)
 		}
-		if _, o := w.gw.SetData(id, []byte("late"), is(one)); o != gateway.Stale {
-			t.Errorf("a write over another: %v, want Stale", o)
-		}
+		_, o = w.gw.SetData(id, []byte("late"), is(one))
+		wstest.Equal(t, "a write over another", o, gateway.Stale)
 		if data, tag, _ := w.gw.Data(id); string(data) != "two" || tag != two {
-			t.Errorf("%q with tag %d", data, tag)
+			t.Errorf("%q with tag %d, want two with %d", data, tag, two)
 		}
 	})
 }
 
 func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Notices.Resume = "back"
-		w := newWorld(t, pol)
-		id, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{
+	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Notices.Resume = "back" }), func(t *testing.T, w *world) {
+		id, token, game := w.create(gateway.CreateRequest{
 			Path: "/match/9?x=1", Subprotocols: []string{"chat.v2"}, Player: "ann", Group: "match-9", Data: []byte("d"), Grace: span(time.Minute),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		game := w.game.Next()
 		if r := game.Req; r.URL.String() != "/match/9?x=1" || r.Header.Get("Reseat-Session") != id || r.Header.Get("Reseat-Player") != "ann" || r.Header.Get("Sec-Websocket-Protocol") != "chat.v2" {
 			t.Errorf("the upstream was asked %v %v", r.URL, r.Header)
 		}
@@ -237,7 +211,7 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 		synctest.Wait()
 		i, _ := w.gw.Session(id)
 		if i.State != "detached" || i.Group != "match-9" || i.Player != "ann" || i.Grace != "1m" || i.DetachedSince == nil || i.Sent != 1 {
-			t.Errorf("%+v", i)
+			t.Errorf("%+v, want what was asked for", i)
 		}
 		time.Sleep(time.Minute - time.Second) // the full grace period, though the token was never confirmed
 		p := w.Claim(token)
@@ -245,8 +219,7 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 			t.Errorf("hello %+v, want a first attach with one message", h)
 		}
 		p.Want("early")
-		p.Text("hi")
-		game.Want("hi") // no --on-resume at the first attach
+		p.Pass(game, "hi") // no --on-resume at the first attach
 		p.Drop()
 		w.wantState(p, session.Detached)
 		p.Resume(1)
@@ -256,27 +229,15 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 
 func TestPreCreatedSessionEndsWithoutClient(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		game := w.game.Next()
+		_, token, game := w.create(gateway.CreateRequest{Path: "/"})
 		time.Sleep(30 * time.Second)
 		game.WantClose(wire.CodeGoingAway)
-		c, err := w.Dial("/", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.WantClosing(wire.CodeNoSession)
+		w.resumeAt(&wstest.Player{Hello: wire.Hello{Token: token}}, "/").WantClosing(wire.CodeNoSession)
 	})
 }
 
 func TestInvalidCreateRequestsAreRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Reject), func(c *gateway.Config) {
-			c.Routes[0].Pattern = "/match/*"
-			c.UpstreamAllow = []string{"game-*.internal:*", "10.0.0.*:9000"}
-		})
+	inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
 		for name, c := range map[string]struct {
 			wish gateway.CreateRequest
 			want error
@@ -299,12 +260,13 @@ func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.internal:9000"}); err != nil {
 			t.Errorf("an allowed upstream: %v", err)
 		}
-		w.game.Refuse = func(c net.Conn, _ *http.Request) bool { c.Close(); return true }
+		w.game.Refuse = refuseDials
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"}); err == nil {
 			t.Error("an upstream that closes: no error")
 		}
-		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 1 {
-			t.Errorf("%d sessions are left, want 1", len(list))
-		}
+		w.onlySession()
+	}, func(c *gateway.Config) {
+		c.Routes[0].Pattern = "/match/*"
+		c.UpstreamAllow = []string{"game-*.internal:*", "10.0.0.*:9000"}
 	})
 }
