@@ -21,26 +21,44 @@ import (
 const ownOrigin = "Origin: http://game.example\r\n"
 
 func keptPlain() policy.Policy {
-	p := testPolicy()
-	p.PlainResume = true
-	return p
+	return changed(testPolicy(), func(p *policy.Policy) { p.PlainResume = true })
+}
+
+// inVisit is inWorld with a plain client that has a cookie.
+func inVisit(t *testing.T, f func(t *testing.T, w *world, p *wstest.Peer, game *wstest.Peer, cookie string), change ...func(*gateway.Config)) {
+	t.Helper()
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
+		p, cookie := w.visit("")
+		f(t, w, p, w.game.Next(), cookie)
+	}, change...)
+}
+
+// ours returns the gateway's cookie from an answer, as a client sends it back.
+func ours(t *testing.T, p *wstest.Peer) string {
+	t.Helper()
+	for _, c := range p.Answer.Cookies() {
+		if !strings.HasPrefix(c.Name, "reseat-") {
+			continue
+		}
+		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Secure || c.MaxAge != 0 || !c.Expires.IsZero() {
+			t.Errorf("cookie %v, want HttpOnly, Lax, for / and the browser's session", c)
+		}
+		return c.Name + "=" + c.Value
+	}
+	t.Fatal("no cookie")
+	return ""
 }
 
 // visit connects a plain client with a cookie jar.
 func (w *world) visit(cookie string) (*wstest.Peer, string) {
 	w.t.Helper()
-	header := ownOrigin
-	if cookie != "" {
-		header += "Cookie: a=1; " + cookie + "; b=2\r\n"
+	if cookie == "" {
+		p := w.PlainWith("/", ownOrigin)
+		return p, ours(w.t, p)
 	}
-	p := w.PlainWith("/", header)
-	for _, c := range p.Answer.Cookies() {
-		if strings.HasPrefix(c.Name, "reseat-") {
-			if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Secure || c.MaxAge != 0 || !c.Expires.IsZero() {
-				w.t.Errorf("cookie %v", c)
-			}
-			return p, c.Name + "=" + c.Value
-		}
+	p := w.PlainWith("/", ownOrigin+"Cookie: a=1; "+cookie+"; b=2\r\n")
+	if len(p.Answer.Cookies()) > 0 {
+		cookie = ours(w.t, p)
 	}
 	return p, cookie
 }
@@ -55,6 +73,15 @@ func (w *world) onlySession() registry.Snapshot {
 	return list[0]
 }
 
+// wantAnswered checks how a handshake is answered.
+func (w *world) wantAnswered(status int, path string, protocols []string, header string) {
+	w.t.Helper()
+	_, _, resp, err := w.Handshake(path, protocols, header)
+	if err != nil || resp.StatusCode != status {
+		w.t.Errorf("%s %q with %q is answered %v, %v, want %d", path, protocols, header, resp, err, status)
+	}
+}
+
 func TestPlainClientResumesByCookie(t *testing.T) {
 	for name, leave := range map[string]func(p *wstest.Peer){
 		"drop":       func(p *wstest.Peer) { p.Drop() },
@@ -62,23 +89,19 @@ func TestPlainClientResumesByCookie(t *testing.T) {
 		"half-open":  func(p *wstest.Peer) { p.Conn.Silence() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-				p, cookie := w.visit("")
-				game := w.game.Next()
-				goesOn(game, p)
+			inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
+				goesOn(p, game)
 				time.Sleep(2 * time.Second) // a Ping has covered it
 				leave(p)
 				game.Text("two")
 				game.Text("three")
 				synctest.Wait()
 				p, again := w.visit(cookie)
-				if again != cookie {
-					t.Errorf("the cookie changed")
-				}
+				wstest.Equal(t, "cookie", again, cookie)
 				p.Want("two", "three")
 				p.Pass(game, "back")
 				if s := w.onlySession(); s.Client != "cookie" || !s.Resumable {
-					t.Errorf("client %q, resumable %v", s.Client, s.Resumable)
+					t.Errorf("client %q, resumable %v; want cookie, resumable", s.Client, s.Resumable)
 				}
 				w.wantNoDial()
 			})
@@ -88,10 +111,8 @@ func TestPlainClientResumesByCookie(t *testing.T) {
 
 // A rotation first signs with the new key, and later removes the old one.
 func TestCookieIsRenewedAfterKeyRotation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		files, with := keyFiles(t, "new", "old")
-		writeKey(t, files[0], "old")
-		w := newWorld(t, keptPlain(), with)
+	files, with := keyFiles(t, "new", "old")
+	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
 		rotate := func(file, seed string) {
 			writeKey(t, file, seed)
 			if err := w.gw.Reload(); err != nil {
@@ -115,25 +136,16 @@ func TestCookieIsRenewedAfterKeyRotation(t *testing.T) {
 			t.Fatal("the cookie is still signed by the old key")
 		}
 		rotate(files[1], "another")
-		if again := back(renewed); again != renewed {
-			t.Error("a cookie signed by the present key was replaced")
-		}
+		wstest.Equal(t, "a cookie signed by the present key", back(renewed), renewed)
 		w.onlySession()
-	})
+	}, with)
 }
 
 // Messages that no Pong has covered are replayed: at least once.
 func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
-	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-		p, cookie := w.visit("")
-		game := w.game.Next()
-		for i := range 100 {
-			game.Text(fmt.Sprint(i))
-		}
-		for i := range 100 {
-			p.Want(fmt.Sprint(i))
-		}
-		synctest.Wait()
+	inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
+		said := numbered(1, 100)
+		game.Pass(p, said...)
 		acked := w.onlySession().Acked
 		if acked == 0 || acked > 100 {
 			t.Errorf("%d messages are covered by Pongs, want some", acked)
@@ -143,42 +155,31 @@ func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
 		p.Drop()
 		synctest.Wait()
 		p, _ = w.visit(cookie)
-		for i := int(acked); i < 100; i++ {
-			p.Want(fmt.Sprint(i))
-		}
-		p.Want("last")
+		p.Want(append(said[acked:], "last")...)
 		time.Sleep(2 * time.Second)
-		if i := w.onlySession(); i.Acked != 101 || i.BufferMessages != 0 {
-			t.Errorf("acked %d, %d kept, want all acked", i.Acked, i.BufferMessages)
-		}
+		i := w.onlySession()
+		wstest.Equal(t, "acked", i.Acked, 101)
+		wstest.Equal(t, "kept", i.BufferMessages, 0)
 	})
 }
 
 func TestSecondTabGetsItsOwnSession(t *testing.T) {
-	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-		p, cookie := w.visit("")
-		game := w.game.Next()
+	inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
 		q, other := w.visit(cookie)
 		if other == cookie {
 			t.Error("the second tab was given the first one's cookie")
 		}
-		second := w.game.Next()
-		game.Text("first")
-		second.Text("second")
-		p.Want("first")
-		q.Want("second")
+		w.game.Next().Pass(q, "second")
+		game.Pass(p, "first")
 	})
 }
 
 func TestPlainClientThatClosesIsNotKept(t *testing.T) {
-	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-		p, cookie := w.visit("")
-		game := w.game.Next()
+	inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
 		p.Close(1000, "done")
 		game.WantClose(1000)
 		synctest.Wait()
-		_, other := w.visit(cookie)
-		if other == cookie {
+		if _, other := w.visit(cookie); other == cookie {
 			t.Error("an ended session's cookie is still in use")
 		}
 		w.game.Next()
@@ -187,33 +188,18 @@ func TestPlainClientThatClosesIsNotKept(t *testing.T) {
 
 // The cookie is valid only for pages of an allowed origin, for one route, and for plain clients.
 func TestCookieIsUselessElsewhere(t *testing.T) {
-	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-		p, cookie := w.visit("")
-		game := w.game.Next()
+	inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
 		if strings.Contains(fmt.Sprint(game.Req.Header), "reseat-") {
 			t.Errorf("the upstream sees the cookie: %v", game.Req.Header)
 		}
 		p.Drop()
 		synctest.Wait()
-		_, _, resp, err := w.Handshake("/", nil, "Cookie: "+cookie+"\r\n")
-		if err != nil || resp.StatusCode != http.StatusForbidden {
-			t.Errorf("without Origin: %v %v, want 403", resp, err)
-		}
-		_, _, resp, err = w.Handshake("/", nil, "Origin: http://evil.example\r\nCookie: "+cookie+"\r\n")
-		if err != nil || resp.StatusCode != http.StatusForbidden {
-			t.Errorf("from elsewhere: %v %v, want 403", resp, err)
-		}
+		w.wantAnswered(http.StatusForbidden, "/", nil, "Cookie: "+cookie+"\r\n")
+		w.wantAnswered(http.StatusForbidden, "/", nil, "Origin: http://evil.example\r\nCookie: "+cookie+"\r\n")
 		_, token, _ := strings.Cut(cookie, "=")
-		c, err := w.Dial("/", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.WantClosing(wire.CodeBadToken)
-		if i := w.onlySession(); i.State != session.Detached.String() {
-			t.Errorf("the session is %s", i.State)
-		}
-		_, other := w.visit("reseat-00000000=" + token)
-		if other == cookie {
+		w.resumeAt(&wstest.Player{Hello: wire.Hello{Token: token}}, "/").WantClosing(wire.CodeBadToken)
+		wstest.Equal(t, "state", w.onlySession().State, session.Detached.String())
+		if _, other := w.visit("reseat-00000000=" + token); other == cookie {
 			t.Error("a cookie of another name was accepted")
 		}
 		w.game.Next()
@@ -223,9 +209,7 @@ func TestCookieIsUselessElsewhere(t *testing.T) {
 // A program that keeps cookies sends no Origin. It needs one only if a cookie authenticates
 // the handshake.
 func TestUnrelatedCookieNeedsNoOrigin(t *testing.T) {
-	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-		_, cookie := w.visit("")
-		w.game.Next()
+	inVisit(t, func(t *testing.T, w *world, _, _ *wstest.Peer, cookie string) {
 		p := w.PlayerWith("/", "Cookie: "+cookie+"\r\n")
 		w.game.Next()
 		w.detach(p)
@@ -236,56 +220,36 @@ func TestUnrelatedCookieNeedsNoOrigin(t *testing.T) {
 func TestResumeWithLoginCookieNeedsNoOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newLoginWorld(t, "cookie:sid", false)
-		login := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
-		p := w.PlayerWith("/", ownOrigin+"Cookie: sid="+login+"\r\n")
+		login := "Cookie: sid=" + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "\r\n"
+		p := w.PlayerWith("/", ownOrigin+login)
 		w.game.Next()
 		p.Drop()
-		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
-		if _, _, resp, err := w.Handshake("/", offer, "Cookie: sid="+login+"\r\n"); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			t.Errorf("the resume: %v %v, want 101", resp, err)
-		}
-		if _, _, resp, err := w.Handshake("/", offer[:1], "Cookie: sid="+login+"\r\n"); err != nil || resp.StatusCode != http.StatusForbidden {
-			t.Errorf("a new session: %v %v, want 403", resp, err)
-		}
+		w.wantAnswered(http.StatusSwitchingProtocols, "/", resumeOffer(p), login)
+		w.wantAnswered(http.StatusForbidden, "/", []string{wire.Subprotocol}, login)
 	})
-}
-
-// ours returns the gateway's cookie from an answer, as a client sends it back.
-func ours(t *testing.T, p *wstest.Peer) string {
-	t.Helper()
-	for _, c := range p.Answer.Cookies() {
-		if strings.HasPrefix(c.Name, "reseat-") {
-			return c.Name + "=" + c.Value
-		}
-	}
-	t.Fatal("no cookie")
-	return ""
 }
 
 // A session belongs to the route of its first handshake, whatever the name of the cookie
 // with its token.
 func TestCookieIsValidForItsRouteOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keptPlain(), func(c *gateway.Config) {
-			other := c.Routes[0]
-			other.Pattern = "/other/*"
-			c.Routes = append(c.Routes, other)
-		})
-		here, there := w.PlainWith("/", ownOrigin), w.PlainWith("/other/", ownOrigin)
-		w.game.Next()
+	inVisit(t, func(t *testing.T, w *world, here, _ *wstest.Peer, cookie string) {
+		there := w.PlainWith("/other/", ownOrigin)
 		w.game.Next()
 		here.Drop()
 		there.Drop()
 		synctest.Wait()
-		own, token, _ := strings.Cut(ours(t, here), "=")
+		own, token, _ := strings.Cut(cookie, "=")
 		name, _, _ := strings.Cut(ours(t, there), "=")
 		if name == own {
 			t.Errorf("both routes' cookies are called %s", name)
 		}
 		w.PlainWith("/other/", ownOrigin+"Cookie: "+name+"="+token+"\r\n")
-		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
-			t.Errorf("%d sessions, want 3: it gets its own", len(list))
-		}
+		list, _ := w.gw.Sessions(registry.Filter{Limit: 10})
+		wstest.Equal(t, "sessions, one of them its own", len(list), 3)
+	}, func(c *gateway.Config) {
+		other := c.Routes[0]
+		other.Pattern = "/other/*"
+		c.Routes = append(c.Routes, other)
 	})
 }
 
@@ -301,16 +265,11 @@ func TestCookieNeedsSessionsSubprotocol(t *testing.T) {
 		synctest.Wait()
 		w.game.Choose = ""
 		stranger := w.PlainWith("/", ownOrigin+cookie)
-		if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 2 {
-			t.Errorf("%d sessions, want 2: it gets its own", len(list))
-		}
-		if got := stranger.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "" {
-			t.Errorf("it is answered %q, which it did not offer", got)
-		}
+		list, _ := w.gw.Sessions(registry.Filter{Limit: 10})
+		wstest.Equal(t, "sessions, one of them its own", len(list), 2)
+		wstest.Equal(t, "the stranger's subprotocol", stranger.Answer.Header.Get("Sec-WebSocket-Protocol"), "")
 		again := w.PlainWith("/", offer+cookie)
-		if got := again.Answer.Header.Get("Sec-WebSocket-Protocol"); got != "chat.v1" {
-			t.Errorf("the resuming client is answered %q", got)
-		}
+		wstest.Equal(t, "the resuming client's subprotocol", again.Answer.Header.Get("Sec-WebSocket-Protocol"), "chat.v1")
 		game.Pass(again, "still here")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -37,15 +38,12 @@ func forged(t *testing.T, keys *tokens.Keys, id, subject string, gen uint64) str
 // A valid signature is not enough: sub must be the session's player, or without one the
 // session itself. A key that signs for several gateways signs such tokens.
 func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
-	for name, path := range map[string]string{"a player's": "/?player=ann", "nobody's": "/"} {
+	for name, p := range map[string]policy.Policy{"a player's": loggedIn(policy.Allow), "nobody's": testPolicy()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := testPolicy()
-				if name == "a player's" {
-					p = loggedIn(policy.Allow)
-				}
 				w, keys := newKeyedWorld(t, p)
-				living, ended := w.Player(path), w.Player(path)
+				living, _ := w.loginAs("ann")
+				ended, _ := w.loginAs("ann")
 				living.Sync()
 				ended.Sync()
 				w.gw.End(ended.Hello.Session, 1000, "the secret reason")
@@ -54,14 +52,12 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 				for _, subject := range []string{"bob", ended.Hello.Session[:8], "x"} {
 					for _, q := range []string{living.Hello.Session, ended.Hello.Session} {
 						c := living.TryResume(forged(t, keys, q, subject, 1), "0").WantClosing(wire.CodeBadToken)
-						if strings.Contains(c.Reason, "words") {
+						if strings.Contains(c.Reason, "secret") {
 							t.Errorf("%q learns how the session ended: %q", subject, c.Reason)
 						}
 					}
 				}
-				if n := w.metrics()["reseat_tokens_replayed_total"] - before["reseat_tokens_replayed_total"]; n != 0 {
-					t.Errorf("%v tokens count as replayed: want none", n)
-				}
+				w.wantSince(before, "reseat_tokens_replayed_total", map[string]float64{})
 				w.wantState(living, session.Attached)
 				living.Sync() // it was not taken over
 			})
@@ -71,91 +67,54 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 
 // The Origin check is that of the session's own route, whatever the path of the resume.
 func TestResumeViaRouteWithLaxerOriginIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			lax := c.Routes[0]
-			lax.Pattern = "/lax/*"
-			lax.Policy.Origins = []string{"*"}
-			c.Routes = append(c.Routes, lax)
-		})
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		w.detach(p)
-		offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
 		evil := "Origin: https://evil.example\r\n"
-		if _, _, resp, err := w.Handshake("/", offer, evil); err != nil || resp.StatusCode != http.StatusForbidden {
-			t.Errorf("at its own route: %v %v, want 403", resp, err)
-		}
-		if _, _, resp, err := w.Handshake("/lax/x", offer, evil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			t.Errorf("at the other route: %v %v, want 101 and then close", resp, err)
-		}
+		w.wantAnswered(http.StatusForbidden, "/", resumeOffer(p), evil)
+		w.wantAnswered(http.StatusSwitchingProtocols, "/lax/x", resumeOffer(p), evil) // and then close
 		w.wantState(p, session.Detached)
-		if _, _, resp, err := w.Handshake("/lax/x", offer, ownOrigin); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			t.Errorf("from its own page: %v %v, want 101", resp, err)
-		}
+		w.wantAnswered(http.StatusSwitchingProtocols, "/lax/x", resumeOffer(p), ownOrigin)
 		w.wantState(p, session.Attached)
+	}, func(c *gateway.Config) {
+		lax := c.Routes[0]
+		lax.Pattern = "/lax/*"
+		lax.Policy.Origins = []string{"*"}
+		c.Routes = append(c.Routes, lax)
 	})
 }
 
-// detachedByCookie returns a plain client's detached session, and its cookie.
-func (w *world) detachedByCookie() (id, cookie string) {
-	w.t.Helper()
-	p, cookie := w.visit("")
-	w.game.Next()
-	p.Drop()
-	return w.onlySession().ID, cookie
-}
-
-// If two cookies have one name, somebody else set one of them.
-func TestTwoCookiesOfOneNameAreIgnored(t *testing.T) {
-	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-		id, cookie := w.detachedByCookie()
+// Of the cookies that a plain client may send, only the gateway's own one for that session resumes it.
+func TestCookiesThatResumeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, keys := newKeyedWorld(t, keptPlain())
+		first, cookie := w.visit("")
+		w.game.Next()
+		first.Drop()
+		id := w.onlySession().ID
 		name, _, _ := strings.Cut(cookie, "=")
-		for _, twice := range []string{cookie + "; " + cookie, cookie + "; " + name + "=x", name + "=x; " + cookie} {
-			p := w.PlainWith("/", ownOrigin+"Cookie: "+twice+"\r\n")
-			if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == id {
-				t.Errorf("%s is accepted", twice)
+		p, _ := w.play()
+		w.detach(p)
+		for what, c := range map[string]string{
+			"twice, so that somebody else set one of them":           cookie + "; " + cookie,
+			"another one of its name behind it":                      cookie + "; " + name + "=x",
+			"another one of its name before it":                      name + "=x; " + cookie,
+			"of another subject":                                     name + "=" + forged(t, keys, id, "bob", 1),
+			"the token of a resumable session, which pages can read": name + "=" + p.Hello.Token,
+		} {
+			plain := w.PlainWith("/", ownOrigin+"Cookie: "+c+"\r\n")
+			if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == id || got == p.Hello.Session {
+				t.Errorf("%s: it is given session %q, want a new one", what, got)
 			}
-			p.Drop()
-		}
-		if i, _ := w.gw.Session(id); i.State != session.Detached.String() {
-			t.Errorf("the session is %s", i.State)
+			plain.WantNothing(time.Second)
+			plain.Drop()
+			w.wantState(p, session.Detached)
+			i, _ := w.gw.Session(id)
+			wstest.Equal(t, what+": the session", i.State, session.Detached.String())
 		}
 		w.visit(cookie)
 		synctest.Wait()
-		if i, _ := w.gw.Session(id); i.State != session.Attached.String() {
-			t.Errorf("with one cookie the session is %s", i.State)
-		}
-	})
-}
-
-// Pages can read the token of a resumable session. As a cookie it must resume nothing: such
-// a client could not ack.
-func TestTokenOfResumableSessionIsRefusedAsCookie(t *testing.T) {
-	inWorld(t, keptPlain(), func(t *testing.T, w *world) {
-		_, cookie := w.detachedByCookie()
-		name, _, _ := strings.Cut(cookie, "=")
-		p := w.Player("/")
-		w.game.Next()
-		w.detach(p)
-		plain := w.PlainWith("/", ownOrigin+"Cookie: "+name+"="+p.Hello.Token+"\r\n")
-		if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == p.Hello.Session {
-			t.Errorf("it is given session %q, want a new one", got)
-		}
-		w.wantState(p, session.Detached)
-		plain.WantNothing(time.Second)
-	})
-}
-
-// The subject of a cookie's token is checked like that of any other token.
-func TestCookieForAnotherSubjectIsIgnored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, keys := newKeyedWorld(t, keptPlain())
-		id, cookie := w.detachedByCookie()
-		name, _, _ := strings.Cut(cookie, "=")
-		w.PlainWith("/", ownOrigin+"Cookie: "+name+"="+forged(t, keys, id, "bob", 1)+"\r\n")
-		if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == id {
-			t.Errorf("it is given session %q, want a new one", got)
-		}
+		i, _ := w.gw.Session(id)
+		wstest.Equal(t, "with one cookie the session", i.State, session.Attached.String())
 	})
 }
 
@@ -191,7 +150,7 @@ func TestTokenSignedBeforeRotationIsRenewedAfterAttach(t *testing.T) {
 		began := time.Now()
 		json.Unmarshal([]byte(c.WantControl(wire.VerbToken).Data), &renewed)
 		if wait := time.Since(began); wait > time.Second {
-			t.Errorf("renewed after %v, want at once", wait)
+			t.Errorf("renewed after %v, want a second at most", wait)
 		}
 		if old, now := kid(t, hello.Token), kid(t, renewed.Token); old == now || now != keys.SigningKeyID() {
 			t.Errorf("hello's token is signed by key %s, the renewed one by %s; want the old and the new key", old, now)
