@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -37,6 +38,15 @@ type fakeEngine struct {
 	mu     sync.Mutex
 }
 
+func newFakeEngine() *fakeEngine { return &fakeEngine{records: make(map[string][]byte)} }
+
+// set changes what the engine does, while nodes use it.
+func (e *fakeEngine) set(f func(*fakeEngine)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f(e)
+}
+
 func (e *fakeEngine) Start(h EngineHandler) error { e.h = h; return nil }
 
 func (e *fakeEngine) Ready(ctx context.Context) error {
@@ -54,10 +64,7 @@ func (e *fakeEngine) Ready(ctx context.Context) error {
 func (e *fakeEngine) up() {
 	e.mu.Lock()
 	e.away = false
-	list := make(map[string][]byte, len(e.records))
-	for id, value := range e.records {
-		list[id] = value
-	}
+	list := maps.Clone(e.records)
 	e.mu.Unlock()
 	e.h.EngineUp(EngineStatus{Up: true})
 	for id, value := range list {
@@ -118,15 +125,18 @@ func (e *fakeEngine) last() record {
 	return e.puts[len(e.puts)-1]
 }
 
-// keys derives what nodes with the same text share.
-func keys(texts ...string) *Identity {
-	return DerivedIdentity(func(_ string, n int) (all [][]byte, _ error) {
+// derivedOf derives keys as tokens.Keys.Derive does.
+func derivedOf(texts ...string) func(string, int) ([][]byte, error) {
+	return func(_ string, n int) (all [][]byte, _ error) {
 		for _, text := range texts {
 			all = append(all, bytes.Repeat([]byte(text), n)[:n])
 		}
 		return all, nil
-	})
+	}
 }
+
+// keys derives what nodes with the same texts share.
+func keys(texts ...string) *Identity { return DerivedIdentity(derivedOf(texts...)) }
 
 // A network is how the addresses of a test answer.
 type network struct {
@@ -134,6 +144,8 @@ type network struct {
 	mu    sync.Mutex
 	at    map[string]func(ctx context.Context) (net.Conn, error)
 	dials int
+
+	elsewhere func(context.Context) (net.Conn, error) // at all other addresses
 
 	cluster string // of the nodes that are made, and their level
 	level   int
@@ -159,7 +171,7 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	n.dials++
 	n.mu.Unlock()
 	if f == nil {
-		return refuses(ctx)
+		f = n.elsewhere
 	}
 	return f(ctx)
 }
@@ -174,7 +186,7 @@ func fails(context.Context) (net.Conn, error) {
 }
 
 func newNetwork(t *testing.T) *network {
-	return &network{t: t, cluster: "test", at: make(map[string]func(context.Context) (net.Conn, error))}
+	return &network{t: t, cluster: "test", elsewhere: refuses, at: make(map[string]func(context.Context) (net.Conn, error))}
 }
 
 func silence(ctx context.Context) (net.Conn, error) {
@@ -187,10 +199,8 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 	if err := identity.Load(id); err != nil {
 		n.t.Fatal(err)
 	}
-	conns := make(chan net.Conn)
-	done := make(chan struct{})
+	ln := wstest.NewListener(64 << 10)
 	cluster, level := n.cluster, n.level
-	ln := &pipeListener{conns, done, sync.OnceFunc(func() { close(done) })}
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster, Level: level})
@@ -199,62 +209,115 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 	}
 	go server.Serve(tls.NewListener(ln, identity.Server(func() string { return id }, func(string, error) {})))
 	n.t.Cleanup(func() { server.Close() })
-	return func(context.Context) (net.Conn, error) {
-		client, far := wstest.Pipe(64 << 10) // net.Pipe would block a Close that holds a lock
-		select {
-		case conns <- far:
-			return client, nil
-		case <-done:
-			return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	return func(ctx context.Context) (net.Conn, error) {
+		if conn, err := ln.Dial(); err == nil {
+			return conn, nil
 		}
+		return refuses(ctx)
 	}
 }
 
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-	close func()
+const (
+	ownAddr            = "10.0.0.1:8082"
+	peerID, peerAddr   = "0000000b", "10.0.0.2:8082"
+	thirdID, thirdAddr = "0000000c", "10.0.0.3:8082"
+)
+
+// A stage is a node that knows another one, and the world around it.
+type stage struct {
+	*Cluster
+	t   *testing.T
+	e   *fakeEngine
+	net *network
+	log *lines
 }
 
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-func (l *pipeListener) Close() error { l.close(); return nil }
-func (l *pipeListener) Addr() net.Addr {
-	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8082}
-}
-
-const peerID, peerAddr = "0000000b", "10.0.0.2:8082"
-
-// stage is a node that knows another one, and the world around it.
-func stage(t *testing.T, change ...func(*Config)) (*Cluster, *fakeEngine, *network, *lines) {
+// alone makes a node that knows nobody, and has not joined. It must be called in a bubble of synctest.
+func alone(t *testing.T, e *fakeEngine, change ...func(*Config)) *stage {
 	t.Helper()
 	t.Cleanup(func() { time.Sleep(20 * time.Second) }) // fake: all connections have closed in peace
-	e := &fakeEngine{records: make(map[string][]byte)}
-	net := newNetwork(t)
-	log := new(lines)
+	s := &stage{t: t, e: e, net: newNetwork(t), log: new(lines)}
 	cfg := Config{
-		Name: "test", NodeName: "a", Address: "10.0.0.1:8082", Version: "v1", Formats: []int{1}, Engine: e, Identity: keys("k"),
-		Dialer: net.dial, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Name: "test", NodeName: "a", Address: ownAddr, Version: "v1", Formats: []int{1}, Engine: e, Identity: keys("k"),
+		Dialer: s.net.dial, Log: slog.New(slog.NewTextHandler(s.log, nil)),
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
-	c, err := New(cfg)
+	var err error
+	if s.Cluster, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// joins has the node join, which must succeed.
+func (s *stage) joins(wait time.Duration) {
+	s.t.Helper()
+	if err := s.Join(wait); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// onStage runs f in a bubble of synctest with a node that knows peerID.
+func onStage(t *testing.T, f func(*testing.T, *stage), change ...func(*Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := alone(t, newFakeEngine(), change...)
+		s.joins(time.Second)
+		s.Record(peerID, recordOf(peerID, peerAddr, "up"))
+		f(t, s)
+	})
+}
+
+// peerAnswers has a node with this id, and the keys of all, answer at the peer's address.
+func (s *stage) peerAnswers(id string) { s.net.answers(peerAddr, s.net.node(id, keys("k"))) }
+
+// wantState checks the state of a node in the table, "unknown" if it is not there.
+func (s *stage) wantState(id, want string) {
+	s.t.Helper()
+	synctest.Wait()
+	got := "unknown"
+	if n, ok := s.Find(id); ok {
+		got = n.State.String()
+	}
+	wstest.Equal(s.t, "state of "+id, got, want)
+}
+
+// wantVerdict judges a node.
+func (s *stage) wantVerdict(id string, want Verdict) Judgement {
+	s.t.Helper()
+	j := s.Judge(s.t.Context(), id)
+	if j.Verdict != want || j.Evidence == "" {
+		s.t.Errorf("%s is judged %v: %q; want %v", id, j.Verdict, j.Evidence, want)
+	}
+	return j
+}
+
+// wantLines checks how often a line was logged.
+func (s *stage) wantLines(msg string, want int) {
+	s.t.Helper()
+	if got := s.log.count(msg); got != want {
+		s.t.Errorf("%d lines %s, want %d; the log is %s", got, msg, want, s.log.text())
+	}
+}
+
+// reaches connects to a node, which must succeed.
+func (s *stage) reaches(id string) {
+	s.t.Helper()
+	conn, err := s.Dial(s.t.Context(), id)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	if err := c.Join(time.Second); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	c.Record(peerID, recordOf(peerID, peerAddr, "up"))
-	return c, e, net, log
+	conn.Close()
+}
+
+// outage is a time without the engine.
+func (s *stage) outage(d time.Duration) {
+	s.EngineDown(errors.New("cut"))
+	time.Sleep(d)
+	s.EngineUp(EngineStatus{Up: true})
 }
 
 func recordOf(id, address, state string) []byte {
@@ -263,12 +326,12 @@ func recordOf(id, address, state string) []byte {
 }
 
 // beats sends a node's heartbeats until the test ends.
-func beats(t *testing.T, c *Cluster, id string) {
+func (s *stage) beats(id string) {
 	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
+	s.t.Cleanup(stop)
 	go func() {
 		for ctx.Err() == nil {
-			c.Heartbeat(id)
+			s.Heartbeat(id)
 			select {
 			case <-time.After(beatEvery):
 			case <-ctx.Done():
@@ -294,199 +357,161 @@ func (l *lines) count(msg string) int {
 	return strings.Count(l.b.String(), "msg="+msg)
 }
 
-func (c *Cluster) stateOf(id string) string {
-	n, ok := c.Find(id)
-	if !ok {
-		return "unknown"
-	}
-	return n.State.String()
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // Of two nodes whose records have one address, that is gone which does not answer there, whichever record
 // came last: those of a bucket are read again at each connect, and may be old.
 func TestNodeIsReplacedByWhoAnswersAtItsAddress(t *testing.T) {
-	const otherID = "0000000c"
-	for _, lives := range []string{peerID, otherID} {
-		synctest.Test(t, func(t *testing.T) {
-			c, _, n, _ := stage(t)
-			n.answers(peerAddr, n.node(lives, keys("k")))
+	for _, lives := range []string{peerID, thirdID} {
+		onStage(t, func(t *testing.T, s *stage) {
+			s.peerAnswers(lives)
 			time.Sleep(5 * time.Second)
-			c.Heartbeat(lives)
-			c.Record(otherID, recordOf(otherID, peerAddr, "up"))
+			s.Heartbeat(lives)
+			s.Record(thirdID, recordOf(thirdID, peerAddr, "up"))
 			time.Sleep(time.Second)
-			for _, id := range []string{peerID, otherID} {
-				want := "gone"
-				if id == lives {
-					want = "up"
-				}
-				if got := c.stateOf(id); got != want {
-					t.Errorf("%s answers, and %s is %q, want %q", lives, id, got, want)
-				}
+			for _, id := range []string{peerID, thirdID} {
+				s.wantState(id, map[bool]string{true: "up", false: "gone"}[id == lives])
 			}
 		})
 	}
 }
 
 func TestVerdicts(t *testing.T) {
-	for name, try := range map[string]struct {
-		set  func(t *testing.T, c *Cluster, n *network)
+	// silent has nobody answer, and no heartbeat come for so long.
+	silent := func(d time.Duration, then func(*stage)) func(*stage) {
+		return func(s *stage) {
+			s.net.answers(peerAddr, silence)
+			time.Sleep(d)
+			then(s)
+		}
+	}
+	nothing := func(*stage) {}
+	record := func(id, address string) func(*stage) {
+		return func(s *stage) { s.Record(id, recordOf(id, address, "up")) }
+	}
+	for name, c := range map[string]struct {
+		set  func(*stage)
 		want Verdict
 	}{
-		"it answers":           {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node(peerID, keys("k"))) }, Alive},
-		"another node answers": {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node("0000000c", keys("k"))) }, Gone},
-		"a node of other keys": {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, n.node("0000000c", keys("other"))) }, Unclear},
-		"another node answers, and it was heard once more": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, n.node("0000000c", keys("k")))
-			c.Heartbeat(peerID)
-		}, Gone},
-		"another node answers, but it beats": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, n.node("0000000c", keys("k")))
-			beats(t, c, peerID)
-		}, Unclear},
-		"refused": {func(t *testing.T, c *Cluster, n *network) {}, Gone},
-		"refused once": {func(t *testing.T, c *Cluster, n *network) {
+		"it answers":           {func(s *stage) { s.peerAnswers(peerID) }, Alive},
+		"another node answers": {func(s *stage) { s.peerAnswers(thirdID) }, Gone},
+		"a node of other keys": {func(s *stage) { s.net.answers(peerAddr, s.net.node(thirdID, keys("other"))) }, Unclear},
+		"another node answers, and it was heard once more": {func(s *stage) { s.peerAnswers(thirdID); s.Heartbeat(peerID) }, Gone},
+		"another node answers, but it beats":               {func(s *stage) { s.peerAnswers(thirdID); s.beats(peerID) }, Unclear},
+		"refused":                                          {nothing, Gone},
+		"refused once": {func(s *stage) {
 			var first atomic.Bool
-			n.answers(peerAddr, func(ctx context.Context) (net.Conn, error) {
+			s.net.answers(peerAddr, func(ctx context.Context) (net.Conn, error) {
 				if first.CompareAndSwap(false, true) {
 					return refuses(ctx)
 				}
 				return silence(ctx)
 			})
 		}, Unclear},
-		"a node of this id in another cluster": {func(t *testing.T, c *Cluster, n *network) {
-			n.cluster = "other"
-			n.answers(peerAddr, n.node(peerID, keys("k")))
-		}, Gone},
-		"a node of other keys that is not heard": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, n.node(peerID, keys("other")))
+		"a node of this id in another cluster": {func(s *stage) { s.net.cluster = "other"; s.peerAnswers(peerID) }, Gone},
+		"a node of other keys that is not heard": {func(s *stage) {
+			s.net.answers(peerAddr, s.net.node(peerID, keys("other")))
 			time.Sleep(2 * time.Second)
 		}, Unclear},
-		"refused, but it beats": {func(t *testing.T, c *Cluster, n *network) { go beatAfter(c, 100*time.Millisecond) }, Unclear},
-		"no answer, it beats":   {func(t *testing.T, c *Cluster, n *network) { n.answers(peerAddr, silence); beats(t, c, peerID) }, Unclear},
-		"no answer, no beats": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, silence)
+		"refused, but it beats":      {func(s *stage) { time.AfterFunc(100*time.Millisecond, func() { s.Heartbeat(peerID) }) }, Unclear},
+		"no answer, it beats":        {silent(0, func(s *stage) { s.beats(peerID) }), Unclear},
+		"no answer, no beats":        {silent(2*time.Second, nothing), Silent},
+		"no answer, a short silence": {silent(500*time.Millisecond, func(s *stage) { s.Heartbeat(peerID) }), Unclear},
+		"nobody is heard":            {silent(0, func(s *stage) { record(thirdID, thirdAddr)(s); time.Sleep(2 * time.Second) }), Unclear},
+		"half of the others are heard": {silent(0, func(s *stage) {
+			record(thirdID, thirdAddr)(s)
+			record("0000000d", "10.0.0.4:8082")(s)
+			s.beats("0000000d")
 			time.Sleep(2 * time.Second)
-		}, Silent},
-		"no answer, a short silence": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, silence)
-			time.Sleep(500 * time.Millisecond)
-			c.Heartbeat(peerID)
-		}, Unclear},
-		"nobody is heard": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, silence)
-			c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
+		}), Silent},
+		"no answer, without NATS": {silent(2*time.Second, func(s *stage) { s.EngineDown(errors.New("cut")) }), Unclear},
+		"it has left":             {silent(0, func(s *stage) { s.Record(peerID, recordOf(peerID, peerAddr, stateLeft)) }), Gone},
+		"a record has its address, which does not answer": {silent(4*time.Second, record(thirdID, peerAddr)), Silent},
+		"the others are gone, and no witnesses": {silent(0, func(s *stage) {
+			for _, id := range []string{thirdID, "0000000d"} {
+				s.Record(id, recordOf(id, thirdAddr, stateLeft))
+			}
 			time.Sleep(2 * time.Second)
-		}, Unclear},
-		"half of the others are heard": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, silence)
-			c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
-			c.Record("0000000d", recordOf("0000000d", "10.0.0.4:8082", "up"))
-			beats(t, c, "0000000d")
-			time.Sleep(2 * time.Second)
-		}, Silent},
-		"no answer, without NATS": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, silence)
-			time.Sleep(2 * time.Second)
-			c.EngineDown(errors.New("cut"))
-		}, Unclear},
-		"it has left": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, silence)
-			c.Record(peerID, recordOf(peerID, peerAddr, stateLeft))
-		}, Gone},
-		"a record has its address, which does not answer": {func(t *testing.T, c *Cluster, n *network) {
-			n.answers(peerAddr, silence)
-			time.Sleep(4 * time.Second)
-			c.Record("0000000c", recordOf("0000000c", peerAddr, "up"))
-		}, Silent},
+		}), Silent},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, _, n, _ := stage(t)
-				try.set(t, c, n)
+			onStage(t, func(t *testing.T, s *stage) {
+				c.set(s)
 				began := time.Now()
-				j := c.Judge(t.Context(), peerID)
-				if j.Verdict != try.want || j.Evidence == "" {
-					t.Errorf("%v: %q, want %v", j.Verdict, j.Evidence, try.want)
-				}
+				s.wantVerdict(peerID, c.want)
 				if took := time.Since(began); took > 2*probeTime+refusedPause {
-					t.Errorf("it took %v", took)
+					t.Errorf("it took %v, want %v at most", took, 2*probeTime+refusedPause)
 				}
 			})
 		})
 	}
 }
 
-func beatAfter(c *Cluster, d time.Duration) {
-	time.Sleep(d)
-	c.Heartbeat(peerID)
-}
-
 // A node that this one has never heard of may have ended before, or not have reached the engine yet.
 // How long this node has been there says nothing about that.
 func TestUnknownNodeIsSilentSinceItWasAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, e, _, _ := stage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		time.Sleep(time.Minute)
 		asked := time.Now()
 		for range 2 {
-			if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(asked) {
-				t.Errorf("%+v, want silent since %v", j, asked)
-			}
+			wstest.Equal(t, "heard", s.wantVerdict("0000000f", Silent).Heard, asked)
 			time.Sleep(time.Second)
 		}
-		c.EngineDown(errors.New("cut"))
-		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Unclear {
-			t.Errorf("%+v without a directory, want unclear", j)
-		}
+		s.EngineDown(errors.New("cut"))
+		s.wantVerdict("0000000f", Unclear)
 		time.Sleep(time.Minute)
-		e.up() // the outage does not count
-		if j := c.Judge(t.Context(), "0000000f"); j.Verdict != Silent || !j.Heard.Equal(time.Now().Add(-2*time.Second)) {
-			t.Errorf("%+v with a new directory, want silent for 2 s", j)
-		}
+		s.e.up() // the outage does not count
+		wstest.Equal(t, "silent for", time.Since(s.wantVerdict("0000000f", Silent).Heard), 2*time.Second)
 	})
 }
 
 // A storm of resumes costs one judgement, and not more than so many wait for it.
 func TestJudgementIsShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, _ := stage(t)
-		n.answers(peerAddr, silence)
+	onStage(t, func(t *testing.T, s *stage) {
+		s.net.answers(peerAddr, silence)
 		time.Sleep(10 * time.Second) // the judgement that its silence has brought is no longer used
-		n.mu.Lock()
-		n.dials = 0
-		n.mu.Unlock()
+		before := s.net.made()
 		const storm = maxWaiting + 136
 		results := make(chan Judgement, storm)
 		for range storm {
-			go func() { results <- c.Judge(t.Context(), peerID) }()
+			go func() { results <- s.Judge(t.Context(), peerID) }()
 		}
 		count := make(map[Verdict]int)
 		for range storm {
 			count[(<-results).Verdict]++
 		}
-		if count[Silent] != maxWaiting || count[Unclear] != storm-maxWaiting {
-			t.Errorf("%v", count)
-		}
-		if n.dials != 2 {
-			t.Errorf("%d dials, want 2", n.dials)
-		}
-		c.Judge(t.Context(), peerID) // within a second
-		if n.dials != 2 {
-			t.Errorf("%d dials after a further question", n.dials)
-		}
+		wstest.Equal(t, "silent", count[Silent], maxWaiting)
+		wstest.Equal(t, "unclear", count[Unclear], storm-maxWaiting)
+		s.Judge(t.Context(), peerID) // within a second
+		wstest.Equal(t, "dials", s.net.made()-before, 2)
+	})
+}
+
+// A judgement is used for a second.
+func TestJudgementIsMadeAgain(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.net.answers(peerAddr, silence)
+		s.wantVerdict(peerID, Unclear)
+		s.peerAnswers(peerID)
+		s.wantVerdict(peerID, Unclear)
+		time.Sleep(judgedFor)
+		s.wantVerdict(peerID, Alive)
 	})
 }
 
 // A drain that hands over many sessions at a time makes no TLS handshake for each.
 func TestRequestsAtOnceKeepTheirConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
 		const atOnce = 32 // as many as a drain makes
-		c, _, n, _ := stage(t)
-		n.answers(peerAddr, n.node(peerID, keys("k")))
-		beats(t, c, peerID)
-		transport := c.Transport()
+		s.peerAnswers(peerID)
+		s.beats(peerID)
+		transport := s.Transport()
 		defer transport.CloseIdleConnections()
-		before := n.made()
+		before := s.net.made()
 		for range 3 {
 			var all sync.WaitGroup
 			for range atOnce {
@@ -504,58 +529,40 @@ func TestRequestsAtOnceKeepTheirConnections(t *testing.T) {
 			synctest.Wait()
 		}
 		// net/http may dial while another connection gets free, and keep both.
-		if made := n.made() - before; made >= 2*atOnce {
+		if made := s.net.made() - before; made >= 2*atOnce {
 			t.Errorf("%d connections for three times %d requests at once", made, atOnce)
 		}
 	})
 }
 
 func TestNodeFallsSilentAndComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, log := stage(t)
-		if got := c.stateOf(peerID); got != "up" {
-			t.Errorf("state %q", got)
-		}
-		n.answers(peerAddr, silence)
+	onStage(t, func(t *testing.T, s *stage) {
+		s.wantState(peerID, "up")
+		s.net.answers(peerAddr, silence)
 		time.Sleep(3 * time.Second)
-		if got := c.stateOf(peerID); got != "silent" || log.count("node.silent") != 1 {
-			t.Errorf("state %q, %d lines", got, log.count("node.silent"))
-		}
-		c.Record(peerID, recordOf(peerID, peerAddr, "draining"))
-		if got := c.stateOf(peerID); got != "draining" || log.count("node.up") != 2 {
-			t.Errorf("state %q, %d lines", got, log.count("node.up"))
-		}
+		s.wantState(peerID, "silent")
+		s.wantLines("node.silent", 1)
+		s.Record(peerID, recordOf(peerID, peerAddr, "draining"))
+		s.wantState(peerID, "draining")
+		s.wantLines("node.up", 2)
 		time.Sleep(hideAfter + 5*time.Second)
-		if got := c.stateOf(peerID); got != "unknown" {
-			t.Errorf("state %q after a minute", got)
-		}
+		s.wantState(peerID, "unknown")
 	})
 }
 
 // Two nodes with one --node-advertise: the one that others cannot reach says so.
 func TestNodeNotesThatAnotherAnswersAtItsAddress(t *testing.T) {
-	for name, try := range map[string]struct {
-		at   string // who answers
-		want int
-	}{"another node": {"0000000c", 1}, "itself": {"", 0}, "nobody": {"nobody", 0}} {
-		t.Run(name, func(t *testing.T) {
+	const itself = "0000000a"
+	for answers, want := range map[string]int{thirdID: 1, itself: 0, "": 0} {
+		t.Run(answers, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, _, _, log := stage(t, func(cfg *Config) {
-					n := newNetwork(t)
-					switch try.at {
-					case "nobody":
-					case "":
-						cfg.ID = "0000000a"
-						n.answers(cfg.Address, n.node(cfg.ID, keys("k")))
-					default:
-						n.answers(cfg.Address, n.node(try.at, keys("k")))
-					}
-					cfg.Dialer = n.dial
-				})
-				time.Sleep(2 * askTime)
-				if got := log.count("node.address_taken"); got != try.want {
-					t.Errorf("%d lines by %s, want %d", got, c.ID(), try.want)
+				s := alone(t, newFakeEngine(), func(c *Config) { c.ID = itself })
+				if answers != "" {
+					s.net.answers(ownAddr, s.net.node(answers, keys("k")))
 				}
+				s.joins(time.Second)
+				time.Sleep(2 * askTime)
+				s.wantLines("node.address_taken", want)
 			})
 		})
 	}
@@ -563,77 +570,67 @@ func TestNodeNotesThatAnotherAnswersAtItsAddress(t *testing.T) {
 
 // A node that was killed is found out though nobody asks for its sessions. The log says how many it had.
 func TestKilledNodeIsFoundOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, log := stage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		var lost []Node
-		c.OnLost(func(n Node) { lost = append(lost, n) })
-		c.Record(peerID, []byte(`{"id":"0000000b","name":"b","address":"10.0.0.2:8082","state":"up","sessions":7}`))
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		if got := c.stateOf(peerID); got != "gone" || len(lost) != 1 || lost[0].Sessions != 7 || lost[0].Name != "b" {
-			t.Errorf("%s, lost %+v", got, lost)
-		}
-		if n := strings.Count(log.b.String(), "sessions=7"); n != 2 {
-			t.Errorf("%d lines of its sessions: %s", n, log.b.String())
-		}
-		for _, node := range c.Nodes() {
-			if node.ID == peerID && node.Sessions != 7 {
-				t.Errorf("listed as %+v", node)
+		wantLost := func(n int) {
+			t.Helper()
+			synctest.Wait()
+			if len(lost) != n {
+				t.Fatalf("lost %+v, want %d nodes", lost, n)
 			}
 		}
-		c.Record(peerID, recordOf(peerID, peerAddr, "up")) // it lives after all, and leaves
-		c.Record(peerID, recordOf(peerID, peerAddr, stateLeft))
+		s.OnLost(func(n Node) { lost = append(lost, n) })
+		s.Record(peerID, []byte(`{"id":"0000000b","name":"b","address":"10.0.0.2:8082","state":"up","sessions":7}`))
 		time.Sleep(3 * time.Second)
-		if len(lost) != 1 {
-			t.Errorf("a node that has left is lost: %+v", lost)
+		s.wantState(peerID, "gone")
+		wantLost(1)
+		wstest.Equal(t, "lost sessions of "+lost[0].Name, lost[0].Sessions, 7)
+		wstest.Equal(t, "lines of its sessions", strings.Count(s.log.text(), "sessions=7"), 2)
+		for _, node := range s.Nodes() {
+			if node.ID == peerID && node.Sessions != 7 {
+				t.Errorf("listed as %+v, want 7 sessions", node)
+			}
 		}
-		c.Record("0000000c", recordOf("0000000c", "10.0.0.3:8082", "up"))
-		n.answers("10.0.0.3:8082", silence)
+		s.Record(peerID, recordOf(peerID, peerAddr, "up")) // it lives after all, and leaves
+		s.Record(peerID, recordOf(peerID, peerAddr, stateLeft))
+		time.Sleep(3 * time.Second)
+		wantLost(1)
+		s.Record(thirdID, recordOf(thirdID, thirdAddr, "up"))
+		s.net.answers(thirdAddr, silence)
 		time.Sleep(8 * time.Second)
-		if len(lost) != 1 || c.stateOf("0000000c") != "silent" {
-			t.Errorf("a silent node is %s, lost %+v", c.stateOf("0000000c"), lost)
-		}
-		n.answers("10.0.0.3:8082", n.node("0000000d", keys("k")))
-		c.Record("0000000d", recordOf("0000000d", "10.0.0.3:8082", "up"))
-		synctest.Wait()
-		if len(lost) != 2 || lost[1].ID != "0000000c" {
-			t.Errorf("a node that was replaced: lost %+v", lost)
-		}
+		wantLost(1)
+		s.wantState(thirdID, "silent")
+		s.net.answers(thirdAddr, s.net.node("0000000d", keys("k")))
+		s.Record("0000000d", recordOf("0000000d", thirdAddr, "up"))
+		wantLost(2)
+		wstest.Equal(t, "a node that was replaced", lost[1].ID, thirdID)
 	})
 }
 
 // Without NATS nobody can be heard, so that nobody is judged by it.
 func TestNobodyFallsSilentWhileTheEngineIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, _, log := stage(t)
-		c.EngineDown(errors.New("cut"))
-		time.Sleep(10 * time.Minute)
-		if got := c.stateOf(peerID); got != "up" || log.count("node.silent") != 0 || log.count("engine.lost") != 1 {
-			t.Errorf("state %q: %s", got, log.b.String())
-		}
-		c.EngineUp(EngineStatus{Up: true})
-		if got := c.stateOf(peerID); got != "up" {
-			t.Errorf("state %q: the silence of the engine was taken for the node's", got)
-		}
+	onStage(t, func(t *testing.T, s *stage) {
+		s.wantLines("engine.back", 0)
+		s.wantLines("cluster.joined", 1)
+		s.EngineDown(errors.New("cut"))
+		s.outage(10 * time.Minute)
+		s.wantState(peerID, "up")
+		s.wantLines("node.silent", 0)
+		s.wantLines("engine.lost", 1)
+		s.wantLines("engine.back", 1)
 	})
 }
 
 func TestTakenIDIsDrawnAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{records: make(map[string][]byte)}
-		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
+		s := alone(t, newFakeEngine())
+		drawn := s.ID()
+		s.e.records[drawn] = recordOf(drawn, "y:1", "up")
+		s.joins(time.Second)
+		if s.ID() == drawn || len(s.ID()) != 8 || s.e.records[s.ID()] == nil {
+			t.Errorf("id %q was kept, or not published", s.ID())
 		}
-		drawn := c.ID()
-		e.records[drawn] = recordOf(drawn, "y:1", "up")
-		if err := c.Join(time.Second); err != nil {
-			t.Fatal(err)
-		}
-		defer c.Stop()
-		if c.ID() == drawn || len(c.ID()) != 8 || e.records[c.ID()] == nil {
-			t.Errorf("id %q was kept, or not published", c.ID())
-		}
+		wstest.Equal(t, "records that others get", len(s.e.puts), 1) // at once; the first record only takes the id
 	})
 }
 
@@ -641,239 +638,195 @@ func TestTakenIDIsDrawnAgain(t *testing.T) {
 // sessions with this id by now.
 func TestNodeKeepsItsIDWhileItsRecordCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{records: map[string][]byte{}, unread: true}
-		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		drawn := c.ID()
-		e.records[drawn] = c.ownRecord("")
-		if err := c.Join(time.Second); err != nil {
-			t.Fatal(err)
-		}
-		defer c.Stop()
+		s := alone(t, newFakeEngine())
+		drawn := s.ID()
+		s.e.unread = true
+		s.e.records[drawn] = s.ownRecord("")
+		s.joins(time.Second)
 		time.Sleep(time.Minute)
-		if c.ID() != drawn {
-			t.Fatalf("the id is %s, and was %s", c.ID(), drawn)
-		}
-		e.mu.Lock()
-		e.unread = false
-		e.mu.Unlock()
+		wstest.Equal(t, "id", s.ID(), drawn)
+		s.e.set(func(e *fakeEngine) { e.unread = false })
 		time.Sleep(2 * recordEvery)
-		if c.ID() != drawn || e.last().ID != drawn {
-			t.Errorf("joined as %s with id %s, want %s", e.last().ID, c.ID(), drawn)
-		}
+		wstest.Equal(t, "id", s.ID(), drawn)
+		wstest.Equal(t, "joined as", s.e.last().ID, drawn)
 	})
 }
 
-func silence3(ctx context.Context, _, _ string) (net.Conn, error) { return silence(ctx) }
-
 // After an upgrade the node has the same id, though a record of it is there.
 func TestUpgradeKeepsTheID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, e, _, _ := stage(t)
-		again, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), ID: c.ID(), Lineage: c.Lineage(), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := again.Join(time.Second); err != nil || again.ID() != c.ID() {
-			t.Errorf("id %q, %v; want %q", again.ID(), err, c.ID())
-		}
-		again.Stop()
+	onStage(t, func(t *testing.T, s *stage) {
+		again := alone(t, s.e, func(c *Config) { c.ID, c.Lineage = s.ID(), s.Lineage() })
+		again.joins(time.Second)
+		wstest.Equal(t, "id", again.ID(), s.ID())
 	})
 }
 
 // Without the engine a successor reaches the nodes that its predecessor knew, and judges as it did.
 func TestSuccessorKnowsTheNodesOfItsPredecessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const deadID = "0000000c"
-		c, _, n, _ := stage(t)
-		c.Record(deadID, recordOf(deadID, "10.0.0.3:8082", stateLeft))
+	onStage(t, func(t *testing.T, s *stage) {
+		s.Record(thirdID, recordOf(thirdID, thirdAddr, stateLeft))
 		heard := time.Now()
 		time.Sleep(time.Second)
-		b, err := json.Marshal(c.Known())
+		b, err := json.Marshal(s.Known())
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := Config{ID: c.ID(), Lineage: c.Lineage(), Name: "test", Engine: &fakeEngine{away: true}, Identity: keys("k"), Dialer: n.dial, Log: slog.New(slog.DiscardHandler)}
-		if err := json.Unmarshal(b, &cfg.Known); err != nil {
-			t.Fatal(err)
-		}
-		again, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := again.Join(time.Second); err != nil {
-			t.Fatal(err)
-		}
-		defer again.Stop()
-		if j := again.Judge(t.Context(), deadID); j.Verdict != Gone || !j.Heard.Equal(heard) {
-			t.Errorf("%+v, want gone, heard at %v", j, heard)
-		}
-		again.Heartbeat(deadID)
-		if got := again.stateOf(deadID); got != "gone" {
-			t.Errorf("a node that had left is %s after a late heartbeat", got)
-		}
-		n.answers(peerAddr, n.node(peerID, keys("k")))
-		conn, err := again.Dial(t.Context(), peerID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
+		again := alone(t, &fakeEngine{away: true}, func(c *Config) {
+			c.ID, c.Lineage, c.Dialer = s.ID(), s.Lineage(), s.net.dial
+			if err := json.Unmarshal(b, &c.Known); err != nil {
+				t.Fatal(err)
+			}
+		})
+		again.joins(time.Second)
+		wstest.Equal(t, "heard", again.wantVerdict(thirdID, Gone).Heard.Equal(heard), true)
+		again.Heartbeat(thirdID) // late
+		again.wantState(thirdID, "gone")
+		s.peerAnswers(peerID)
+		again.reaches(peerID)
 	})
 }
 
 func TestNodeJoinsLaterIfTheEngineIsAwayAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{records: make(map[string][]byte), away: true}
-		log := new(lines)
-		c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.NewTextHandler(log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Join(3 * time.Second); err != nil {
-			t.Fatal(err)
-		}
-		defer c.Stop()
+		s := alone(t, newFakeEngine())
+		s.e.away = true
+		s.joins(3 * time.Second)
 		time.Sleep(time.Minute)
-		if log.count("engine.lost") != 1 || len(e.records) != 0 {
-			t.Errorf("%d records, log %s", len(e.records), log.b.String())
+		s.wantLines("engine.lost", 1)
+		wstest.Equal(t, "records", len(s.e.records), 0)
+		s.e.set(func(e *fakeEngine) { e.skew = time.Minute })
+		s.e.up()
+		time.Sleep(10 * time.Second)
+		if n := s.log.count("cluster.not_joined"); n < 3 || n > 4 {
+			t.Errorf("%d attempts in 10 s, want 3 or 4", n)
 		}
-		e.up()
-		time.Sleep(time.Second)
-		if e.records[c.ID()] == nil || log.count("cluster.joined") != 1 {
-			t.Errorf("not joined: %s", log.b.String())
+		s.e.set(func(e *fakeEngine) { e.skew = 0 })
+		time.Sleep(2 * recordEvery)
+		s.wantLines("cluster.joined", 1)
+		if s.e.records[s.ID()] == nil {
+			t.Error("there is no record of the node")
 		}
 	})
 }
 
-func TestWrongClockKeepsANodeOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for skew, joins := range map[time.Duration]bool{29 * time.Second: true, -31 * time.Second: false} {
-			e := &fakeEngine{records: make(map[string][]byte), skew: skew}
-			c, err := New(Config{Name: "test", NodeName: "a", Address: "x:1", Engine: e, Identity: keys("k"), Dialer: silence3, Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Join(time.Second); (err == nil) != joins {
-				t.Errorf("%v off: %v", skew, err)
-			}
-			c.Stop()
+// An engine that is only away keeps no node out.
+func TestWhoMayJoin(t *testing.T) {
+	const id = thirdID
+	rival := recordOf(id, "y:1", "up")
+	as := func(lineage string) func(*Config) {
+		return func(c *Config) { c.ID, c.Lineage = id, lineage }
+	}
+	with := func(f func(*fakeEngine)) func(*testing.T) *fakeEngine {
+		return func(*testing.T) *fakeEngine {
+			e := newFakeEngine()
+			f(e)
+			return e
 		}
-	})
+	}
+	derived := func(c *Config) { c.Derive = derivedOf("k") }
+	for name, c := range map[string]struct {
+		engine func(*testing.T) *fakeEngine
+		change []func(*Config)
+		peers  map[string]*Identity // by address
+		joins  bool
+		err    error // if it does not join: nil: any
+	}{
+		"its clock is right":                      {engine: with(func(e *fakeEngine) { e.skew = 29 * time.Second }), joins: true},
+		"its clock is wrong":                      {engine: with(func(e *fakeEngine) { e.skew = -31 * time.Second })},
+		"the engine will never do":                {engine: with(func(e *fakeEngine) { e.unusable = fmt.Errorf("%w: no right", ErrUnusable) }), err: ErrUnusable},
+		"a successor of another's lineage":        {engine: with(func(e *fakeEngine) { e.records[id] = rival }), change: []func(*Config){as("mine")}, err: errRefused},
+		"over a forged record of its own id":      {engine: with(func(e *fakeEngine) { e.records[id] = rival }), change: []func(*Config){as("mine"), derived}, joins: true},
+		"all peers have other keys":               {engine: twoPeers, peers: map[string]*Identity{peerAddr: keys("other"), thirdAddr: keys("other")}},
+		"one peer has other keys":                 {engine: twoPeers, peers: map[string]*Identity{peerAddr: keys("other"), thirdAddr: keys("k")}, joins: true},
+		"sealing, and all have other keys":        {engine: sealedPeer, change: []func(*Config){derived}, peers: map[string]*Identity{thirdAddr: keys("x")}},
+		"sealing by other keys, and is not there": {engine: sealedPeer, change: []func(*Config){derived}, joins: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := c.engine(t)
+				s := alone(t, engine, c.change...)
+				for address, identity := range c.peers {
+					s.net.answers(address, s.net.node(map[string]string{peerAddr: peerID, thirdAddr: thirdID}[address], identity))
+				}
+				if err := s.Join(3 * time.Second); (err == nil) != c.joins || c.err != nil && !errors.Is(err, c.err) {
+					t.Errorf("Join: %v, want success %v, or %v", err, c.joins, c.err)
+				}
+				if r, err := parseRecord(s.ID(), engine.records[s.ID()]); c.joins && (err != nil || r.Lineage != s.Lineage()) {
+					t.Errorf("its record is %+v, %v; want its own lineage %s", r, err, s.Lineage())
+				}
+			})
+		})
+	}
+}
+
+// twoPeers is an engine with the records of two nodes.
+func twoPeers(*testing.T) *fakeEngine {
+	return &fakeEngine{records: map[string][]byte{peerID: recordOf(peerID, peerAddr, "up"), thirdID: recordOf(thirdID, thirdAddr, "up")}}
+}
+
+// sealedPeer is an engine with the record of a node that seals it by another key than those of the tests.
+func sealedPeer(t *testing.T) *fakeEngine {
+	return &fakeEngine{records: map[string][]byte{thirdID: another(t, "x").recordOf(t, thirdID, thirdAddr, "up")}}
 }
 
 // A clock that is off is said once, and again after it was right.
 func TestWrongClockIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, e, _, log := stage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		for i, skew := range []time.Duration{0, -2 * time.Second, 999 * time.Millisecond, 2 * time.Second} {
-			e.mu.Lock()
-			e.skew = skew
-			e.mu.Unlock()
+			s.e.set(func(e *fakeEngine) { e.skew = skew })
 			time.Sleep(4 * recordEvery)
-			if n := log.count("clock.skewed"); n != (i+1)/2 {
-				t.Errorf("%v off: %d lines", skew, n)
-			}
-		}
-	})
-}
-
-// A judgement is used for a second.
-func TestJudgementIsMadeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, _ := stage(t)
-		n.answers(peerAddr, silence)
-		if j := c.Judge(t.Context(), peerID); j.Verdict != Unclear {
-			t.Errorf("%+v", j)
-		}
-		n.answers(peerAddr, n.node(peerID, keys("k")))
-		if j := c.Judge(t.Context(), peerID); j.Verdict != Unclear {
-			t.Errorf("%+v at once", j)
-		}
-		time.Sleep(judgedFor)
-		if j := c.Judge(t.Context(), peerID); j.Verdict != Alive {
-			t.Errorf("%+v later", j)
-		}
-	})
-}
-
-// Nodes that are gone are no witnesses: a node that hears none of them judges all the same.
-func TestGoneNodesAreNoWitnesses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, _ := stage(t)
-		n.answers(peerAddr, silence)
-		for _, id := range []string{"0000000c", "0000000d"} {
-			c.Record(id, recordOf(id, "10.0.0.3:8082", stateLeft))
-		}
-		time.Sleep(2 * time.Second)
-		if j := c.Judge(t.Context(), peerID); j.Verdict != Silent {
-			t.Errorf("%+v", j)
+			s.wantLines("clock.skewed", (i+1)/2)
 		}
 	})
 }
 
 func TestStateIsPublished(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var draining atomic.Bool
-		c, e, _, _ := stage(t, func(c *Config) { c.Draining = draining.Load })
+	var draining atomic.Bool
+	onStage(t, func(t *testing.T, s *stage) {
 		time.Sleep(recordEvery + time.Second)
-		if got := e.last().State; got != "up" {
-			t.Errorf("published %q", got)
-		}
+		wstest.Equal(t, "published", s.e.last().State, "up")
 		draining.Store(true)
 		time.Sleep(beatEvery)
 		synctest.Wait()
-		if got := e.last().State; got != "draining" {
-			t.Errorf("published %q within a heartbeat", got)
-		}
-		c.Leave(t.Context())
-		if got := e.last().State; got != stateLeft {
-			t.Errorf("published %q at the exit", got)
-		}
-	})
+		wstest.Equal(t, "published within a heartbeat", s.e.last().State, "draining")
+		s.Leave(t.Context())
+		wstest.Equal(t, "published at the exit", s.e.last().State, stateLeft)
+	}, func(c *Config) { c.Draining = draining.Load })
 }
 
 func TestDialReachesTheNodeAndNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, _ := stage(t)
-		n.answers(peerAddr, n.node(peerID, keys("k")))
-		conn, err := c.Dial(t.Context(), peerID)
-		if err != nil {
-			t.Fatal(err)
+	onStage(t, func(t *testing.T, s *stage) {
+		s.peerAnswers(peerID)
+		s.reaches(peerID)
+		if _, err := s.Dial(t.Context(), "0000000f"); !errors.Is(err, ErrUnknown) {
+			t.Errorf("an unknown node: %v, want %v", err, ErrUnknown)
 		}
-		conn.Close()
-		if _, err := c.Dial(t.Context(), "0000000f"); !errors.Is(err, ErrUnknown) {
-			t.Errorf("an unknown node: %v", err)
-		}
-		n.answers(peerAddr, n.node("0000000c", keys("k")))
-		if _, err := c.Dial(t.Context(), peerID); err == nil {
+		s.peerAnswers(thirdID)
+		if _, err := s.Dial(t.Context(), peerID); err == nil {
 			t.Error("another node was taken for it")
 		}
-		n.answers(peerAddr, n.node(peerID, keys("other")))
-		if _, err := c.Dial(t.Context(), peerID); !otherKeys(err) {
+		s.net.answers(peerAddr, s.net.node(peerID, keys("other")))
+		if _, err := s.Dial(t.Context(), peerID); !otherKeys(err) {
 			t.Errorf("a node with other keys: %v", err)
 		}
 	})
 }
 
-// While keys are rotated some nodes sign with the new key, and some with the old one.
 // An upgraded node has the id of its predecessor, and not the key of its TLS sessions: the connection
 // begins a new one, with the better key exchange.
 func TestNodeWithoutItsTLSSessionsIsDialledAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, _ := stage(t)
-		beats(t, c, peerID)
+	onStage(t, func(t *testing.T, s *stage) {
+		s.beats(peerID)
 		for range 2 {
-			n.answers(peerAddr, n.node(peerID, keys("k")))
+			s.peerAnswers(peerID)
 			for i := range 2 {
-				conn, err := c.Dial(t.Context(), peerID)
+				conn, err := s.Dial(t.Context(), peerID)
 				if err != nil {
 					t.Fatal(err)
 				}
 				st := conn.(*tls.Conn).ConnectionState()
 				if resumed := i > 0; st.DidResume != resumed || (st.CurveID == tls.X25519MLKEM768) == resumed {
-					t.Errorf("connection %d: resumed %v, %v", i+1, st.DidResume, st.CurveID)
+					t.Errorf("connection %d: resumed %v, %v, want %v", i+1, st.DidResume, st.CurveID, resumed)
 				}
 				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n", HelloPath)
 				if _, err := io.Copy(io.Discard, conn); err != nil {
@@ -885,30 +838,29 @@ func TestNodeWithoutItsTLSSessionsIsDialledAgain(t *testing.T) {
 	})
 }
 
+// While keys are rotated some nodes sign with the new key, and some with the old one.
 func TestNodesKnowEachOtherWhileKeysAreRotated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, n, _ := stage(t)
-		c.cfg.Identity = keys("new", "k")
-		if err := c.cfg.Identity.Load(c.ID()); err != nil {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.cfg.Identity = keys("new", "k")
+		if err := s.cfg.Identity.Load(s.ID()); err != nil {
 			t.Fatal(err)
 		}
-		n.answers(peerAddr, n.node(peerID, keys("k", "new")))
-		conn, err := c.Dial(t.Context(), peerID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
+		s.net.answers(peerAddr, s.net.node(peerID, keys("k", "new")))
+		s.reaches(peerID)
 	})
 }
 
 // Nobody without a certificate of the cluster gets an answer at the node listener.
 func TestListenerRefusesStrangers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, _, n, _ := stage(t)
-		dial := n.node(peerID, keys("k"))
+	onStage(t, func(t *testing.T, s *stage) {
+		stranger := keys("another")
+		if err := stranger.Load("0000000e"); err != nil {
+			t.Fatal(err)
+		}
+		dial := s.net.node(peerID, keys("k"))
 		for name, cfg := range map[string]*tls.Config{
 			"no certificate":    {InsecureSkipVerify: true},
-			"another cluster's": {InsecureSkipVerify: true, Certificates: strangers(t)},
+			"another cluster's": {InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger.now.Load().leaf}},
 		} {
 			raw, _ := dial(t.Context())
 			conn := tls.Client(raw, cfg)
@@ -922,12 +874,4 @@ func TestListenerRefusesStrangers(t *testing.T) {
 			raw.Close()
 		}
 	})
-}
-
-func strangers(t *testing.T) []tls.Certificate {
-	i := keys("another")
-	if err := i.Load("0000000e"); err != nil {
-		t.Fatal(err)
-	}
-	return []tls.Certificate{i.now.Load().leaf}
 }
