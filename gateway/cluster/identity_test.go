@@ -132,55 +132,72 @@ func meetAt(t *testing.T, from *Identity, at *tls.Config, want, host string) (st
 	return c.ConnectionState(), err
 }
 
+const frontID, ownerID = "0000000a", "0000000b"
+
+// A meeting is of two nodes, whose keys are those of the texts: what one sees of the other, which listens.
+type meeting struct {
+	t           *testing.T
+	texts       map[string]string // of frontID and ownerID
+	front, owns *Identity
+	at          *tls.Config
+	refused     error // what the owner says of the front node's keys
+}
+
+func newMeeting(t *testing.T) *meeting {
+	m := &meeting{t: t, texts: map[string]string{frontID: "k", ownerID: "k"}}
+	identity := func(id string) *Identity {
+		return DerivedIdentity(func(purpose string, n int) ([][]byte, error) { return derivedOf(m.texts[id])(purpose, n) })
+	}
+	m.front, m.owns = identity(frontID), identity(ownerID)
+	m.load()
+	m.at = m.owns.Server(func() string { return ownerID }, func(_ string, err error) { m.refused = err })
+	return m
+}
+
+// load has both read their keys again.
+func (m *meeting) load() {
+	m.t.Helper()
+	must(m.t, 0, errors.Join(m.front.Load(frontID), m.owns.Load(ownerID)))
+}
+
+func (m *meeting) connect() (tls.ConnectionState, error) {
+	m.t.Helper()
+	return meetAt(m.t, m.front, m.at, ownerID, "")
+}
+
 // Only the first of the connections to a node exchanges certificates, and keys by ML-KEM.
 func TestFurtherConnectionsGoOnWithTheTLSSession(t *testing.T) {
-	from, to := keys("k"), keys("k")
-	must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
-	at := to.Server(func() string { return "0000000b" }, func(_ string, err error) { t.Error(err) })
-	for i := range 3 {
-		st, err := meetAt(t, from, at, "0000000b", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		curve := tls.X25519MLKEM768
-		if i > 0 {
-			curve = tls.CurveP256
+	m := newMeeting(t)
+	for i, curve := range []tls.CurveID{tls.X25519MLKEM768, tls.CurveP256, tls.CurveP256} {
+		st, err := m.connect()
+		if err != nil || m.refused != nil {
+			t.Fatal(err, m.refused)
 		}
 		if st.DidResume != (i > 0) || st.CurveID != curve || len(st.PeerCertificates) == 0 {
-			t.Errorf("connection %d: resumed %v, %v, %d certificates", i+1, st.DidResume, st.CurveID, len(st.PeerCertificates))
+			t.Errorf("connection %d: resumed %v, %v, %d certificates; want %v", i+1, st.DidResume, st.CurveID, len(st.PeerCertificates), curve)
 		}
 	}
 }
 
 // A TLS session is no way around the keys: those of now decide, on either side.
 func TestTLSSessionEndsWithTheKeys(t *testing.T) {
-	for name, late := range map[string]string{"of the front node": "0000000a", "of the owner": "0000000b"} {
+	for name, late := range map[string]string{"of the front node": frontID, "of the owner": ownerID} {
 		t.Run(name, func(t *testing.T) {
-			text := map[string]string{"0000000a": "k", "0000000b": "k"}
-			var refused error
-			identity := func(id string) *Identity {
-				i := DerivedIdentity(func(_ string, n int) ([][]byte, error) {
-					return [][]byte{bytes.Repeat([]byte(text[id]), n)}, nil
-				})
-				must(t, i, i.Load(id))
-				return i
-			}
-			from, to := identity("0000000a"), identity("0000000b")
-			at := to.Server(func() string { return "0000000b" }, func(_ string, err error) { refused = err })
+			m := newMeeting(t)
 			for range 2 {
-				if _, err := meetAt(t, from, at, "0000000b", ""); err != nil || refused != nil {
-					t.Fatal(err, refused)
+				if _, err := m.connect(); err != nil || m.refused != nil {
+					t.Fatal(err, m.refused)
 				}
 			}
-			text[late] = "x"
-			must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
-			if st, err := meetAt(t, from, at, "0000000b", ""); !otherKeys(err) {
-				t.Errorf("%v (resumed %v)", err, st.DidResume)
+			m.texts[late] = "x"
+			m.load()
+			if st, err := m.connect(); !otherKeys(err) {
+				t.Errorf("%v (resumed %v), want other keys", err, st.DidResume)
 			}
-			text["0000000a"], text["0000000b"] = "y", "y"
-			must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
-			if st, err := meetAt(t, from, at, "0000000b", ""); err != nil || st.DidResume {
-				t.Errorf("%v, resumed %v", err, st.DidResume)
+			m.texts[frontID], m.texts[ownerID] = "y", "y"
+			m.load()
+			if st, err := m.connect(); err != nil || st.DidResume {
+				t.Errorf("%v, resumed %v, want a new session", err, st.DidResume)
 			}
 		})
 	}
@@ -188,19 +205,22 @@ func TestTLSSessionEndsWithTheKeys(t *testing.T) {
 
 // The node still trusts the session that its peer goes on with, but not its peer's certificate any more.
 func TestOwnerWithNewKeysRefusesAnOldTLSSession(t *testing.T) {
-	text := "k"
-	var refused error
-	from := keys("k")
-	to := DerivedIdentity(func(_ string, n int) ([][]byte, error) { return [][]byte{bytes.Repeat([]byte(text), n)}, nil })
-	must(t, 0, errors.Join(from.Load("0000000a"), to.Load("0000000b")))
-	at := to.Server(func() string { return "0000000b" }, func(_ string, err error) { refused = err })
-	if _, err := meetAt(t, from, at, "0000000b", ""); err != nil {
+	m := newMeeting(t)
+	if _, err := m.connect(); err != nil {
 		t.Fatal(err)
 	}
-	text = "x"
-	must(t, 0, to.Load("0000000b"))
-	if st, err := meetAt(t, from, at, "0000000b", ""); err == nil || refused == nil {
-		t.Errorf("%v, %v, resumed %v", err, refused, st.DidResume)
+	m.texts[ownerID] = "x"
+	must(t, 0, m.owns.Load(ownerID))
+	if st, err := m.connect(); err == nil || m.refused == nil {
+		t.Errorf("%v, %v, resumed %v, want a refusal", err, m.refused, st.DidResume)
+	}
+}
+
+// trust checks that a node takes another one for what it is, and is taken for one itself.
+func trust(t *testing.T, what string, from, to *Identity, id, want string) {
+	t.Helper()
+	if err, refused := meet(t, from, to, id, want, ""); err != nil || refused != nil {
+		t.Errorf("%s: %v, %v, want success", what, err, refused)
 	}
 }
 
@@ -208,13 +228,11 @@ func TestNodesWithTheSameTokenKeyTrustEachOther(t *testing.T) {
 	for kind, make := range tokenKeys {
 		t.Run(kind, func(t *testing.T) {
 			key := make(t)
-			a, _, _ := load(t, "0000000a", key)
-			b, _, _ := load(t, "0000000b", key)
-			if err, refused := meet(t, a, b, "0000000b", "0000000b", ""); err != nil || refused != nil {
-				t.Errorf("same key: %v, %v", err, refused)
-			}
-			other, _, _ := load(t, "0000000b", make(t))
-			if err, _ := meet(t, a, other, "0000000b", "0000000b", ""); !otherKeys(err) {
+			a, _, _ := load(t, frontID, key)
+			b, _, _ := load(t, ownerID, key)
+			trust(t, "same key", a, b, ownerID, ownerID)
+			other, _, _ := load(t, ownerID, make(t))
+			if err, _ := meet(t, a, other, ownerID, ownerID, ""); !otherKeys(err) {
 				t.Errorf("another key: %v", err)
 			}
 		})
@@ -225,22 +243,20 @@ func TestNodesWithTheSameTokenKeyTrustEachOther(t *testing.T) {
 func TestAuthorityDependsOnTheKeyAlone(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(t, key, err)
-	a, _, _ := load(t, "0000000a", pkcs8(t, key))
-	b, _, _ := load(t, "0000000b", block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)))
-	if err, refused := meet(t, a, b, "0000000b", "0000000b", ""); err != nil || refused != nil {
-		t.Errorf("%v, %v", err, refused)
-	}
+	a, _, _ := load(t, frontID, pkcs8(t, key))
+	b, _, _ := load(t, ownerID, block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)))
+	trust(t, "the key in another form", a, b, ownerID, ownerID)
 }
 
 // Whoever has the public key alone verifies tokens, and is no node.
 func TestPublicKeyGivesNoAuthority(t *testing.T) {
 	key, mine := tokenKeys["Ed25519"](t), tokenKeys["secret"](t)
-	a, _, _ := load(t, "0000000a", key)
-	b, _, _ := load(t, "0000000b", mine, publicOf(t, key))
-	if err, _ := meet(t, a, b, "0000000b", "0000000b", ""); !otherKeys(err) {
+	a, _, _ := load(t, frontID, key)
+	b, _, _ := load(t, ownerID, mine, publicOf(t, key))
+	if err, _ := meet(t, a, b, ownerID, ownerID, ""); !otherKeys(err) {
 		t.Errorf("to the one with the public key: %v", err)
 	}
-	if err, refused := meet(t, b, a, "0000000a", "0000000a", ""); !otherKeys(err) && refused == nil {
+	if err, refused := meet(t, b, a, frontID, frontID, ""); !otherKeys(err) && refused == nil {
 		t.Errorf("from the one with the public key: %v, %v", err, refused)
 	}
 }
@@ -248,9 +264,9 @@ func TestPublicKeyGivesNoAuthority(t *testing.T) {
 // The side that is called sees by itself that the caller has other keys.
 func TestListenerReportsOtherKeys(t *testing.T) {
 	old, young := tokenKeys["secret"](t), tokenKeys["secret"](t)
-	a, _, _ := load(t, "0000000a", young, old) // trusts both, and signs with the new key
-	b, _, _ := load(t, "0000000b", old)
-	err, refused := meet(t, a, b, "0000000b", "0000000b", "")
+	a, _, _ := load(t, frontID, young, old) // trusts both, and signs with the new key
+	b, _, _ := load(t, ownerID, old)
+	err, refused := meet(t, a, b, ownerID, ownerID, "")
 	if !otherKeys(err) || !otherKeys(refused) {
 		t.Errorf("the caller sees %v, the listener %v", err, refused)
 	}
@@ -259,14 +275,12 @@ func TestListenerReportsOtherKeys(t *testing.T) {
 // Keys are rotated in three steps at each node: trust the new one, sign with it, drop the old one.
 func TestRotationKeepsNodesTogetherAtEachStep(t *testing.T) {
 	old, young := tokenKeys["Ed25519"](t), tokenKeys["ECDSA"](t)
-	a, keys, names := load(t, "0000000a", old, young)
-	b, _, _ := load(t, "0000000b", old, young)
-	if err, refused := meet(t, a, b, "0000000b", "0000000b", ""); err != nil || refused != nil {
-		t.Fatalf("before: %v, %v", err, refused)
-	}
+	a, keys, names := load(t, frontID, old, young)
+	b, _, _ := load(t, ownerID, old, young)
+	trust(t, "before", a, b, ownerID, ownerID)
 	write(t, names[0], young)
 	write(t, names[1], old)
-	if err := errors.Join(keys.Reload(), a.Load("0000000a")); err != nil {
+	if err := errors.Join(keys.Reload(), a.Load(frontID)); err != nil {
 		t.Fatal(err)
 	}
 	for _, pair := range [][2]*Identity{{a, b}, {b, a}} {
@@ -275,36 +289,50 @@ func TestRotationKeepsNodesTogetherAtEachStep(t *testing.T) {
 		}
 	}
 	write(t, names[1], young)
-	if err := errors.Join(keys.Reload(), a.Load("0000000a")); err != nil {
+	if err := errors.Join(keys.Reload(), a.Load(frontID)); err != nil {
 		t.Fatal(err)
 	}
-	if err, _ := meet(t, a, b, "0000000b", "0000000b", ""); !otherKeys(err) {
+	if err, _ := meet(t, a, b, ownerID, ownerID, ""); !otherKeys(err) {
 		t.Errorf("one has dropped the old key, by which the other signs: %v", err)
 	}
 }
 
 func TestAnotherNodeAtTheAddressIsToldFromOtherKeys(t *testing.T) {
 	key := tokenKeys["secret"](t)
-	a, _, _ := load(t, "0000000a", key)
-	b, _, _ := load(t, "0000000b", key)
-	if err, refused := meet(t, a, b, "0000000b", "0000000c", ""); !errors.Is(err, ErrOtherNode) || otherKeys(err) || refused != nil {
+	a, _, _ := load(t, frontID, key)
+	b, _, _ := load(t, ownerID, key)
+	if err, refused := meet(t, a, b, ownerID, "0000000c", ""); !errors.Is(err, ErrOtherNode) || otherKeys(err) || refused != nil {
 		t.Errorf("%v, %v", err, refused)
 	}
-	if err, _ := meet(t, a, b, "0000000b", "", ""); err != nil {
+	if err, _ := meet(t, a, b, ownerID, "", ""); err != nil {
 		t.Errorf("any node is asked for: %v", err)
 	}
 }
 
-// issue makes a certificate of an authority of the test's, for names and addresses.
-func issue(t *testing.T, dir, name string, ca *x509.Certificate, caKey ed25519.PrivateKey, hosts ...string) (cert, key string) {
-	t.Helper()
-	return issueChanged(t, dir, name, ca, caKey, func(*x509.Certificate) {}, hosts...)
+// An operator has an authority, whose certificate is in a file, for certificates of nodes.
+type operator struct {
+	t      *testing.T
+	dir    string
+	ca     *x509.Certificate
+	key    ed25519.PrivateKey
+	caFile string
 }
 
-func issueChanged(t *testing.T, dir, name string, ca *x509.Certificate, caKey ed25519.PrivateKey, change func(*x509.Certificate), hosts ...string) (cert, key string) {
+func newOperator(t *testing.T, seed byte) *operator {
 	t.Helper()
+	o := &operator{t: t, dir: t.TempDir()}
+	var err error
+	o.ca, o.key, err = authority(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+	must(t, 0, err)
+	o.caFile = write(t, filepath.Join(o.dir, "ca"), block("CERTIFICATE", o.ca.Raw))
+	return o
+}
+
+// issue makes a certificate for names and addresses, with a change.
+func (o *operator) issue(name string, change func(*x509.Certificate), hosts ...string) (cert, key string) {
+	o.t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, public, err)
+	must(o.t, public, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -317,51 +345,44 @@ func issueChanged(t *testing.T, dir, name string, ca *x509.Certificate, caKey ed
 		}
 	}
 	change(c)
-	der, err := x509.CreateCertificate(rand.Reader, c, ca, public, caKey)
-	must(t, der, err)
-	return write(t, filepath.Join(dir, name+".crt"), block("CERTIFICATE", der)), write(t, filepath.Join(dir, name+".key"), pkcs8(t, private))
+	der, err := x509.CreateCertificate(rand.Reader, c, o.ca, public, o.key)
+	must(o.t, der, err)
+	return write(o.t, filepath.Join(o.dir, name+".crt"), block("CERTIFICATE", der)), write(o.t, filepath.Join(o.dir, name+".key"), pkcs8(o.t, private))
+}
+
+func unchanged(*x509.Certificate) {}
+
+// identity is that of a node with a certificate for these hosts.
+func (o *operator) identity(name string, hosts ...string) *Identity {
+	o.t.Helper()
+	cert, key := o.issue(name, unchanged, hosts...)
+	i := GivenIdentity(cert, key, o.caFile)
+	must(o.t, 0, i.Load(ownerID))
+	return i
 }
 
 func TestGivenCertificatesAreForTheHostOfTheAddress(t *testing.T) {
-	dir := t.TempDir()
-	ca, caKey, err := authority(bytes.Repeat([]byte{1}, ed25519.SeedSize))
-	must(t, ca, err)
-	caFile := write(t, filepath.Join(dir, "ca"), block("CERTIFICATE", ca.Raw))
-	given := func(name string, hosts ...string) *Identity {
-		cert, key := issue(t, dir, name, ca, caKey, hosts...)
-		i := GivenIdentity(cert, key, caFile)
-		if err := i.Load("0000000b"); err != nil {
-			t.Fatal(err)
-		}
-		return i
-	}
-	a, b := given("a", "a.example"), given("b", "b.example", "10.0.0.2")
+	o := newOperator(t, 1)
+	a, b := o.identity("a", "a.example"), o.identity("b", "b.example", "10.0.0.2")
 	for host, good := range map[string]bool{"b.example": true, "10.0.0.2": true, "c.example": false, "10.0.0.3": false} {
-		if err, refused := meet(t, a, b, "0000000b", "0000000b", host); (err == nil) != good || refused != nil {
-			t.Errorf("%s: %v, %v", host, err, refused)
+		if err, refused := meet(t, a, b, ownerID, ownerID, host); (err == nil) != good || refused != nil {
+			t.Errorf("%s: %v, %v, want success %v", host, err, refused, good)
 		}
 	}
-	if err, _ := meet(t, a, b, "0000000b", "0000000c", "b.example"); !errors.Is(err, ErrOtherNode) {
-		t.Errorf("another node: %v", err)
+	if err, _ := meet(t, a, b, ownerID, "0000000c", "b.example"); !errors.Is(err, ErrOtherNode) {
+		t.Errorf("another node: %v, want %v", err, ErrOtherNode)
 	}
-	derived, _, _ := load(t, "0000000b", tokenKeys["secret"](t))
-	if err, _ := meet(t, a, derived, "0000000b", "0000000b", "b.example"); !otherKeys(err) {
-		t.Errorf("a node without such a certificate: %v", err)
+	derived, _, _ := load(t, ownerID, tokenKeys["secret"](t))
+	if err, _ := meet(t, a, derived, ownerID, ownerID, "b.example"); !otherKeys(err) {
+		t.Errorf("a node without such a certificate: %v, want other keys", err)
 	}
 }
 
 func TestGivenCertificatesAreReadAgain(t *testing.T) {
-	dir := t.TempDir()
-	ca, caKey, err := authority(bytes.Repeat([]byte{1}, ed25519.SeedSize))
-	must(t, ca, err)
-	caFile := write(t, filepath.Join(dir, "ca"), block("CERTIFICATE", ca.Raw))
-	cert, key := issue(t, dir, "a", ca, caKey, "a.example")
-	i := GivenIdentity(cert, key, caFile)
-	if err := i.Load(""); err != nil {
-		t.Fatal(err)
-	}
+	o := newOperator(t, 1)
+	i := o.identity("a", "a.example")
 	before := i.now.Load().leaf.Certificate[0]
-	issue(t, dir, "a", ca, caKey, "a.example")
+	cert, _ := o.issue("a", unchanged, "a.example")
 	if err := i.Load(""); err != nil || bytes.Equal(i.now.Load().leaf.Certificate[0], before) {
 		t.Errorf("%v, or the old certificate", err)
 	}
@@ -374,70 +395,50 @@ func TestGivenCertificatesAreReadAgain(t *testing.T) {
 
 // Check says of a given certificate what the other nodes would refuse.
 func TestCheckNamesWhatOtherNodesWouldRefuse(t *testing.T) {
-	dir := t.TempDir()
-	ca, caKey, err := authority(bytes.Repeat([]byte{1}, ed25519.SeedSize))
-	must(t, ca, err)
-	other, _, err := authority(bytes.Repeat([]byte{2}, ed25519.SeedSize))
-	must(t, other, err)
-	caFile, otherFile := write(t, filepath.Join(dir, "ca"), block("CERTIFICATE", ca.Raw)), write(t, filepath.Join(dir, "other"), block("CERTIFICATE", other.Raw))
+	o, other := newOperator(t, 1), newOperator(t, 2)
 	only := func(usage x509.ExtKeyUsage) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{usage} }
 	}
-	same := func(*x509.Certificate) {}
 	for name, test := range map[string]struct {
 		change func(*x509.Certificate)
 		ca     string
 		host   string
 		want   string // "": good
 	}{
-		"good":        {same, caFile, "a.example", ""},
-		"address":     {same, caFile, "10.0.0.1", ""},
-		"other host":  {same, caFile, "b.example", "--node-cert: not valid for the host of --node-advertise"},
-		"other ca":    {same, otherFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
-		"expired":     {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, caFile, "a.example", "expired"},
-		"not yet":     {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }, caFile, "a.example", "not yet valid"},
-		"server only": {only(x509.ExtKeyUsageServerAuth), caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a client"},
-		"client only": {only(x509.ExtKeyUsageClientAuth), caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
+		"good":        {unchanged, o.caFile, "a.example", ""},
+		"address":     {unchanged, o.caFile, "10.0.0.1", ""},
+		"other host":  {unchanged, o.caFile, "b.example", "--node-cert: not valid for the host of --node-advertise"},
+		"other ca":    {unchanged, other.caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
+		"expired":     {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, o.caFile, "a.example", "expired"},
+		"not yet":     {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }, o.caFile, "a.example", "not yet valid"},
+		"server only": {only(x509.ExtKeyUsageServerAuth), o.caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a client"},
+		"client only": {only(x509.ExtKeyUsageClientAuth), o.caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
 	} {
-		cert, key := issueChanged(t, dir, name, ca, caKey, test.change, "a.example", "10.0.0.1")
+		cert, key := o.issue(name, test.change, "a.example", "10.0.0.1")
 		i := GivenIdentity(cert, key, test.ca)
-		if err := i.Load("0000000a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, 0, i.Load(frontID))
 		leaf, err := i.Check(test.host)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) || leaf == nil || leaf.Subject.CommonName != name {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
-	derived, _, _ := load(t, "0000000a", tokenKeys["secret"](t))
+	derived, _, _ := load(t, frontID, tokenKeys["secret"](t))
 	if leaf, err := derived.Check("anything.example"); leaf != nil || err != nil {
-		t.Errorf("derived: %v, %v", leaf, err)
+		t.Errorf("derived: %v, %v, want nothing to check", leaf, err)
 	}
 }
 
 // What was found out about a certificate holds as long as that does.
 func TestCertificateThatHasExpiredSinceIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ca, key, err := authority(make([]byte, 32))
-		if err != nil {
-			t.Fatal(err)
-		}
-		public, _, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-			SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		}, ca, public, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leaf, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := newOperator(t, 0)
+		file, _ := o.issue("a", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+		content, err := os.ReadFile(file)
+		p, _ := pem.Decode(must(t, content, err))
+		leaf, err := x509.ParseCertificate(p.Bytes)
+		must(t, leaf, err)
 		c := &credentials{pool: x509.NewCertPool()}
-		c.pool.AddCert(ca)
+		c.pool.AddCert(o.ca)
 		st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 		for _, after := range []time.Duration{time.Minute, time.Minute, time.Hour} {
 			time.Sleep(after)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"reseat/gateway/internal/test/wstest"
 )
 
 // A fakeStore is an engine in memory.
@@ -92,8 +94,6 @@ func (n *table) Answers(_ context.Context, node, session string) bool {
 	return n.answers[node+"/"+session]
 }
 
-func (n *table) endedOf() []string { return slices.Sorted(maps.Keys(n.ended)) }
-
 // newPair returns the Players of two nodes, a and b.
 func newPair() (a, b *Players, s *fakeStore, n *table) {
 	s, n = newFakeStore(), &table{ended: make(map[string]bool), answers: make(map[string]bool)}
@@ -102,174 +102,135 @@ func newPair() (a, b *Players, s *fakeStore, n *table) {
 	return NewPlayers(self("a"), s, n, quiet), NewPlayers(self("b"), s, n, quiet), s, n
 }
 
-func TestNewerSessionAtAnotherNodeEndsTheOlderOne(t *testing.T) {
+// inPair runs f in a bubble of synctest with the Players of two nodes.
+func inPair(t *testing.T, f func(t *testing.T, a, b *Players, s *fakeStore, n *table)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _, n := newPair()
-		if !a.Hold(t.Context(), "ada", "s1", NewestWins) || !b.Hold(t.Context(), "ada", "s2", NewestWins) {
-			t.Fatal("refused")
-		}
-		if got := n.endedOf(); !slices.Equal(got, []string{"a/s1"}) {
-			t.Errorf("ended %v", got)
-		}
+		a, b, s, n := newPair()
+		f(t, a, b, s, n)
+	})
+}
+
+// wantEnded checks which sessions were superseded.
+func (n *table) wantEnded(t *testing.T, want ...string) {
+	t.Helper()
+	if got := slices.Sorted(maps.Keys(n.ended)); !slices.Equal(got, want) {
+		t.Errorf("ended %v, want %v", got, want)
+	}
+}
+
+// holds has a node hold a session for ada.
+func holds(t *testing.T, p *Players, session string, policy PlayerPolicy, want bool) {
+	t.Helper()
+	wstest.Equal(t, session+" is held", p.Hold(t.Context(), "ada", session, policy), want)
+}
+
+func TestNewerSessionAtAnotherNodeEndsTheOlderOne(t *testing.T) {
+	inPair(t, func(t *testing.T, a, b *Players, _ *fakeStore, n *table) {
+		holds(t, a, "s1", NewestWins, true)
+		holds(t, b, "s2", NewestWins, true)
+		n.wantEnded(t, "a/s1")
 		a.Release(t.Context(), "ada", "s1") // its end must not delete b's record
-		if !a.Hold(t.Context(), "ada", "s3", NewestWins) {
-			t.Fatal("refused")
-		}
-		if got := n.endedOf(); !slices.Equal(got, []string{"a/s1", "b/s2"}) {
-			t.Errorf("ended %v: the record was lost", got)
-		}
+		holds(t, a, "s3", NewestWins, true)
+		n.wantEnded(t, "a/s1", "b/s2")
 	})
 }
 
 func TestSecondSessionIsRefusedWhileTheFirstClientAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b, _, n := newPair()
-		a.Hold(t.Context(), "ada", "s1", OldestWins)
+	inPair(t, func(t *testing.T, a, b *Players, _ *fakeStore, n *table) {
+		holds(t, a, "s1", OldestWins, true)
 		n.answers["a/s1"] = true
-		if b.Hold(t.Context(), "ada", "s2", OldestWins) {
-			t.Error("a second session was accepted")
-		}
+		holds(t, b, "s2", OldestWins, false)
 		n.answers["a/s1"] = false
-		if !b.Hold(t.Context(), "ada", "s2", OldestWins) {
-			t.Error("refused, though the first client does not answer")
-		}
-		if got := n.endedOf(); !slices.Equal(got, []string{"a/s1"}) {
-			t.Errorf("ended %v", got)
-		}
+		holds(t, b, "s2", OldestWins, true)
+		n.wantEnded(t, "a/s1")
 	})
 }
 
 // Two begin at the same time: the one whose write comes second meets the other's session.
 func TestOvertakenSessionMeetsTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, policy := range []PlayerPolicy{NewestWins, OldestWins} {
-			a, b, s, n := newPair()
+	for policy, ended := range map[PlayerPolicy][]string{NewestWins: {"b/s2"}, OldestWins: nil} {
+		inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
 			n.answers["b/s2"] = true
 			s.before = func() { b.Hold(t.Context(), "ada", "s2", policy) }
-			held := a.Hold(t.Context(), "ada", "s1", policy)
-			switch policy {
-			case NewestWins:
-				if got := n.endedOf(); !held || !slices.Equal(got, []string{"b/s2"}) {
-					t.Errorf("held %v, ended %v", held, got)
-				}
-			case OldestWins:
-				if got := n.endedOf(); held || len(got) > 0 {
-					t.Errorf("held %v, ended %v", held, got)
-				}
-			}
-		}
-	})
+			holds(t, a, "s1", policy, policy == NewestWins)
+			n.wantEnded(t, ended...)
+		})
+	}
 }
 
 func TestEndedSessionLeavesNoRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, _, s, _ := newPair()
-		a.Hold(t.Context(), "ada", "s1", NewestWins)
-		a.Hold(t.Context(), "ada", "s2", NewestWins) // a newer one of the same node
+	inPair(t, func(t *testing.T, a, _ *Players, s *fakeStore, _ *table) {
+		holds(t, a, "s1", NewestWins, true)
+		holds(t, a, "s2", NewestWins, true) // a newer one of the same node
 		a.Release(t.Context(), "ada", "s1")
-		if len(s.records) != 1 {
-			t.Errorf("%d records, want that of s2", len(s.records))
-		}
+		wstest.Equal(t, "records, of s2", len(s.records), 1)
 		a.Release(t.Context(), "ada", "s2")
-		if len(s.records) != 0 {
-			t.Errorf("%d records are left", len(s.records))
-		}
+		wstest.Equal(t, "records", len(s.records), 0)
+		s.before = func() { a.Release(t.Context(), "ada", "s3") } // it ends while it begins
+		a.Hold(t.Context(), "ada", "s3", NewestWins)
+		wstest.Equal(t, "records", len(s.records), 0)
 	})
 }
 
 // Two sessions of a player begin at one node, which ends the older one itself. That one's slower write
 // must not hide the newer one from other nodes.
 func TestOlderSessionDoesNotHideTheNewerOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b, s, n := newPair()
+	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
 		s.before = func() { a.Hold(t.Context(), "ada", "s2", NewestWins) }
 		a.Hold(t.Context(), "ada", "s1", NewestWins)
 		a.Release(t.Context(), "ada", "s1")
 		b.Hold(t.Context(), "ada", "s3", NewestWins)
-		if got := n.endedOf(); !slices.Equal(got, []string{"a/s2"}) {
-			t.Errorf("ended %v, want the node's newer session", got)
-		}
+		n.wantEnded(t, "a/s2")
 	})
 }
 
-func TestSessionThatEndsWhileItBeginsLeavesNoRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, _, s, _ := newPair()
-		s.before = func() { a.Release(t.Context(), "ada", "s1") }
-		a.Hold(t.Context(), "ada", "s1", NewestWins)
-		if len(s.records) != 0 {
-			t.Errorf("%d records are left", len(s.records))
-		}
-	})
-}
-
-// The record of a node that was lost stays. It ends nobody's session.
-func TestRecordOfALostNodeEndsNoSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b, s, _ := newPair()
-		a.Hold(t.Context(), "ada", "s1", OldestWins) // then a is killed
-		time.Sleep(time.Second)
-		s.away = true
-		b.Hold(t.Context(), "ada", "s2", OldestWins)
-		s.away = false
-		b.Announce(t.Context(), func(string) { t.Error("the living session was ended") })
-	})
-}
-
-// A session that began unchecked is newer than one of its own node that the record names.
-func TestNodeDoesNotEndItsNewerSessionForItsOlderOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, _, s, n := newPair()
-		n.answers["a/s1"] = true
-		a.Hold(t.Context(), "ada", "s1", OldestWins)
-		time.Sleep(time.Second)
-		s.away = true
-		a.Hold(t.Context(), "ada", "s2", OldestWins) // s1 did not answer this node
-		s.away = false
-		a.Announce(t.Context(), func(string) { t.Error("the newer session was ended") })
-		if len(n.ended) > 0 {
-			t.Errorf("ended %v", n.ended)
-		}
-	})
+// The record of a node that was lost stays. It ends nobody's session. Nor does that of a session of the node itself,
+// which is older than one that began unchecked.
+func TestOlderRecordEndsNoSession(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
+			if own {
+				b = a
+				n.answers["a/s1"] = true
+			}
+			holds(t, a, "s1", OldestWins, true)
+			time.Sleep(time.Second)
+			s.away = true
+			b.Hold(t.Context(), "ada", "s2", OldestWins) // s1 did not answer this node
+			s.away = false
+			b.Announce(t.Context(), func(session string) { t.Errorf("%s was ended", session) })
+			if own {
+				n.wantEnded(t)
+			}
+		})
+	}
 }
 
 // While the engine is away each node decides for itself. Afterwards one session of each player
 // stays: the newest under takeover, the oldest under reject.
 func TestSessionsBegunWithoutTheEngineMeetOnItsReturn(t *testing.T) {
-	for policy, stays := range map[PlayerPolicy]string{NewestWins: "b/s2", OldestWins: "a/s1"} {
+	for policy, ended := range map[PlayerPolicy]string{NewestWins: "a/s1", OldestWins: "b/s2"} {
 		for _, first := range []string{"a", "b"} {
 			t.Run(fmt.Sprint(policy, first), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					a, b, s, n := newPair()
+				inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
 					n.answers["a/s1"], n.answers["b/s2"] = true, true
 					unchecked := 0
 					a.Unchecked = func() { unchecked++ }
 					s.away = true
 					a.Hold(t.Context(), "ada", "s1", policy)
 					time.Sleep(time.Second)
-					if !b.Hold(t.Context(), "ada", "s2", policy) {
-						t.Error("a login was refused because the engine is away")
-					}
-					if unchecked != 1 {
-						t.Errorf("counted %d, want 1", unchecked)
-					}
+					holds(t, b, "s2", policy, true)
+					wstest.Equal(t, "counted", unchecked, 1)
 					s.away = false
-					local := func(node string) func(string) {
-						return func(session string) { n.Supersede(node, session) }
-					}
-					order := []func(){
-						func() { a.Announce(t.Context(), local("a")) }, func() { b.Announce(t.Context(), local("b")) },
-					}
+					order := []string{"a", "b"}
 					if first == "b" {
 						slices.Reverse(order)
 					}
-					for _, f := range order {
-						f()
+					for _, node := range order {
+						map[string]*Players{"a": a, "b": b}[node].Announce(t.Context(), func(session string) { n.Supersede(node, session) })
 					}
-					ended := n.endedOf()
-					if len(ended) != 1 || ended[0] == stays {
-						t.Errorf("ended %v, want the other one than %s", ended, stays)
-					}
+					n.wantEnded(t, ended)
 				})
 			})
 		}
@@ -278,30 +239,25 @@ func TestSessionsBegunWithoutTheEngineMeetOnItsReturn(t *testing.T) {
 
 // A bucket that has lost everything is filled again, and ends nobody's session.
 func TestAnnounceFillsAnEmptiedStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b, s, n := newPair()
+	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
 		a.Hold(t.Context(), "ada", "s1", NewestWins)
 		b.Hold(t.Context(), "bob", "s2", NewestWins)
 		clear(s.records)
 		clear(s.at)
-		a.Announce(t.Context(), func(string) { t.Error("a session was ended") })
-		b.Announce(t.Context(), func(string) { t.Error("a session was ended") })
-		if len(s.records) != 2 || len(n.ended) != 0 {
-			t.Errorf("%d records, ended %v", len(s.records), n.ended)
+		for _, p := range []*Players{a, b} {
+			p.Announce(t.Context(), func(session string) { t.Errorf("%s was ended", session) })
 		}
+		wstest.Equal(t, "records", len(s.records), 2)
+		n.wantEnded(t)
 		a.Release(t.Context(), "ada", "s1")
-		if len(s.records) != 1 {
-			t.Error("the new revision was not kept")
-		}
+		wstest.Equal(t, "records, by the new revision", len(s.records), 1)
 	})
 }
 
 func TestUnreadableRecordIsAsGoodAsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, _, s, n := newPair()
+	inPair(t, func(t *testing.T, a, _ *Players, s *fakeStore, n *table) {
 		s.records["ada"], s.at["ada"], s.last = []byte("{"), 7, 7
-		if !a.Hold(t.Context(), "ada", "s1", OldestWins) || len(n.ended) > 0 {
-			t.Errorf("refused, or ended %v", n.ended)
-		}
+		holds(t, a, "s1", OldestWins, true)
+		n.wantEnded(t)
 	})
 }

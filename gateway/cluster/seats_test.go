@@ -17,6 +17,7 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/internal/test/clustertest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 const (
@@ -56,6 +57,14 @@ func newNode(t *testing.T, e *clustertest.Seats, id string, keys ...string) *nod
 	return n
 }
 
+// begun returns the engine, and the nodes a and b; a has begun the session.
+func begun(t *testing.T) (e *clustertest.Seats, a, b *node, seat cluster.Seat) {
+	t.Helper()
+	e = clustertest.NewSeats()
+	a, b = newNode(t, e, nodeA), newNode(t, e, nodeB)
+	return e, a, b, a.put(seatOf(nodeA, sessionOfA))
+}
+
 // put writes a seat, and returns it as it is then.
 func (n *node) put(s cluster.Seat) cluster.Seat {
 	n.Helper()
@@ -76,6 +85,30 @@ func (n *node) get(session string) cluster.Seat {
 	return s
 }
 
+// wantOwner checks whose the seat of sessionOfA is.
+func (n *node) wantOwner(owner string) {
+	n.Helper()
+	wstest.Equal(n, "owner", n.get(sessionOfA).Owner, owner)
+}
+
+// errOf is the error of a call that returns something else, too.
+func errOf[T any](_ T, err error) error { return err }
+
+func (n *node) putErr(s cluster.Seat) error   { return errOf(n.Put(n.Context(), s)) }
+func (n *node) renewErr(s cluster.Seat) error { return errOf(n.Renew(n.Context(), s)) }
+
+// errUnclear stands for every error that is no verdict.
+var errUnclear = errors.New("no verdict")
+
+// wantErr checks an error, nil if there is to be none.
+func wantErr(t testing.TB, what string, err, want error) {
+	t.Helper()
+	verdict := err == nil || errors.Is(err, cluster.ErrSeatTaken) || errors.Is(err, cluster.ErrNoSeat)
+	if want == errUnclear && verdict || want != errUnclear && !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
 // seatOf returns a seat that a node has begun.
 func seatOf(owner, session string) cluster.Seat {
 	return cluster.Seat{Session: session, Owner: owner, Keep: 30 * time.Second, Body: []byte("what a successor needs")}
@@ -91,9 +124,7 @@ func TestSeatIsReadAsItWasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := clustertest.NewSeats()
 		a, b := newNode(t, e, nodeA), newNode(t, e, nodeB)
-		if _, err := b.Get(t.Context(), sessionOfA); !errors.Is(err, cluster.ErrNoSeat) {
-			t.Fatalf("before it is written: %v", err)
-		}
+		wantErr(t, "before it is written", errOf(b.Get(t.Context(), sessionOfA)), cluster.ErrNoSeat)
 		time.Sleep(time.Second)
 		want := a.put(cluster.Seat{
 			Session: sessionOfA, Owner: nodeA, Epoch: 7, Handoff: true, Ended: 4404, Reason: "grace period over", Keep: 90 * time.Second, Body: []byte("body"),
@@ -115,8 +146,7 @@ func TestSeatIsReadAsItWasWritten(t *testing.T) {
 
 // Those who read a seat at the same time write it on the same condition.
 func TestOneOfTwelveRivalsClaimsASeat(t *testing.T) {
-	e := clustertest.NewSeats()
-	seat := newNode(t, e, nodeA).put(seatOf(nodeA, sessionOfA))
+	e, _, b, seat := begun(t)
 	var mu sync.Mutex
 	var winners []string
 	var wait sync.WaitGroup
@@ -131,60 +161,51 @@ func TestOneOfTwelveRivalsClaimsASeat(t *testing.T) {
 			case err == nil && revision > seat.Revision:
 				winners = append(winners, id)
 			case !errors.Is(err, cluster.ErrSeatTaken):
-				t.Errorf("%s: %d, %v", id, revision, err)
+				t.Errorf("%s: revision %d, %v", id, revision, err)
 			}
 		})
 	}
 	wait.Wait()
-	if got := newNode(t, e, nodeB).get(sessionOfA); len(winners) != 1 || got.Owner != winners[0] || got.Epoch != 1 {
+	if got := b.get(sessionOfA); len(winners) != 1 || got.Owner != winners[0] || got.Epoch != 1 {
 		t.Errorf("%v have claimed it, and it is %s's in epoch %d", winners, got.Owner, got.Epoch)
 	}
 }
 
 func TestWriteOnAConditionThatDoesNotHoldIsRefused(t *testing.T) {
-	e := clustertest.NewSeats()
-	a, b := newNode(t, e, nodeA), newNode(t, e, nodeB)
-	old := a.put(seatOf(nodeA, sessionOfA))
+	_, a, b, old := begun(t)
 	theirs := b.put(claimed(old, nodeB))
-	for name, write := range map[string]func() error{
-		"an old revision":             func() error { _, err := a.Put(t.Context(), old); return err },
-		"a new record":                func() error { _, err := a.Put(t.Context(), seatOf(nodeA, sessionOfA)); return err },
-		"a deletion":                  func() error { return a.Delete(t.Context(), sessionOfA, old.Revision) },
-		"an update of what is not":    func() error { s := old; s.Session = anotherOfA; _, err := a.Put(t.Context(), s); return err },
-		"a deletion of what is not":   func() error { return a.Delete(t.Context(), anotherOfA, old.Revision) },
-		"a revision of years to come": func() error { s := old; s.Revision = 1 << 60; _, err := a.Put(t.Context(), s); return err },
+	unknown, later := old, old
+	unknown.Session, later.Revision = anotherOfA, 1<<60
+	for name, err := range map[string]error{
+		"an old revision":             a.putErr(old),
+		"a new record":                a.putErr(seatOf(nodeA, sessionOfA)),
+		"a deletion":                  a.Delete(t.Context(), sessionOfA, old.Revision),
+		"an update of what is not":    a.putErr(unknown),
+		"a deletion of what is not":   a.Delete(t.Context(), anotherOfA, old.Revision),
+		"a revision of years to come": a.putErr(later),
 	} {
-		if err := write(); !errors.Is(err, cluster.ErrSeatTaken) {
-			t.Errorf("%s: %v", name, err)
-		}
+		wantErr(t, name, err, cluster.ErrSeatTaken)
 	}
-	if got := a.get(sessionOfA); got.Owner != nodeB || got.Revision != theirs.Revision {
-		t.Errorf("%+v, want b's", got)
-	}
-	if err := b.Delete(t.Context(), sessionOfA, theirs.Revision); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Get(t.Context(), sessionOfA); !errors.Is(err, cluster.ErrNoSeat) {
-		t.Errorf("after the deletion: %v", err)
-	}
-	if err := b.Delete(t.Context(), sessionOfA, 0); err != nil {
-		t.Errorf("of a seat that was never written: %v", err)
-	}
+	a.wantOwner(nodeB)
+	wstest.Equal(t, "revision", a.get(sessionOfA).Revision, theirs.Revision)
+	wantErr(t, "of its own seat", b.Delete(t.Context(), sessionOfA, theirs.Revision), nil)
+	wantErr(t, "after the deletion", errOf(a.Get(t.Context(), sessionOfA)), cluster.ErrNoSeat)
+	wantErr(t, "of a seat that was never written", b.Delete(t.Context(), sessionOfA, 0), nil)
 }
 
 func yes() bool { return true }
 
 // The engine has done what it was asked for, and its answer did not arrive.
 func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
-	e := clustertest.NewSeats()
-	a, b := newNode(t, e, nodeA), newNode(t, e, nodeB)
+	_, a, b, seat := begun(t)
 	a.link.Loses = yes
-	seat := a.put(seatOf(nodeA, sessionOfA))
 	seat.Epoch = 3
 	seat = a.put(seat)
-	if got := b.get(sessionOfA); got.Epoch != 3 || got.Revision != seat.Revision {
-		t.Errorf("%+v, want revision %d", got, seat.Revision)
-	}
+	got := b.get(sessionOfA)
+	wstest.Equal(t, "epoch", got.Epoch, 3)
+	wstest.Equal(t, "revision", got.Revision, seat.Revision)
+	other := a.put(seatOf(nodeA, anotherOfA))
+	wstest.Equal(t, "revision of a new seat", b.get(anotherOfA).Revision, other.Revision)
 }
 
 // Two claims are alike, but for their random bytes: who lost must not take the other's for its own.
@@ -192,71 +213,47 @@ func TestLostAnswerDoesNotMakeAnothersWriteOnesOwn(t *testing.T) {
 	e := clustertest.NewSeats()
 	a, twin := newNode(t, e, nodeA), newNode(t, e, nodeA)
 	a.link.Before, a.link.Loses = func() { twin.put(seatOf(nodeA, sessionOfA)) }, yes
-	if _, err := a.Put(t.Context(), seatOf(nodeA, sessionOfA)); !errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("%v, want that it was taken", err)
-	}
+	wantErr(t, "of two alike", a.putErr(seatOf(nodeA, sessionOfA)), cluster.ErrSeatTaken)
 }
 
 // A write that is not there when its answer fails to come may be done later: nobody may say that it is lost.
 func TestWriteThatMayStillComeIsNeitherDoneNorRefused(t *testing.T) {
-	e := clustertest.NewSeats()
-	a, b := newNode(t, e, nodeA), newNode(t, e, nodeB)
-	seat := a.put(seatOf(nodeA, sessionOfA))
+	_, a, b, seat := begun(t)
 	b.link.Late = yes
-	if _, err := b.Put(t.Context(), claimed(seat, nodeB)); err == nil || errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("%v, want that it is unclear", err)
-	}
+	wantErr(t, "a claim", b.putErr(claimed(seat, nodeB)), errUnclear)
 	b.link.Land()
-	if got := a.get(sessionOfA); got.Owner != nodeB {
-		t.Errorf("%+v, want b's", got)
-	}
+	a.wantOwner(nodeB)
 }
 
 func TestWriteThatComesTooLateWasTaken(t *testing.T) {
-	e := clustertest.NewSeats()
-	a, b, c := newNode(t, e, nodeA), newNode(t, e, nodeB), newNode(t, e, nodeC)
-	seat := a.put(seatOf(nodeA, sessionOfA))
+	e, a, b, seat := begun(t)
+	c := newNode(t, e, nodeC)
 	b.link.Before, b.link.Late = func() { c.put(claimed(seat, nodeC)) }, yes
-	if _, err := b.Put(t.Context(), claimed(seat, nodeB)); !errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("%v, want that it was taken", err)
-	}
+	wantErr(t, "a claim", b.putErr(claimed(seat, nodeB)), cluster.ErrSeatTaken)
 	b.link.Land()
-	if got := a.get(sessionOfA); got.Owner != nodeC {
-		t.Errorf("%+v, want c's", got)
-	}
+	a.wantOwner(nodeC)
 }
 
 // A leader that has just lost its place returns a record from before the revision that the writer knows.
 func TestAnswerFromThePastProvesNothing(t *testing.T) {
-	e := clustertest.NewSeats()
-	a := newNode(t, e, nodeA)
-	seat := a.put(seatOf(nodeA, sessionOfA))
+	e, a, _, seat := begun(t)
 	old := e.Records()[sessionOfA]
 	seat = a.put(seat)
 	a.link.Late = yes
 	a.link.Answer = func(string, cluster.StoredSeat, error) (cluster.StoredSeat, error) { return old, nil }
-	if _, err := a.Put(t.Context(), seat); err == nil || errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("%v, want that it is unclear", err)
-	}
+	wantErr(t, "a write", a.putErr(seat), errUnclear)
 }
 
 func TestEngineThatIsAwayIsNoVerdict(t *testing.T) {
-	e := clustertest.NewSeats()
-	a := newNode(t, e, nodeA)
-	seat := a.put(seatOf(nodeA, sessionOfA))
+	e, a, _, seat := begun(t)
 	e.SetAway(true)
-	_, get := a.Get(t.Context(), sessionOfA)
-	_, put := a.Put(t.Context(), seat)
-	_, renew := a.Renew(t.Context(), seat)
-	for name, err := range map[string]error{"get": get, "put": put, "renew": renew, "delete": a.Delete(t.Context(), sessionOfA, seat.Revision)} {
-		if err == nil || errors.Is(err, cluster.ErrNoSeat) || errors.Is(err, cluster.ErrSeatTaken) {
-			t.Errorf("%s: %v", name, err)
-		}
+	for name, err := range map[string]error{
+		"get": errOf(a.Get(t.Context(), sessionOfA)), "put": a.putErr(seat), "renew": a.renewErr(seat), "delete": a.Delete(t.Context(), sessionOfA, seat.Revision),
+	} {
+		wantErr(t, name, err, errUnclear)
 	}
 	e.SetAway(false)
-	if got := a.get(sessionOfA); got.Revision != seat.Revision {
-		t.Errorf("revision %d, want %d", got.Revision, seat.Revision)
-	}
+	wstest.Equal(t, "revision", a.get(sessionOfA).Revision, seat.Revision)
 }
 
 func TestRenewWritesUnlessALaterOwnerIsThere(t *testing.T) {
@@ -286,42 +283,36 @@ func TestRenewWritesUnlessALaterOwnerIsThere(t *testing.T) {
 		if c.there != nil {
 			b.put(*c.there)
 		}
-		stale := mine
+		stale, want, wanted := mine, &mine, error(nil)
 		stale.Revision = 99 // from before the engine lost it
+		if c.taken {
+			want, wanted = c.there, cluster.ErrSeatTaken
+		}
 		revision, err := a.Renew(t.Context(), stale)
+		wantErr(t, name, err, wanted)
 		got := b.get(sessionOfA)
-		switch {
-		case c.taken && (!errors.Is(err, cluster.ErrSeatTaken) || got.Owner != c.there.Owner || got.Epoch != c.there.Epoch || got.Ended != c.there.Ended):
-			t.Errorf("%s: %v, and now %+v", name, err, got)
-		case !c.taken && (err != nil || got.Owner != nodeA || got.Epoch != 5 || got.Ended != 0 || got.Revision != revision):
-			t.Errorf("%s: %v, and now %+v", name, err, got)
+		if got.Owner != want.Owner || got.Epoch != want.Epoch || got.Ended != want.Ended || !c.taken && got.Revision != revision {
+			t.Errorf("%s: now %+v, want %+v", name, got, *want)
 		}
 	}
 }
 
 // Its end is the owner's to write, over its own record.
 func TestRenewWritesTheEnd(t *testing.T) {
-	e := clustertest.NewSeats()
-	a := newNode(t, e, nodeA)
-	seat := a.put(seatOf(nodeA, sessionOfA))
+	_, a, _, seat := begun(t)
 	seat.Ended = 4404
 	for range 2 {
-		if _, err := a.Renew(t.Context(), seat); err != nil || a.get(sessionOfA).Ended != 4404 {
-			t.Errorf("%v, %+v", err, a.get(sessionOfA))
-		}
+		wantErr(t, "renew", a.renewErr(seat), nil)
+		wstest.Equal(t, "ended", a.get(sessionOfA).Ended, 4404)
 	}
 }
 
 func TestRenewStartsAgainAfterItWasOvertaken(t *testing.T) {
-	e := clustertest.NewSeats()
-	a, b := newNode(t, e, nodeA), newNode(t, e, nodeB)
-	seat := a.put(seatOf(nodeA, sessionOfA))
+	_, a, b, seat := begun(t)
 	tries := 0
 	write := func(f func(cluster.Seat) cluster.Seat) {
 		tries++
-		if _, err := b.Put(t.Context(), f(b.get(sessionOfA))); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "the rival's write", b.putErr(f(b.get(sessionOfA))), nil)
 	}
 	same := func(s cluster.Seat) cluster.Seat { return s }
 	a.link.Before = func() {
@@ -329,18 +320,13 @@ func TestRenewStartsAgainAfterItWasOvertaken(t *testing.T) {
 			write(same) // the node's own, from elsewhere in it
 		}
 	}
-	if _, err := a.Renew(t.Context(), seat); err != nil || tries != 2 {
-		t.Errorf("%v after %d tries", err, tries)
-	}
+	wantErr(t, "overtaken twice", a.renewErr(seat), nil)
+	wstest.Equal(t, "tries", tries, 2)
 	a.link.Before = func() { write(func(s cluster.Seat) cluster.Seat { return claimed(s, nodeB) }) }
-	if _, err := a.Renew(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("claimed meanwhile: %v", err)
-	}
+	wantErr(t, "claimed meanwhile", a.renewErr(seat), cluster.ErrSeatTaken)
 	seat = b.get(sessionOfA)
 	a.link.Before = func() { write(same) }
-	if _, err := a.Renew(t.Context(), seat); err == nil || errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("written each time: %v", err)
-	}
+	wantErr(t, "written each time", a.renewErr(seat), errUnclear)
 }
 
 // A record that is sealed by a key which this node does not have may be a claim, or anybody's: it decides nothing.
@@ -349,71 +335,53 @@ func TestRenewRespectsWhatItCannotOpen(t *testing.T) {
 	a, b := newNode(t, e, nodeA, "old"), newNode(t, e, nodeB, "new", "old")
 	seat := a.put(seatOf(nodeA, sessionOfA))
 	b.put(claimed(seat, nodeB))
-	if _, err := a.Renew(t.Context(), seat); err == nil || errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("%v, want that it cannot be read", err)
-	}
-	if got := b.get(sessionOfA); got.Owner != nodeB {
-		t.Errorf("%+v, want b's", got)
-	}
+	wantErr(t, "over a record of a key it does not have", a.renewErr(seat), errUnclear)
+	b.wantOwner(nodeB)
 	b = newNode(t, e, nodeB, "old")
 	seat.Revision = e.Records()[sessionOfA].Revision
 	b.put(claimed(seat, nodeB))
 	changed := bytes.Clone(e.Records()[sessionOfA].Value)
 	changed[len(changed)-1] ^= 1
 	e.Set(sessionOfA, changed)
-	if _, err := a.Renew(t.Context(), seat); err != nil || a.get(sessionOfA).Owner != nodeA {
-		t.Errorf("over a changed record: %v", err)
-	}
-	for value, overwritten := range map[string]bool{"": true, "\x01": true, "\x01\xff": true, "{}": false, "\x02anything": false} {
+	wantErr(t, "over a changed record", a.renewErr(seat), nil)
+	a.wantOwner(nodeA)
+	for value, want := range map[string]error{"": nil, "\x01": nil, "\x01\xff": nil, "{}": errUnclear, "\x02anything": errUnclear} {
 		e.Set(sessionOfA, []byte(value))
-		_, err := a.Renew(t.Context(), seat)
-		if written := string(e.Records()[sessionOfA].Value) != value; written != overwritten || (err == nil) != overwritten || errors.Is(err, cluster.ErrSeatTaken) {
-			t.Errorf("over %q: written %v, %v", value, written, err)
+		wantErr(t, fmt.Sprintf("over %q", value), a.renewErr(seat), want)
+		if written := string(e.Records()[sessionOfA].Value) != value; written != (want == nil) {
+			t.Errorf("over %q: written %v", value, written)
 		}
 	}
 }
 
 // After the engine was emptied, owners write their seats again, and claims go on.
 func TestEmptiedEngineIsFilledAgain(t *testing.T) {
-	e := clustertest.NewSeats()
-	a, b := newNode(t, e, nodeA), newNode(t, e, nodeB)
-	seat := a.put(seatOf(nodeA, sessionOfA))
+	e, a, b, seat := begun(t)
 	e.Empty()
-	if _, err := a.Put(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("on the old revision: %v", err)
-	}
-	if _, err := a.Renew(t.Context(), seat); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, "on the old revision", a.putErr(seat), cluster.ErrSeatTaken)
+	wantErr(t, "renew", a.renewErr(seat), nil)
 	b.put(claimed(b.get(sessionOfA), nodeB))
-	if _, err := a.Renew(t.Context(), seat); !errors.Is(err, cluster.ErrSeatTaken) {
-		t.Errorf("after a claim: %v", err)
-	}
+	wantErr(t, "after a claim", a.renewErr(seat), cluster.ErrSeatTaken)
 }
 
 func TestSeatIsReadWithEachKeyThatIsLoaded(t *testing.T) {
 	e := clustertest.NewSeats()
 	a, b := newNode(t, e, nodeA, "old"), newNode(t, e, nodeB, "new", "old")
 	seat := a.put(seatOf(nodeA, sessionOfA))
-	if got := b.get(sessionOfA); !bytes.Equal(got.Body, seat.Body) {
-		t.Errorf("%+v", got)
-	}
+	wstest.Equal(t, "body", string(b.get(sessionOfA).Body), string(seat.Body))
 	b.put(seatOf(nodeB, anotherOfA))
-	if _, err := a.Get(t.Context(), anotherOfA); err == nil || errors.Is(err, cluster.ErrNoSeat) || !strings.Contains(err.Error(), "--token-key-file") {
-		t.Errorf("without the key: %v", err)
+	missing := func(what string, err error) {
+		if wantErr(t, what, err, errUnclear); !strings.Contains(err.Error(), "--token-key-file") {
+			t.Errorf("%s: %v, want one that names the flag", what, err)
+		}
 	}
+	missing("without the key", errOf(a.Get(t.Context(), anotherOfA)))
 	a.keys = keyring{"old", "new"} // as a reload does
-	if got := a.get(anotherOfA); got.Owner != nodeB {
-		t.Errorf("%+v", got)
-	}
+	wstest.Equal(t, "owner", a.get(anotherOfA).Owner, nodeB)
 	b.keys = keyring{"new"} // the rotation is over: what nobody has written since is lost
-	if _, err := b.Get(t.Context(), sessionOfA); err == nil || errors.Is(err, cluster.ErrNoSeat) {
-		t.Errorf("sealed by a key that was taken away: %v", err)
-	}
+	wantErr(t, "sealed by a key that was taken away", errOf(b.Get(t.Context(), sessionOfA)), errUnclear)
 	a.keys = nil
-	if _, err := a.Put(t.Context(), seat); err == nil || !strings.Contains(err.Error(), "--token-key-file") {
-		t.Errorf("without a key: %v", err)
-	}
+	missing("without a key", a.putErr(seat))
 }
 
 func TestEngineLearnsOfASeatOnlyWhoseItIs(t *testing.T) {
@@ -434,21 +402,18 @@ func TestEngineLearnsOfASeatOnlyWhoseItIs(t *testing.T) {
 	}
 }
 
-// Who can write to the engine cannot make a seat of his own: not move one, not change one.
+// Who can write to the engine cannot make a seat of their own: not move one, not change one.
 func TestRecordCannotBeMovedOrChanged(t *testing.T) {
 	e := clustertest.NewSeats()
 	a := newNode(t, e, nodeA)
 	seat := seatOf(nodeA, sessionOfA)
 	seat.Epoch, seat.Ended, seat.Reason = 3, 4404, "over"
 	a.put(seat)
-	other := seatOf(nodeB, sessionOfA[:39]+"0")
-	a.put(other)
+	other := a.put(seatOf(nodeB, sessionOfA[:39]+"0"))
 	value := e.Records()[sessionOfA].Value
 	refused := func(what, session string, value []byte) {
 		e.Set(session, value)
-		if got, err := a.Get(t.Context(), session); err == nil || errors.Is(err, cluster.ErrNoSeat) {
-			t.Errorf("%s: %+v, %v", what, got, err)
-		}
+		wantErr(t, what, errOf(a.Get(t.Context(), session)), errUnclear)
 	}
 	refused("moved to another session", other.Session, value)
 	refused("with another owner", sessionOfA, bytes.Replace(value, []byte(nodeA), []byte(nodeB), 1))
@@ -474,28 +439,19 @@ func TestOnlyHexDigitsAreKeys(t *testing.T) {
 		return s, err
 	}
 	for _, session := range []string{"", "*", ">", "a.b", "ABC", "a b", sessionOfA + "\n", "é"} {
-		if _, err := a.Get(t.Context(), session); !errors.Is(err, cluster.ErrNoSeat) {
-			t.Errorf("get %q: %v", session, err)
+		wantErr(t, "get "+session, errOf(a.Get(t.Context(), session)), cluster.ErrNoSeat)
+		if a.putErr(seatOf(nodeA, session)) == nil || a.renewErr(seatOf(nodeA, session)) == nil {
+			t.Errorf("%q was written", session)
 		}
-		if _, err := a.Put(t.Context(), seatOf(nodeA, session)); err == nil {
-			t.Errorf("put %q", session)
-		}
-		if _, err := a.Renew(t.Context(), seatOf(nodeA, session)); err == nil {
-			t.Errorf("renew %q", session)
-		}
-		if err := a.Delete(t.Context(), session, 1); err != nil {
-			t.Errorf("delete %q: %v", session, err)
-		}
+		wantErr(t, "delete "+session, a.Delete(t.Context(), session, 1), nil)
 	}
-	if n := len(e.Records()); n != 0 {
-		t.Errorf("%d records", n)
-	}
+	wstest.Equal(t, "records", len(e.Records()), 0)
 }
 
 func TestFormerOwnerIsToldOfAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a, b, c := newNode(t, e, nodeA), newNode(t, e, nodeB), newNode(t, e, nodeC)
+		e, a, b, _ := begun(t)
+		c := newNode(t, e, nodeC)
 		var got []string
 		note := func(node string) func(string, uint64) {
 			return func(session string, epoch uint64) { got = append(got, fmt.Sprint(node, session, epoch)) }
@@ -507,9 +463,7 @@ func TestFormerOwnerIsToldOfAClaim(t *testing.T) {
 		b.link.Publish("n."+nodeA, []byte(`no JSON`))
 		b.Fence(nodeA, sessionOfA, 7)
 		synctest.Wait()
-		if want := []string{"a" + sessionOfA + "7"}; !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
+		wstest.Equal(t, "fenced", strings.Join(got, ", "), "a"+sessionOfA+"7")
 		e.SetAway(true)
 		b.Fence(nodeA, sessionOfA, 8) // must not block, or panic
 	})
@@ -520,44 +474,32 @@ func TestClaimReachesTheIDThatStandsInTheSeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := clustertest.NewSeats()
 		id, fenced := nodeC, ""
-		link := e.Link()
-		a := cluster.NewSeats(func() string { return id }, link, (&keyring{"key"}).derive, slog.New(slog.DiscardHandler))
+		a := cluster.NewSeats(func() string { return id }, e.Link(), (&keyring{"key"}).derive, slog.New(slog.DiscardHandler))
 		b := newNode(t, e, nodeB)
 		a.OnFenced(func(session string, _ uint64) { fenced += session })
 		id = nodeA
-		if _, err := a.Put(t.Context(), seatOf(nodeA, sessionOfA)); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, "put", errOf(a.Put(t.Context(), seatOf(nodeA, sessionOfA))), nil)
 		b.Fence(nodeC, anotherOfA, 1) // the other node's affair
 		synctest.Wait()
 		b.Fence(nodeA, sessionOfA, 1)
 		synctest.Wait()
-		if fenced != sessionOfA {
-			t.Errorf("fenced %q", fenced)
-		}
+		wstest.Equal(t, "fenced", fenced, sessionOfA)
 	})
 }
 
 // Only what the engine has confirmed is contact, from when it was begun.
 func TestContactIsTheNewestWriteThatWasConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		if !a.Contact().IsZero() {
-			t.Errorf("%v before any", a.Contact())
-		}
+		a := newNode(t, clustertest.NewSeats(), nodeA)
+		wstest.Equal(t, "contact before any", a.Contact(), time.Time{})
 		a.link.Before = func() { time.Sleep(time.Second) }
 		began := time.Now()
 		seat := a.put(seatOf(nodeA, sessionOfA))
-		if !a.Contact().Equal(began) {
-			t.Errorf("contact %v ago", time.Since(a.Contact()))
-		}
+		wstest.Equal(t, "contact after a write", a.Contact(), began)
 		a.get(sessionOfA)
 		a.link.SetCut(true)
 		a.Put(t.Context(), seat)
-		if !a.Contact().Equal(began) {
-			t.Errorf("contact %v ago", time.Since(a.Contact()))
-		}
+		wstest.Equal(t, "contact after a failure", a.Contact(), began)
 	})
 }
 
@@ -566,22 +508,13 @@ func TestListHasWhatANodeBeganOrOwns(t *testing.T) {
 		e := clustertest.NewSeats()
 		a := newNode(t, e, nodeA)
 		var want []string
-		for i := range 40 {
+		for i := range 30 {
 			own, other := fmt.Sprintf("%s%032x", nodeA, i), fmt.Sprintf("%s%032x", nodeB, i)
-			switch i % 4 {
-			case 0: // it stays
-				a.put(seatOf(nodeA, own))
-				want = append(want, own)
-			case 1: // claimed from it
-				a.put(seatOf(nodeC, own))
-				want = append(want, own)
-			case 2: // claimed by it
-				a.put(seatOf(nodeA, other))
-				want = append(want, other)
-			case 3:
-				a.put(seatOf(nodeB, other))
-				e.Set(own, []byte("malformed"))
-			}
+			seat := []cluster.Seat{seatOf(nodeA, own), seatOf(nodeC, own), seatOf(nodeA, other)}[i%3] // it stays, claimed from it, claimed by it
+			a.put(seat)
+			want = append(want, seat.Session)
+			a.put(seatOf(nodeB, fmt.Sprintf("%s%032x", nodeB, 100+i)))
+			e.Set(fmt.Sprintf("%s%032x", nodeA, 100+i), []byte("malformed"))
 		}
 		newNode(t, e, nodeC, "another key").put(seatOf(nodeA, anotherOfA))
 		var got []string
@@ -606,8 +539,6 @@ func TestListHasWhatANodeBeganOrOwns(t *testing.T) {
 				t.Errorf("while the engine is away: %+v, %v", s, err)
 			}
 		}
-		if n != 1 {
-			t.Errorf("%d errors, want 1", n)
-		}
+		wstest.Equal(t, "errors while the engine is away", n, 1)
 	})
 }

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/internal/test/clustertest"
+	"reseat/gateway/internal/test/wstest"
 )
 
 // A sweep is what the sweeps of a node find, and what they leave.
@@ -46,150 +46,124 @@ func (s *sweep) sweep() error {
 	})
 }
 
-// The seat of a player who was attached for hours is as old. That node and player were there until now.
-func TestPlayersOfALostNodeHaveTheirGracePeriod(t *testing.T) {
+// wantEnded sweeps, and checks which sessions have ended by that.
+func (s *sweep) wantEnded(what string, want ...string) {
+	s.Helper()
+	if got := s.run(); !slices.Equal(got, want) {
+		s.Errorf("%s: ended %v, want %v", what, got, want)
+	}
+}
+
+// inSweep runs f in a bubble of synctest with a session of node a, and sweeps of node b.
+func inSweep(t *testing.T, f func(t *testing.T, e *clustertest.Seats, a *node, b *sweep, seat cluster.Seat)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e, a, b, seat := begun(t)
+		f(t, e, a, newSweep(b), seat)
+	})
+}
+
+// inLargeSweep is inSweep with so many more sessions.
+func inLargeSweep(t *testing.T, seats int, f func(t *testing.T, e *clustertest.Seats, b *sweep)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := clustertest.NewSeats()
 		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		seat := a.put(seatOf(nodeA, sessionOfA))
+		for i := range seats {
+			a.put(seatOf(nodeA, fmt.Sprintf("%s%032x", nodeA, i)))
+		}
+		f(t, e, newSweep(newNode(t, e, nodeB)))
+	})
+}
+
+// The seat of a player who was attached for hours is as old. That node and player were there until now.
+func TestPlayersOfALostNodeHaveTheirGracePeriod(t *testing.T) {
+	inSweep(t, func(t *testing.T, e *clustertest.Seats, _ *node, b *sweep, seat cluster.Seat) {
 		for range 3 {
 			time.Sleep(time.Hour)
-			if got := b.run(); got != nil {
-				t.Fatalf("%v, of a node that lives", got)
-			}
+			b.wantEnded("of a node that lives")
 		}
 		b.gone[nodeA] = true
-		limit := seat.Keep + time.Minute
-		for _, d := range []time.Duration{0, limit - time.Second} {
-			time.Sleep(d)
-			if got := b.run(); got != nil {
-				t.Fatalf("%v, %v after the node was lost", got, d)
-			}
-		}
+		b.wantEnded("at once")
+		time.Sleep(seat.Keep + time.Minute - time.Second)
+		b.wantEnded("a second early")
 		time.Sleep(time.Second)
-		if got := b.run(); !slices.Equal(got, []string{sessionOfA}) || len(e.Records()) != 0 {
-			t.Errorf("%v, %d records are left", got, len(e.Records()))
-		}
+		b.wantEnded("in time", sessionOfA)
+		wstest.Equal(t, "records that are left", len(e.Records()), 0)
 	})
 }
 
 // However late a sweep comes, the time counts from when the node was last heard.
 func TestTimeOfALostNodeCountsFromItsLastSign(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		seat := a.put(seatOf(nodeA, sessionOfA))
+	inSweep(t, func(t *testing.T, _ *clustertest.Seats, _ *node, b *sweep, seat cluster.Seat) {
 		b.gone[nodeA], b.heard = true, time.Now()
 		time.Sleep(seat.Keep + time.Minute - time.Second)
-		if got := b.run(); got != nil {
-			t.Fatalf("%v, a second early", got)
-		}
+		b.wantEnded("a second early")
 		time.Sleep(time.Second)
-		if got := b.run(); !slices.Equal(got, []string{sessionOfA}) {
-			t.Errorf("%v, by the first sweep after its time", got)
-		}
+		b.wantEnded("by the first sweep after its time", sessionOfA)
 	})
 }
 
 func TestSeatWrittenAfterItsOwnerWasLostStaysAsLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		seat := a.put(seatOf(nodeA, sessionOfA))
+	inSweep(t, func(t *testing.T, _ *clustertest.Seats, a *node, b *sweep, seat cluster.Seat) {
 		b.gone[nodeA] = true
 		b.run()
 		time.Sleep(time.Minute)
 		a.put(seat) // it was silent only
 		time.Sleep(seat.Keep + time.Minute - time.Second)
-		if got := b.run(); got != nil {
-			t.Errorf("%v", got)
-		}
+		b.wantEnded("a second early")
 		time.Sleep(time.Second)
-		if got := b.run(); len(got) != 1 {
-			t.Errorf("%v", got)
-		}
+		b.wantEnded("in time", sessionOfA)
 	})
 }
 
+// The time before a node was back does not count. The sweep that learns that it is back need not meet a seat of it.
 func TestNodeThatIsBackKeepsItsSeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		a.put(seatOf(nodeA, sessionOfA))
-		b.gone[nodeA] = true
-		b.run()
-		time.Sleep(time.Hour)
-		b.gone[nodeA] = false
-		b.run()
-		b.gone[nodeA] = true
-		if got := b.run(); got != nil {
-			t.Errorf("%v: the time before it was back counts", got)
-		}
-	})
-}
-
-// The sweep that learns that it is back need not meet a seat of it.
-func TestReturnedNodeNeedsNoSeatToBeNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		a.put(seatOf(nodeA, sessionOfA))
-		b.gone[nodeA] = true
-		b.run()
-		e.Empty()
-		b.gone[nodeA] = false
-		b.run()
-		a.put(seatOf(nodeA, sessionOfA))
-		time.Sleep(time.Hour)
-		b.gone[nodeA] = true
-		if got := b.run(); got != nil {
-			t.Errorf("%v: the time of its first loss counts", got)
-		}
-	})
+	for _, emptied := range []bool{false, true} {
+		inSweep(t, func(t *testing.T, e *clustertest.Seats, a *node, b *sweep, _ cluster.Seat) {
+			b.gone[nodeA] = true
+			b.run()
+			if emptied {
+				e.Empty()
+			} else {
+				time.Sleep(time.Hour)
+			}
+			b.gone[nodeA] = false
+			b.run()
+			if emptied {
+				a.put(seatOf(nodeA, sessionOfA))
+				time.Sleep(time.Hour)
+			}
+			b.gone[nodeA] = true
+			b.wantEnded("as it is lost again")
+		})
+	}
 }
 
 func TestClaimedSeatIsNotSwept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a, c := newNode(t, e, nodeA), newNode(t, e, nodeC)
-		b := newSweep(newNode(t, e, nodeB))
-		seat := a.put(seatOf(nodeA, sessionOfA))
+	inSweep(t, func(t *testing.T, e *clustertest.Seats, a *node, b *sweep, seat cluster.Seat) {
+		c := newNode(t, e, nodeC)
 		b.gone[nodeA] = true
 		b.run()
 		time.Sleep(time.Hour)
 		b.link.Before = func() { c.put(claimed(seat, nodeC)) } // at the last moment
-		if got := b.run(); got != nil {
-			t.Errorf("ended %v", got)
-		}
-		if got := a.get(sessionOfA); got.Owner != nodeC {
-			t.Errorf("%+v, want c's", got)
-		}
+		b.wantEnded("as another node claims it")
+		a.wantOwner(nodeC)
 	})
 }
 
 func TestSeatOfAnEndedSessionIsSweptInSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		seat := seatOf(nodeA, sessionOfA)
+	inSweep(t, func(t *testing.T, e *clustertest.Seats, a *node, b *sweep, seat cluster.Seat) {
 		seat.Ended = 4404
 		a.put(seat)
 		b.gone[nodeA] = true
 		time.Sleep(seat.Keep + 30*time.Second - time.Second)
-		if got := b.run(); got != nil || len(e.Records()) != 1 {
-			t.Errorf("too early: %v, %d records", got, len(e.Records()))
-		}
+		b.wantEnded("a second early")
+		wstest.Equal(t, "records", len(e.Records()), 1)
 		b.gone[nodeA] = false // it matters no more who owned it
 		time.Sleep(time.Second)
-		if got := b.run(); got != nil || len(e.Records()) != 0 {
-			t.Errorf("%v, %d records", got, len(e.Records()))
-		}
+		b.wantEnded("in time")
+		wstest.Equal(t, "records", len(e.Records()), 0)
 	})
 }
 
@@ -204,32 +178,23 @@ func TestUnreadableSeatsAreSwept(t *testing.T) {
 		b.gone[nodeA] = true
 		b.run()
 		time.Sleep(time.Hour)
-		if got := b.run(); got != nil {
-			t.Errorf("ended %v", got)
-		}
+		b.wantEnded("in time")
 		if left := e.Records(); len(left) != 1 || left[anotherOfA].Value == nil {
-			t.Errorf("left are %v", left)
+			t.Errorf("left are %v, want that of the later version", left)
 		}
 	})
 }
 
 // Each of the pieces is one node's, and nobody else reads it.
 func TestNodesShareTheSweep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		const seats = 200
-		for i := range seats {
-			a.put(seatOf(nodeA, fmt.Sprintf("%s%032x", nodeA, i)))
-		}
-		sweeps := []*sweep{newSweep(newNode(t, e, nodeB)), newSweep(newNode(t, e, nodeC))}
+	const seats = 200
+	inLargeSweep(t, seats, func(t *testing.T, e *clustertest.Seats, b *sweep) {
+		sweeps := []*sweep{b, newSweep(newNode(t, e, nodeC))}
 		pieces, reads := map[string]int{}, 0
 		for i, s := range sweeps {
 			s.gone[nodeA] = true
 			s.share = func(piece string) bool {
-				if i == 0 {
-					pieces[piece]++
-				}
+				pieces[piece]++
 				return int(piece[len(piece)-1])%2 == i
 			}
 			s.link.Answer = func(_ string, seat cluster.StoredSeat, err error) (cluster.StoredSeat, error) {
@@ -238,54 +203,41 @@ func TestNodesShareTheSweep(t *testing.T) {
 			}
 			s.run()
 		}
-		if len(pieces) != cluster.SeatBuckets || reads != seats {
-			t.Errorf("%d pieces, %d reads", len(pieces), reads)
-		}
+		wstest.Equal(t, "pieces", len(pieces), cluster.SeatBuckets)
+		wstest.Equal(t, "reads", reads, seats)
 		time.Sleep(time.Hour)
 		first, second := len(sweeps[0].run()), len(sweeps[1].run())
 		if first == 0 || second == 0 || first+second != seats || len(e.Records()) != 0 {
-			t.Errorf("%d and %d were ended, %d are left", first, second, len(e.Records()))
+			t.Errorf("%d and %d were ended, %d are left; want %d in all", first, second, len(e.Records()), seats)
 		}
 	})
 }
 
+// took checks how long f takes, to a tenth.
+func took(t *testing.T, what string, want time.Duration, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if d := time.Since(began); d < want-want/10 || d > want+want/10 {
+		t.Errorf("%s took %v, want %v", what, d, want)
+	}
+}
+
 func TestSweepIsSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		const seats = 4000
-		for i := range seats {
-			a.put(seatOf(nodeA, fmt.Sprintf("%s%032x", nodeA, i)))
-		}
-		began := time.Now()
-		b.run()
-		if took := time.Since(began); took < 1900*time.Millisecond || took > 2100*time.Millisecond {
-			t.Errorf("%d seats were read in %v, want 2s", seats, took)
-		}
+	const seats = 4000
+	inLargeSweep(t, seats, func(t *testing.T, _ *clustertest.Seats, b *sweep) {
+		took(t, "reading", 2*time.Second, func() { b.run() })
 		b.gone[nodeA] = true
 		b.run()
 		time.Sleep(time.Hour)
-		began = time.Now()
-		if got := b.run(); len(got) != seats {
-			t.Errorf("%d were ended", len(got))
-		}
-		if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
-			t.Errorf("%d seats were deleted in %v, want 10s", seats, took)
-		}
+		took(t, "deleting", 10*time.Second, func() { wstest.Equal(t, "ended", len(b.run()), seats) })
 	})
 }
 
 // A bucket without a leader holds up no other, and is swept the next time.
 func TestSweepGoesOnAfterAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		const seats = 100
-		for i := range seats {
-			a.put(seatOf(nodeA, fmt.Sprintf("%s%032x", nodeA, i)))
-		}
+	const seats = 100
+	inLargeSweep(t, seats, func(t *testing.T, e *clustertest.Seats, b *sweep) {
 		b.gone[nodeA] = true
 		b.run()
 		time.Sleep(time.Hour)
@@ -295,34 +247,23 @@ func TestSweepGoesOnAfterAnError(t *testing.T) {
 			}
 			return seat, err
 		}
-		if err := b.sweep(); !errors.Is(err, clustertest.ErrAway) {
-			t.Errorf("%v", err)
-		}
+		wantErr(t, "a sweep", b.sweep(), clustertest.ErrAway)
 		left := len(e.Records())
 		if left == 0 || left > seats/4 || len(b.over) != seats-left {
 			t.Errorf("%d are left, %d ended", left, len(b.over))
 		}
 		b.link.Answer = nil
-		if got := b.run(); len(got) != left {
-			t.Errorf("%d of %d", len(got), left)
-		}
+		wstest.Equal(t, "ended by the next sweep", len(b.run()), left)
 	})
 }
 
 func TestCancelledSweepEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		b := newSweep(newNode(t, e, nodeB))
-		for i := range 4000 {
-			a.put(seatOf(nodeA, fmt.Sprintf("%s%032x", nodeA, i)))
-		}
+	inLargeSweep(t, 4000, func(t *testing.T, _ *clustertest.Seats, b *sweep) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
 		err := b.Sweep(ctx, func(string) (time.Time, bool) { return time.Time{}, true }, b.share, func(s cluster.Seat) { t.Errorf("ended %s", s.Session) })
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
-			t.Errorf("%v after %v", err, took)
-		}
+		wantErr(t, "a sweep", err, context.DeadlineExceeded)
+		wstest.Equal(t, "it took", time.Since(began), time.Second)
 	})
 }
