@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
@@ -121,143 +119,124 @@ func (n *nodes) dialled() int {
 	return n.dials
 }
 
-// begin begins a session at node 0.
-func (n *nodes) begin() (*wstest.Player, *wstest.Peer) {
+// inNodes runs f in a bubble of synctest with nodes of its own, and a session at node 0.
+func inNodes(t *testing.T, n int, p policy.Policy, f func(*testing.T, *nodes, *wstest.Player, *wstest.Peer), change ...func(*gateway.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		all := newNodes(t, n, p, change...)
+		player, game := all.of[0].play()
+		f(t, all, player, game)
+	})
+}
+
+// at is p as a client that resumes at node i.
+func (n *nodes) at(i int, p *wstest.Player) *wstest.Player { return p.At(n.of[i].Door) }
+
+// resumeWith resumes p at node 1 with header lines, and reads the first byte that comes.
+func (n *nodes) resumeWith(p *wstest.Player, header string) {
 	n.t.Helper()
-	p := n.of[0].Player("/match/7")
-	return p, n.of[0].game.Next()
+	c, br, resp, err := n.of[1].Handshake("/resume", resumeOffer(p), header)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		n.t.Fatalf("%v, %v, want 101", resp, err)
+	}
+	n.t.Cleanup(func() { c.Close() })
+	br.ReadByte()
+	synctest.Wait()
 }
 
 // protocol section 5.1. What a client makes of it changes nothing.
 func TestHelloHasTheNameOfTheSessionsNodeAsRoute(t *testing.T) {
 	for name, want := range map[string]string{"n1": "n1", "eu-west.n1": "eu-west.n1", "": "", "käse": "", "rack:1": "", strings.Repeat("n", 33): ""} {
-		synctest.Test(t, func(t *testing.T) {
-			n := newNodes(t, 2, testPolicy(), func(c *gateway.Config) { c.NodeName = name })
+		inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
 			p := n.of[0].Player("/match/7", "reseat.route.n9", "reseat.route.")
 			game := n.of[0].game.Next()
-			if p.Hello.Route != want {
-				t.Errorf("named %q: route %q, want %q", name, p.Hello.Route, want)
-			}
+			wstest.Equal(t, name+": route", p.Hello.Route, want)
 			p.Sync()
 			for _, at := range []int{1, 0} {
 				p.Drop()
-				p = p.At(n.of[at].Door).Resume(0)
-				if p.Hello.Route != want {
-					t.Errorf("named %q: route %q at node %d, want %q", name, p.Hello.Route, at, want)
-				}
+				p = n.at(at, p).Resume(0)
+				wstest.Equal(t, fmt.Sprint(name, ": route at node ", at), p.Hello.Route, want)
 			}
 			if g := game.Req.Header.Get("Sec-WebSocket-Protocol"); strings.Contains(g, "route") {
 				t.Errorf("the game server sees %q", g)
 			}
-		})
+		}, func(c *gateway.Config) { c.NodeName = name })
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.NodeName = "n1" })
-		if p := w.Player("/match/7"); p.Hello.Route != "" {
-			t.Errorf("without a cluster: route %q", p.Hello.Route)
-		}
-	})
+	inSession(t, testPolicy(), func(t *testing.T, _ *world, p *wstest.Player, _ *wstest.Peer) {
+		wstest.Equal(t, "route without a cluster", p.Hello.Route, "")
+		wstest.Equal(t, "digits of an id without a cluster", len(p.Hello.Session), 32)
+	}, func(c *gateway.Config) { c.NodeName = "n1" })
 }
 
 func TestSessionIsResumedAtAnyNode(t *testing.T) {
-	for name, p := range map[string]policy.Policy{"uncompressed": testPolicy(), "compressed": withTakeover()} {
-		t.Run(name, func(t *testing.T) { testResumeAtAnyNode(t, p) })
+	for name, policy := range map[string]policy.Policy{"uncompressed": testPolicy(), "compressed": withTakeover()} {
+		t.Run(name, func(t *testing.T) {
+			inNodes(t, 3, policy, func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
+				for _, w := range n.of {
+					w.Offer = browserOffer
+				}
+				p, game := n.of[0].play()
+				if id := p.Hello.Session; len(id) != 40 || !strings.HasPrefix(id, nodeID(0)) {
+					t.Errorf("id %q, want 40 digits that begin with the node's", id)
+				}
+				p.Sync()
+				for i, at := range []int{1, 2, 0, 2} {
+					p.Drop()
+					game.Text(fmt.Sprint("missed ", i))
+					synctest.Wait()
+					p = n.at(at, p).Resume(uint64(i))
+					p.Want(fmt.Sprint("missed ", i))
+					p.Pass(game, "up")
+					p.Ack(uint64(i + 1))
+					p.Sync()
+					wstest.Equal(t, "node of the client", n.of[0].gw.FrontOf(p.Hello.Session), nodeID(at))
+					wstest.Equal(t, "node of the session", n.of[at].gw.NodeOf(p.Hello.Session), nodeID(0))
+				}
+				n.of[0].wantState(p, session.Attached)
+				if _, ok := n.of[2].gw.Session(p.Hello.Session); ok {
+					t.Error("a front node has the session too")
+				}
+				n.of[0].wantNoDial()
+			})
+		})
 	}
 }
 
-func testResumeAtAnyNode(t *testing.T, policy policy.Policy) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 3, policy)
-		for _, w := range n.of {
-			w.Offer = browserOffer
-		}
-		p, game := n.begin()
-		if id := p.Hello.Session; len(id) != 40 || !strings.HasPrefix(id, nodeID(0)) {
-			t.Errorf("id %q, want 40 digits that begin with the node's", id)
-		}
-		p.Sync()
-		for i, at := range []int{1, 2, 0, 2} {
-			p.Drop()
-			game.Text(fmt.Sprint("missed ", i))
-			synctest.Wait()
-			p = p.At(n.of[at].Door).Resume(uint64(i))
-			p.Want(fmt.Sprint("missed ", i))
-			p.Text(fmt.Sprint("up ", i))
-			game.Want(fmt.Sprint("up ", i))
-			p.Ack(uint64(i + 1))
-			p.Sync()
-			if front, owner := n.of[0].gw.FrontOf(p.Hello.Session), n.of[at].gw.NodeOf(p.Hello.Session); front != nodeID(at) || owner != nodeID(0) {
-				t.Errorf("at node %d: the session is of %q, the client at %q", at, owner, front)
-			}
-		}
-		if got, _ := n.of[0].gw.Session(p.Hello.Session); got.State != session.Attached.String() {
-			t.Errorf("the owner shows %+v", got)
-		}
-		if _, ok := n.of[2].gw.Session(p.Hello.Session); ok {
-			t.Error("a front node has the session too")
-		}
-		if n.of[0].game.Joined() != 0 {
-			t.Error("the game server was dialled again")
-		}
-	})
-}
-
 // The front node keeps nothing: when the connection to the owner ends, that of the client does,
-// and the other way round.
+// and the other way round. An older process of an upgrade forwards on, until no client is left that it passes on.
 func TestForwardedConnectionsEndTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p, _ := n.begin()
-		p.Drop()
-		p = p.At(n.of[1].Door).Resume(0)
-		synctest.Wait()
-		if got := forwardedConnections(t, n.of[1], "out"); got != 1 {
-			t.Errorf("%v connections are forwarded, want 1", got)
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
+		wantForwarded := func(want float64) {
+			t.Helper()
+			synctest.Wait()
+			wstest.Equal(t, "connections that are forwarded", n.of[1].metrics()["reseat_forwarded_connections{out}"], want)
+			wstest.Equal(t, "connections from other nodes", n.of[0].metrics()["reseat_forwarded_connections{in}"], want)
 		}
-		if got := forwardedConnections(t, n.of[0], "in"); got != 1 {
-			t.Errorf("%v connections came from other nodes, want 1", got)
+		<-n.of[1].gw.Passed()
+		p.Drop()
+		p = n.at(1, p).Resume(0)
+		wantForwarded(1)
+		passed := n.of[1].gw.Passed()
+		select {
+		case <-passed:
+			t.Error("Passed is closed, with a client that is passed on")
+		default:
 		}
 		p.Drop()
 		n.of[0].wantState(p, session.Detached)
-		if out, in := forwardedConnections(t, n.of[1], "out"), forwardedConnections(t, n.of[0], "in"); out != 0 || in != 0 {
-			t.Errorf("%v and %v connections are left", out, in)
-		}
-		p = p.At(n.of[1].Door).Resume(0)
-		if o := n.of[0].gw.Disconnect(p.Hello.Session); o != gateway.Done {
-			t.Fatal(o)
-		}
+		wantForwarded(0)
+		<-passed
+		p = n.at(1, p).Resume(0)
+		wstest.Equal(t, "Disconnect", n.of[0].gw.Disconnect(p.Hello.Session), gateway.Done)
 		p.WantEnd()
 	})
 }
 
-func forwardedConnections(t *testing.T, w *world, direction string) float64 {
-	t.Helper()
-	list, err := w.gw.Metrics().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range list {
-		if f.GetName() != "reseat_forwarded_connections" {
-			continue
-		}
-		for _, m := range f.Metric {
-			if m.Label[0].GetValue() == direction {
-				return m.Gauge.GetValue()
-			}
-		}
-	}
-	t.Fatal("no reseat_forwarded_connections")
-	return 0
-}
-
 func TestNewSessionsAreNotForwarded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p := n.of[1].Player("/match/7")
-		n.of[1].game.Next()
-		if n.dialled() != 0 || !strings.HasPrefix(p.Hello.Session, nodeID(1)) {
-			t.Errorf("%d dials, session %s", n.dialled(), p.Hello.Session)
-		}
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
+		p, _ := n.of[1].play()
+		wstest.Equal(t, "dials", n.dialled(), 0)
+		wstest.Equal(t, "node", p.Hello.Session[:len(nodeID(1))], nodeID(1))
 	})
 }
 
@@ -266,35 +245,31 @@ func TestUnreachableOwner(t *testing.T) {
 	grace := testPolicy().Grace
 	const never = -1
 	for name, try := range map[string]struct {
-		verdict gateway.NodeVerdict
-		heard   time.Duration // before the resume
-		want    int
+		state gateway.NodeState
+		heard time.Duration // before the resume
+		want  int
 	}{
-		"unclear":                             {gateway.NodeVerdict{State: gateway.NodeUnclear}, 0, wire.CodeNodeUnreachable},
-		"up":                                  {gateway.NodeVerdict{State: gateway.NodeUp}, 0, wire.CodeNodeUnreachable},
-		"silent, and its grace period":        {gateway.NodeVerdict{State: gateway.NodeSilent}, grace - time.Second, wire.CodeNodeUnreachable},
-		"silent, and nobody knows since when": {gateway.NodeVerdict{State: gateway.NodeSilent}, never, wire.CodeNodeUnreachable},
-		"silent for longer than a grace":      {gateway.NodeVerdict{State: gateway.NodeSilent}, grace + time.Second, wire.CodeNoSession},
-		"gone":                                {gateway.NodeVerdict{State: gateway.NodeGone}, 0, wire.CodeNoSession},
+		"unclear":                             {gateway.NodeUnclear, 0, wire.CodeNodeUnreachable},
+		"up":                                  {gateway.NodeUp, 0, wire.CodeNodeUnreachable},
+		"silent, and its grace period":        {gateway.NodeSilent, grace - time.Second, wire.CodeNodeUnreachable},
+		"silent, and nobody knows since when": {gateway.NodeSilent, never, wire.CodeNodeUnreachable},
+		"silent for longer than a grace":      {gateway.NodeSilent, grace + time.Second, wire.CodeNoSession},
+		"gone":                                {gateway.NodeGone, 0, wire.CodeNoSession},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNodes(t, 2, testPolicy())
-				p, game := n.begin()
+			inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, game *wstest.Peer) {
 				p.Sync()
+				v := gateway.NodeVerdict{State: try.state}
 				if try.heard != never {
-					try.verdict.Heard = time.Now().Add(-try.heard)
+					v.Heard = time.Now().Add(-try.heard)
 				}
-				n.lose(0, try.verdict)
-				c := p.At(n.of[1].Door).TryResume(p.Hello.Token, "0").WantClosing(try.want)
-				if retry := try.want == wire.CodeNodeUnreachable; c.Retry != retry {
-					t.Errorf("retry %v, want %v", c.Retry, retry)
+				n.lose(0, v)
+				c := n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(try.want)
+				if retry := try.want == wire.CodeNodeUnreachable; c.Retry != retry || retry && (c.RetryAfter < 300 || c.RetryAfter > 1500) {
+					t.Errorf("close %+v, want retry %v, after 300 to 1500 ms", c, retry)
 				}
-				if c.Retry && (c.RetryAfter < 300 || c.RetryAfter > 1500) {
-					t.Errorf("retry_after_ms %d, want 300 to 1500", c.RetryAfter)
-				}
-				if try.want == wire.CodeNoSession && c.Reason != "no_session: its node was lost" {
-					t.Errorf("reason %q", c.Reason)
+				if try.want == wire.CodeNoSession {
+					wstest.Equal(t, "reason", c.Reason, "no_session: its node was lost")
 				}
 				n.of[0].wantState(p, session.Attached) // nothing has changed there
 				game.Pass(p, "still")
@@ -305,15 +280,11 @@ func TestUnreachableOwner(t *testing.T) {
 
 // A node that accepts and then says nothing is not waited for longer than five seconds.
 func TestOwnerThatDoesNotAnswerIsUnreachable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p, _ := n.begin()
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 		n.mute[nodeID(0)] = true
 		began := time.Now()
-		p.At(n.of[1].Door).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
-		if took := time.Since(began); took != 5*time.Second {
-			t.Errorf("it took %v, want 5s", took)
-		}
+		n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
+		wstest.Equal(t, "it took", time.Since(began), 5*time.Second)
 	})
 }
 
@@ -326,59 +297,46 @@ func (s successor) Event(events.Event)      {}
 // An upgrade takes a process out of the cluster, which ends its dials to other nodes. The clients that these
 // are for are the successor's: they hear nothing of it.
 func TestResumeThatAnUpgradeInterruptsIsTheSuccessors(t *testing.T) {
-	for name, resume := range map[string]func(n *nodes) (secret string, try func()){
-		"resumable": func(n *nodes) (string, func()) {
-			p, _ := n.begin()
+	for _, plain := range []bool{false, true} {
+		inNodes(t, 2, keptPlain(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 			p.Sync()
-			token := p.Hello.Token
-			return token, func() {
-				n.of[1].Handshake("/match/7", []string{wire.Subprotocol, "reseat.token." + token, "reseat.received.0"}, "")
+			secret, offer, header := p.Hello.Token, resumeOffer(p), ""
+			if plain {
+				_, secret = n.of[0].visit("")
+				offer, header = nil, ownOrigin+"Cookie: "+secret+"\r\n"
 			}
-		},
-		"plain": func(n *nodes) (string, func()) {
-			_, cookie := n.of[0].visit("")
-			return cookie, func() { n.of[1].Handshake("/", nil, ownOrigin+"Cookie: "+cookie+"\r\n") }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNodes(t, 2, keptPlain(), func(c *gateway.Config) { c.Driver = transport.Net }) // Freeze would start event loops
-				secret, try := resume(n)
-				n.dialling = make(chan struct{})
-				go try()
-				synctest.Wait()
-				f, err := n.of[1].gw.Freeze(t.Context(), session.Formats[0], time.Second, func(gateway.FrozenSession) error { return nil })
-				if err != nil {
-					t.Fatal(err)
+			n.dialling = make(chan struct{})
+			go n.of[1].Handshake("/match/7", offer, header)
+			synctest.Wait()
+			f, err := n.of[1].gw.Freeze(t.Context(), session.Formats[0], time.Second, func(gateway.FrozenSession) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := successor{make(chan gateway.LateConn, 1)}
+			f.Commit(to)
+			close(n.dialling)
+			synctest.Wait()
+			select {
+			case c := <-to.came:
+				if c.Answered || !bytes.Contains(c.Request, []byte(secret)) {
+					t.Errorf("answered %v, request %q; want it unanswered, with %s", c.Answered, c.Request, secret)
 				}
-				to := successor{make(chan gateway.LateConn, 1)}
-				f.Commit(to)
-				close(n.dialling)
-				synctest.Wait()
-				select {
-				case c := <-to.came:
-					if c.Answered || !bytes.Contains(c.Request, []byte(secret)) {
-						t.Errorf("answered %v, request %q", c.Answered, c.Request)
-					}
-					c.Conn.Close()
-				default:
-					t.Error("the successor got nothing")
-				}
-			})
-		})
+				c.Conn.Close()
+			default:
+				t.Error("the successor got nothing")
+			}
+		}, func(c *gateway.Config) { c.Driver = transport.Net }) // Freeze would start event loops
 	}
 }
 
 // Only the owner's verdict counts: what it refuses is refused as it does.
 func TestOwnersRefusalReachesTheClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p, _ := n.begin()
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 		first := p.Hello.Token
 		p.Drop()
-		p = p.At(n.of[1].Door).Resume(0)
+		p = n.at(1, p).Resume(0)
 		p.Drop()
-		p = p.At(n.of[1].Door).Resume(0)
+		p = n.at(1, p).Resume(0)
 		p.Sync() // it has used the second token
 		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
 		p.TryResume(p.Hello.Token, "99").WantClosing(wire.CodeProtocolViolation)
@@ -388,50 +346,31 @@ func TestOwnersRefusalReachesTheClient(t *testing.T) {
 }
 
 func TestForgedTokensReachNoNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p, _ := n.begin()
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 		token := p.Hello.Token
-		p.At(n.of[1].Door).TryResume(token[:len(token)-8]+"AAAAAAAA", "0").WantClosing(wire.CodeBadToken)
-		if n.dialled() != 0 {
-			t.Errorf("%d dials", n.dialled())
-		}
+		n.at(1, p).TryResume(token[:len(token)-8]+"AAAAAAAA", "0").WantClosing(wire.CodeBadToken)
+		wstest.Equal(t, "dials", n.dialled(), 0)
 	})
 }
 
 // A client cannot describe itself as another node would, and the owner sees the client's own
 // address.
 func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p, _ := n.begin()
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Drop()
-		header := "Reseat-Node-Peer: 203.0.113.66:1\r\nReseat-Node-Hop: 1\r\nReseat-Node-Proto: https\r\nX-Forwarded-For: 203.0.113.66\r\n"
-		c, br, resp, err := n.of[1].Handshake("/resume", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, header)
-		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatalf("%v, %v", resp, err)
-		}
-		defer c.Close()
-		br.ReadByte()
-		synctest.Wait()
+		n.resumeWith(p, "Reseat-Node-Peer: 203.0.113.66:1\r\nReseat-Node-Hop: 1\r\nReseat-Node-Proto: https\r\nX-Forwarded-For: 203.0.113.66\r\n")
 		if len(n.requests) != 1 {
-			t.Fatalf("%d requests at node listeners", len(n.requests))
+			t.Fatalf("%d requests at node listeners, want 1", len(n.requests))
 		}
 		h := n.requests[0]
 		for name, want := range map[string]string{
 			"Reseat-Node-Peer": "127.0.0.1:50000", "Reseat-Node-Hop": "1", "Reseat-Node-From": nodeID(1), "Reseat-Node-Host": "game.example",
-			"Reseat-Node-Proto": "http", "Reseat-Node-Tls": "none",
+			"Reseat-Node-Proto": "http", "Reseat-Node-Tls": "none", "X-Forwarded-For": "",
 		} {
-			if got := h[name]; len(got) != 1 || got[0] != want {
-				t.Errorf("%s: %q, want %q", name, got, want)
-			}
+			wstest.Equal(t, name, strings.Join(h[name], ", "), want)
 		}
-		if h["X-Forwarded-For"] != nil {
-			t.Errorf("X-Forwarded-For %q reached the owner", h["X-Forwarded-For"])
-		}
-		if s, _ := n.of[0].gw.Session(p.Hello.Session); s.Peer != "127.0.0.1" {
-			t.Errorf("peer %q", s.Peer)
-		}
+		s, _ := n.of[0].gw.Session(p.Hello.Session)
+		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
 	})
 }
 
@@ -445,29 +384,20 @@ func describedBy(c hop.Client) http.Header {
 // What a client says of itself in the words of nodes is not believed at the client address: its
 // resume is passed on.
 func TestClientsOwnDescriptionChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p, _ := n.begin()
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Drop()
 		var header strings.Builder
 		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&header)
-		c, br, resp, err := n.of[1].Handshake("/resume", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, header.String())
-		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatalf("%v, %v", resp, err)
-		}
-		defer c.Close()
-		br.ReadByte()
-		synctest.Wait()
-		if s, _ := n.of[0].gw.Session(p.Hello.Session); s.State != "attached" || s.Peer != "127.0.0.1" {
-			t.Errorf("%s from %s", s.State, s.Peer)
-		}
+		n.resumeWith(p, header.String())
+		s, _ := n.of[0].gw.Session(p.Hello.Session)
+		wstest.Equal(t, "state", s.State, "attached")
+		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
 	})
 }
 
 // The owner knows the client by what the node says that has passed it on.
 func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 1, testPolicy())
+	inNodes(t, 1, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
 		r := httptest.NewRequest("GET", "/match/7", nil)
 		r.Header = describedBy(hop.Client{From: nodeID(1), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"})
 		for name, value := range map[string]string{
@@ -479,22 +409,18 @@ func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
 		rec := httptest.NewRecorder()
 		n.of[0].gw.ServeNode(rec, r)
 		if list := n.of[0].gw.Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
-			t.Errorf("%d, refusals %+v", rec.Code, list)
+			t.Errorf("%d, refusals %+v; want 403, and one of 203.0.113.66", rec.Code, list)
 		}
 	})
 }
 
 // A node never passes on what was passed on to it: there are no loops.
 func TestForwardedResumeIsNotForwardedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 3, testPolicy())
-		p, _ := n.begin()
+	inNodes(t, 3, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Drop()
 		n.links[nodeID(0)] = n.links[nodeID(2)] // node 2 answers in node 0's place
-		p.At(n.of[1].Door).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-		if n.dialled() != 1 {
-			t.Errorf("%d dials, want 1", n.dialled())
-		}
+		n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+		wstest.Equal(t, "dials", n.dialled(), 1)
 	})
 }
 
@@ -509,14 +435,12 @@ func TestPlainClientResumesByCookieAtAnyNode(t *testing.T) {
 		p, _ = n.of[1].visit(cookie)
 		p.Want("missed")
 		p.Pass(game, "up")
-		n.of[0].onlySession()
 
 		// Its session has ended: the front node begins a new one by itself.
 		n.of[0].gw.EndBy("test", n.of[0].onlySession().ID, 1000, "over")
 		p.WantClose(1000)
 		synctest.Wait()
-		_, another := n.of[1].visit(cookie)
-		if another == cookie {
+		if _, another := n.of[1].visit(cookie); another == cookie {
 			t.Error("no new session")
 		}
 		n.of[1].onlySession()
@@ -532,65 +456,25 @@ func TestPlainClientOfUnreachableNode(t *testing.T) {
 		n.lose(0, gateway.NodeVerdict{State: gateway.NodeUnclear})
 		_, _, resp, err := n.of[1].Handshake("/", nil, ownOrigin+"Cookie: "+cookie+"\r\n")
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
-			t.Fatalf("%v, %v", resp, err)
+			t.Fatalf("%v, %v; want 503, and retry after 1 s", resp, err)
 		}
-		n.lose(0, gateway.NodeVerdict{State: gateway.NodeGone})
+		n.lose(0, lostNode)
 		n.of[1].visit(cookie)
 		n.of[1].onlySession()
 	})
 }
 
-// Without a cluster nothing is different from before.
-func TestSessionIDsWithoutClusterHave32Digits(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		if len(p.Hello.Session) != 32 {
-			t.Errorf("id %q", p.Hello.Session)
-		}
-	})
-}
-
 func TestForwardsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		p, _ := n.begin()
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
+		before := n.of[1].metrics()
 		p.Drop()
-		p = p.At(n.of[1].Door).Resume(0)
+		p = n.at(1, p).Resume(0)
 		p.Drop()
 		n.lose(0, gateway.NodeVerdict{State: gateway.NodeUnclear})
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
-		n.lose(0, gateway.NodeVerdict{State: gateway.NodeGone})
+		n.lose(0, lostNode)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-		const head = "# HELP reseat_forwards_total Resumes that a node has passed on to the session's node (out), or has received from another (in), by result.\n# TYPE reseat_forwards_total counter\n"
-		want := head + `
-reseat_forwards_total{direction="in",result="ok"} 0
-reseat_forwards_total{direction="out",result="gone"} 1
-reseat_forwards_total{direction="out",result="not_there"} 0
-reseat_forwards_total{direction="out",result="ok"} 1
-reseat_forwards_total{direction="out",result="unreachable"} 1
-`
-		if err := testutil.GatherAndCompare(n.of[1].gw.Metrics(), strings.NewReader(want), "reseat_forwards_total"); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// An older process of an upgrade forwards on, until no client is left that it passes on.
-func TestPassedIsClosedWhenNoClientIsPassedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes(t, 2, testPolicy())
-		<-n.of[1].gw.Passed()
-		p, _ := n.begin()
-		p.Drop()
-		p = p.At(n.of[1].Door).Resume(0)
-		synctest.Wait()
-		passed := n.of[1].gw.Passed()
-		select {
-		case <-passed:
-			t.Error("closed, with a client that is passed on")
-		default:
-		}
-		p.Drop()
-		<-passed
+		n.of[1].wantSince(before, "reseat_forwards_total", map[string]float64{"out}{ok": 1, "out}{gone": 1, "out}{unreachable": 1})
 	})
 }
 
@@ -640,57 +524,41 @@ func (d *directory) Release(p gateway.Player, session string) {
 	}
 }
 
-func newNodesWithPlayers(t *testing.T, duplicate policy.Duplicate) (*nodes, *directory) {
-	d := &directory{of: make(map[gateway.Player]string)}
-	n := newNodes(t, 2, loggedIn(duplicate), func(c *gateway.Config) { c.Players = d })
-	d.n = n
-	return n, d
+// inNodesWithPlayers runs f in a bubble of synctest with two nodes, and a session of ada at the first.
+func inNodesWithPlayers(t *testing.T, duplicate policy.Duplicate, f func(*testing.T, *nodes, *directory, *wstest.Player, *wstest.Peer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{of: make(map[gateway.Player]string)}
+		d.n = newNodes(t, 2, loggedIn(duplicate), func(c *gateway.Config) { c.Players = d })
+		p, game := d.n.of[0].loginAs("ada")
+		f(t, d.n, d, p, game)
+	})
 }
 
-func TestDuplicateAtAnotherNode(t *testing.T) {
-	t.Run("takeover", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			n, d := newNodesWithPlayers(t, policy.Takeover)
-			first := n.of[0].Player("/?player=ada")
-			game := n.of[0].game.Next()
-			n.of[1].Player("/?player=ada")
-			first.WantClosing(wire.CodeSuperseded)
-			game.WantClose(wire.CodeGoingAway)
-			if len(d.of) != 1 {
-				t.Errorf("%d records", len(d.of))
-			}
-		})
+func TestNewestLoginAtAnotherNodeTakesOver(t *testing.T) {
+	inNodesWithPlayers(t, policy.Takeover, func(t *testing.T, n *nodes, d *directory, first *wstest.Player, game *wstest.Peer) {
+		n.of[1].loginAs("ada")
+		first.WantClosing(wire.CodeSuperseded)
+		game.WantClose(wire.CodeGoingAway)
+		wstest.Equal(t, "records", len(d.of), 1)
 	})
-	t.Run("reject", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			n, d := newNodesWithPlayers(t, policy.Reject)
-			first := n.of[0].Player("/?player=ada")
-			n.of[0].game.Next()
-			_, _, resp, err := n.of[1].Handshake("/?player=ada", []string{wire.Subprotocol}, "")
-			if err != nil || resp.StatusCode != http.StatusConflict {
-				t.Fatalf("%v, %v, want 409", resp, err)
-			}
-			n.of[1].game.Next().WantClose(wire.CodeGoingAway)
-			first.Sync()
-			first.Conn.Silence() // it does not answer any more
-			n.of[1].Player("/?player=ada")
-			n.of[1].game.Next()
-			if len(d.of) != 1 {
-				t.Errorf("%d records", len(d.of))
-			}
-		})
+}
+
+func TestSecondLoginAtAnotherNodeIsRejectedWhileTheFirstAnswers(t *testing.T) {
+	inNodesWithPlayers(t, policy.Reject, func(t *testing.T, n *nodes, d *directory, first *wstest.Player, _ *wstest.Peer) {
+		wstest.Equal(t, "the second login is answered", n.of[1].refused("/?player=ada"), http.StatusConflict)
+		n.of[1].game.Next().WantClose(wire.CodeGoingAway)
+		first.Sync()
+		first.Conn.Silence() // it does not answer any more
+		n.of[1].loginAs("ada")
+		wstest.Equal(t, "records", len(d.of), 1)
 	})
 }
 
 func TestEndedSessionReleasesItsPlayer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n, d := newNodesWithPlayers(t, policy.Takeover)
-		p := n.of[0].Player("/?player=ada")
-		n.of[0].game.Next()
+	inNodesWithPlayers(t, policy.Takeover, func(t *testing.T, n *nodes, d *directory, p *wstest.Player, _ *wstest.Peer) {
 		n.of[0].gw.EndBy("test", p.Hello.Session, 1000, "")
 		synctest.Wait()
-		if len(d.of) != 0 {
-			t.Errorf("%d players are held", len(d.of))
-		}
+		wstest.Equal(t, "players that are held", len(d.of), 0)
 	})
 }
