@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/events"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/listen"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -181,28 +183,28 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for ctx := within(t); !holds(); time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatalf("it has not come to that: %s", what)
+		}
+	}
+}
+
 // A tcpPlayer is a client of either kind.
 type tcpPlayer struct {
 	*websocket.Conn
 	t      *testing.T
-	hello  wireHello
+	hello  wire.Hello
 	cookie string
-	status int
-}
-
-type wireHello struct {
-	Session  string
-	Token    string
-	Received uint64
-	Replay   uint64
+	err    error // of a dial in a goroutine
 }
 
 func (s *side) dial(path string, header http.Header, protocols ...string) (*tcpPlayer, error) {
 	c, resp, err := websocket.Dial(within(s.t), "ws://"+s.addr+path, &websocket.DialOptions{Subprotocols: protocols, HTTPHeader: header})
 	p := &tcpPlayer{Conn: c, t: s.t}
-	if resp != nil {
-		p.status = resp.StatusCode
-	}
 	if err != nil {
 		return p, err
 	}
@@ -228,11 +230,7 @@ func (s *side) dial(path string, header http.Header, protocols ...string) (*tcpP
 
 func (s *side) player(path string) *tcpPlayer {
 	s.t.Helper()
-	p, err := s.dial(path, nil, wire.Subprotocol)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return p
+	return must(s.dial(path, nil, wire.Subprotocol))
 }
 
 func (s *side) resume(old *tcpPlayer) (*tcpPlayer, error) {
@@ -240,12 +238,17 @@ func (s *side) resume(old *tcpPlayer) (*tcpPlayer, error) {
 	return s.dial("/match/7", nil, wire.Subprotocol, "reseat.token."+old.hello.Token, "reseat.received.0")
 }
 
-// echoes asserts that messages go both ways.
-func (p *tcpPlayer) echoes(text string) {
+func (p *tcpPlayer) says(text string) {
 	p.t.Helper()
 	if err := p.Write(within(p.t), websocket.MessageText, []byte(text)); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// echoes asserts that messages go both ways.
+func (p *tcpPlayer) echoes(text string) {
+	p.t.Helper()
+	p.says(text)
 	p.reads(text)
 }
 
@@ -269,15 +272,10 @@ func (p *tcpPlayer) reads(text string) {
 
 func (s *side) becomes(id string, want session.State) {
 	s.t.Helper()
-	for ctx := within(s.t); ; time.Sleep(time.Millisecond) {
+	eventually(s.t, "session "+id+" is "+want.String(), func() bool {
 		i, _ := s.Session(id)
-		if i.State == want.String() {
-			return
-		}
-		if ctx.Err() != nil {
-			s.t.Fatalf("session %s is %q, want %q", id, i.State, want)
-		}
-	}
+		return i.State == want.String()
+	})
 }
 
 // send passes frozen sessions on, with duplicates of their descriptors.
@@ -359,23 +357,16 @@ func (s *side) handOver(next *side) *gateway.Takeover {
 
 func TestUpgradeKeepsEverySession(t *testing.T) {
 	game := newTCPGame(t)
-	p := testPolicy()
-	p.PlainResume = true
+	p := keptPlain()
 	old := newSide(t, game, nil, p, "/*", "/gone/*")
 	attached, gone, plain := old.player("/match/7"), old.player("/gone/1"), must(old.dial("/match/7", nil))
-	ended := old.player("/match/7")
-	detached := old.player("/match/7")
-	cookie := must(old.dial("/match/7", http.Header{"Origin": {"http://" + old.addr}}))
-	if cookie.cookie == "" {
-		t.Fatal("no cookie")
-	}
+	ended, detached, cookie := old.player("/match/7"), old.player("/match/7"), old.withCookie()
 	for _, p := range []*tcpPlayer{attached, gone, plain, detached, cookie} {
 		p.echoes("before")
 	}
 	detached.CloseNow()
 	old.becomes(detached.hello.Session, session.Detached)
-	grace, group := 77*time.Second, "red"
-	if _, o := old.Patch(attached.hello.Session, gateway.Change{Grace: &grace, Group: &group}); o != gateway.Done {
+	if _, o := old.Patch(attached.hello.Session, gateway.Change{Grace: span(77 * time.Second), Group: text("red")}); o != gateway.Done {
 		t.Fatal(o)
 	}
 	id, token, err := old.Create(within(t), gateway.CreateRequest{Path: "/match/7", Player: "ada", Data: []byte("score 1")})
@@ -386,15 +377,14 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	old.becomes(ended.hello.Session, session.Ended)
 	_, refusedBefore := old.resume(ended)
 	_, tag, _ := old.Data(id)
-	before := map[string]registry.Snapshot{}
-	list, _ := old.Sessions(registry.Filter{Limit: 100})
-	for _, s := range list {
-		before[s.ID] = s
-	}
-	moments, left, _ := old.History(attached.hello.Session)
-	for ctx := within(t); len(moments) < 2 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		moments, left, _ = old.History(attached.hello.Session) // an event may be noted after what its peer sees of it
-	}
+	before, _ := old.Sessions(registry.Filter{Limit: 100})
+	var moments any
+	left := 0
+	eventually(t, "a history of two", func() bool { // an event may be noted after what its peer sees of it
+		list, n, _ := old.History(attached.hello.Session)
+		moments, left = list, n
+		return len(list) >= 2
+	})
 	eventsBefore, _ := old.Events().Recent(0)
 
 	next := newSide(t, game, old, p, "/*")
@@ -404,37 +394,34 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 		p.echoes("after")
 	}
 	back := must(next.resume(detached))
-	if back.hello.Session != detached.hello.Session || back.hello.Replay != 1 {
-		t.Errorf("%+v: want the session, with the message that was not acked", back.hello)
-	}
-	if _, b, err := back.Read(within(t)); string(b) != "before" {
-		t.Errorf("replayed %q, %v", b, err)
-	}
-	if p, err := next.dial("/match/7", nil, wire.Subprotocol, "reseat.token."+token, "reseat.received.0"); err != nil || p.hello.Session != id {
-		t.Errorf("the session created beforehand: %+v, %v", p.hello, err)
-	}
-	for id, was := range before {
-		is, ok := next.Session(id)
+	wstest.Equal(t, "session of the detached client", back.hello.Session, detached.hello.Session)
+	wstest.Equal(t, "replay of what was not acked", back.hello.Replay, 1)
+	back.reads("before")
+	ahead := must(next.dial("/match/7", nil, wire.Subprotocol, "reseat.token."+token, "reseat.received.0"))
+	wstest.Equal(t, "the session created beforehand", ahead.hello.Session, id)
+	for _, was := range before {
+		is, ok := next.Session(was.ID)
 		if !ok || is.Player != was.Player || is.Group != was.Group || is.Grace != was.Grace || is.Route != was.Route || is.Client != was.Client || !is.Since.Equal(was.Since) {
 			t.Errorf("%+v, want %+v", is, was)
 		}
 	}
-	if data, got, _ := next.Data(id); string(data) != "score 1" || got != tag {
-		t.Errorf("data %q with tag %d, want tag %d", data, got, tag)
-	}
+	data, got, _ := next.Data(id)
+	wstest.Equal(t, "data", string(data), "score 1")
+	wstest.Equal(t, "tag", got, tag)
 	if got, _ := next.SetData(id, []byte("score 2"), func(n uint64) bool { return n == tag }); got <= tag {
 		t.Errorf("tag %d after %d", got, tag)
 	}
-	if got, n, _ := next.History(attached.hello.Session); n != left || !reflect.DeepEqual(got, moments) {
+	if got, n, _ := next.History(attached.hello.Session); n != left || !reflect.DeepEqual(any(got), moments) {
 		t.Errorf("history %+v, want %+v", got, moments)
 	}
 	if _, err := next.resume(ended); err == nil || refusedBefore == nil || err.Error() != refusedBefore.Error() {
 		t.Errorf("an ended session: %v, want %v", err, refusedBefore)
 	}
+	eventually(t, "more events than before", func() bool { // an event may come after what its peer sees of it
+		list, _ := next.Events().Recent(0)
+		return len(list) > len(eventsBefore)
+	})
 	eventsAfter, _ := next.Events().Recent(0)
-	for ctx := within(t); len(eventsAfter) <= len(eventsBefore) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		eventsAfter, _ = next.Events().Recent(0) // an event may come after what its peer sees of it
-	}
 	for i, e := range eventsAfter {
 		if i < len(eventsBefore) && (e.ID != eventsBefore[i].ID || e.Type != eventsBefore[i].Type || e.Session != eventsBefore[i].Session) {
 			t.Errorf("event %d is %+v, want %+v", i, e, eventsBefore[i])
@@ -443,36 +430,47 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 			t.Errorf("event %d follows %d", e.ID, eventsAfter[i-1].ID)
 		}
 	}
-	if len(eventsAfter) <= len(eventsBefore) {
-		t.Errorf("%d events, and there were %d", len(eventsAfter), len(eventsBefore))
-	}
 	ended.CloseNow()
-	for ctx := within(t); ; time.Sleep(time.Millisecond) {
+	eventually(t, "nothing is left behind", func() bool {
 		sessions, visits := old.Left()
-		if sessions+visits == 0 {
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("%d sessions and %d visits are left behind", sessions, visits)
-		}
-	}
-	if p, err := next.dial("/gone/1", nil); err != nil {
-		t.Errorf("another route: %v, %d", err, p.status)
-	} else if s, _ := next.Sessions(registry.Filter{Limit: 100}); s[len(s)-1].Route != "/*" {
-		t.Errorf("a new session at a removed route: %+v", s[len(s)-1])
-	}
+		return sessions+visits == 0
+	})
+	must(next.dial("/gone/1", nil))
+	list, _ := next.Sessions(registry.Filter{Limit: 100})
+	wstest.Equal(t, "route of a new session at a removed one", list[len(list)-1].Route, "/*")
 }
 
 func must(p *tcpPlayer, err error) *tcpPlayer {
+	p.t.Helper()
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return p
 }
 
+// withCookie begins the session of a plain client that is kept by its cookie.
+func (s *side) withCookie() *tcpPlayer {
+	s.t.Helper()
+	p := must(s.dial("/match/7", http.Header{"Origin": {"http://" + s.addr}}))
+	if p.cookie == "" {
+		s.t.Fatal("no cookie")
+	}
+	return p
+}
+
+// resumed resumes old in a goroutine.
+func (s *side) resumed(old *tcpPlayer) <-chan *tcpPlayer {
+	c := make(chan *tcpPlayer, 1)
+	go func() {
+		p, err := s.resume(old)
+		p.err = err
+		c <- p
+	}()
+	return c
+}
+
 func TestThawedSessionsGoOn(t *testing.T) {
-	game := newTCPGame(t)
-	s := newSide(t, game, nil, testPolicy(), "/*")
+	s := newSide(t, newTCPGame(t), nil, testPolicy(), "/*")
 	a, plain := s.player("/match/7"), must(s.dial("/match/7", nil))
 	for range 3 {
 		f := s.freeze()
@@ -481,13 +479,9 @@ func TestThawedSessionsGoOn(t *testing.T) {
 			_, err := s.dial("/match/7", nil)
 			came <- err
 		}()
-		if err := a.Write(within(t), websocket.MessageText, []byte("while frozen")); err != nil {
-			t.Fatal(err)
-		}
+		a.says("while frozen")
 		f.Thaw()
-		if _, b, err := a.Read(within(t)); string(b) != "while frozen" {
-			t.Fatalf("%q, %v", b, err)
-		}
+		a.reads("while frozen")
 		a.echoes("thawed")
 		plain.echoes("thawed")
 		if err := <-came; err != nil {
@@ -498,30 +492,22 @@ func TestThawedSessionsGoOn(t *testing.T) {
 
 // A handshake that the older process has read, though the sessions have moved, is passed on.
 func TestHandshakeThatCameTooLateIsForwarded(t *testing.T) {
-	game := newTCPGame(t)
-	p := testPolicy()
-	p.PlainResume = true
+	game, p := newTCPGame(t), keptPlain()
 	old := newSide(t, game, nil, p, "/*")
-	player := old.player("/match/7")
-	cookie := must(old.dial("/match/7", http.Header{"Origin": {"http://" + old.addr}}))
+	player, cookie := old.player("/match/7"), old.withCookie()
 	next := newSide(t, game, old, p, "/*")
 	old.handOver(next)
 	player.CloseNow()
 	cookie.CloseNow()
 	next.becomes(player.hello.Session, session.Detached)
 	back := must(old.resume(player)) // at the older one
-	if back.hello.Session != player.hello.Session {
-		t.Errorf("session %q, want %q", back.hello.Session, player.hello.Session)
-	}
+	wstest.Equal(t, "session", back.hello.Session, player.hello.Session)
 	back.echoes("at the next one")
 	must(old.dial("/match/7", http.Header{"Origin": {"http://" + old.addr}, "Cookie": {cookie.cookie}})).echoes("by cookie")
 	must(old.dial("/match/7", nil)).echoes("a new one")
-	if list, _ := next.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
-		t.Errorf("%d sessions, want 3", len(list))
-	}
-	if n := old.Living(); n != 0 {
-		t.Errorf("%d sessions at the older one", n)
-	}
+	list, _ := next.Sessions(registry.Filter{Limit: 10})
+	wstest.Equal(t, "sessions", len(list), 3)
+	wstest.Equal(t, "sessions at the older one", old.Living(), 0)
 }
 
 // A session that waits for its game server follows once that has answered, and a resume
@@ -532,16 +518,10 @@ func TestSessionThatWasConnectingFollowsLate(t *testing.T) {
 	came := make(chan *tcpPlayer, 1)
 	go func() {
 		p, err := old.dial("/slow", nil, wire.Subprotocol)
-		if err != nil {
-			t.Error(err)
-		}
+		p.err = err
 		came <- p
 	}()
-	for ctx := within(t); old.Living() == 0; time.Sleep(time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatal("no session")
-		}
-	}
+	eventually(t, "a session", func() bool { return old.Living() > 0 })
 	next := newSide(t, game, old, testPolicy(), "/*")
 	to := old.handOver(next)
 	if sessions, visits := old.Left(); sessions != 1 || visits != 1 {
@@ -549,30 +529,19 @@ func TestSessionThatWasConnectingFollowsLate(t *testing.T) {
 	}
 	close(game.let)
 	player := <-came // answered by the older process, or already served by the next
-	player.echoes("at the older one")
-	resumed := make(chan *tcpPlayer, 1)
-	go func() {
-		p, err := next.resume(player)
-		if err != nil {
-			t.Error(err)
-		}
-		resumed <- p
-	}()
+	must(player, player.err).echoes("at the older one")
+	resumed := next.resumed(player)
 	f := old.freeze()
 	if len(f.Sessions) != 1 {
-		t.Fatalf("%d sessions, busy %v", len(f.Sessions), f.Busy)
+		t.Fatalf("%d sessions, busy %v; want one", len(f.Sessions), f.Busy)
 	}
 	send(t, f, to)
 	f.Commit(heir{next})
 	to.AdoptLate()
 	to.NoneLate()
 	back := <-resumed
-	if back.hello.Session != player.hello.Session {
-		t.Errorf("session %q, want %q", back.hello.Session, player.hello.Session)
-	}
-	if _, b, err := back.Read(within(t)); string(b) != "at the older one" {
-		t.Errorf("replayed %q, %v", b, err)
-	}
+	wstest.Equal(t, "session", must(back, back.err).hello.Session, player.hello.Session)
+	back.reads("at the older one")
 	back.echoes("at the next one")
 }
 
@@ -583,35 +552,23 @@ func TestSessionThatEndsLateIsRefusedWithItsReason(t *testing.T) {
 	player := old.player("/match/7")
 	next := newSide(t, game, old, testPolicy(), "/*")
 	next.TakeOver(1).Adopt([]string{player.hello.Session})
-	answer := make(chan error, 1)
-	go func() {
-		_, err := next.resume(player)
-		answer <- err
-	}()
-	for ctx := within(t); ; time.Sleep(time.Millisecond) {
-		if sessions, visits := next.Left(); sessions == 0 && visits == 1 { // the resume waits
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatal("no resume")
-		}
-	}
+	answer := next.resumed(player)
+	eventually(t, "the resume waits", func() bool {
+		sessions, visits := next.Left()
+		return sessions == 0 && visits == 1
+	})
 	old.End(player.hello.Session, 4000, "banned")
-	var last uint64
-	for ctx := within(t); last == 0; time.Sleep(time.Millisecond) {
-		var list [][]byte
-		list, last = old.Tombstones(0, 10)
+	eventually(t, "a tombstone", func() bool {
+		list, last := old.Tombstones(0, 10)
 		for _, b := range list {
 			if err := next.RestoreTombstone(b); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if ctx.Err() != nil {
-			t.Fatal("no tombstone")
-		}
-	}
-	if err := <-answer; err == nil || !strings.Contains(err.Error(), "4410") || !strings.Contains(err.Error(), "banned") {
-		t.Errorf("the resume ends with %v, want 4410", err)
+		return last > 0
+	})
+	if err := (<-answer).err; err == nil || !strings.Contains(err.Error(), "4410") || !strings.Contains(err.Error(), "banned") {
+		t.Errorf("the resume ends with %v, want 4410, banned", err)
 	}
 }
 
@@ -646,9 +603,7 @@ func TestAbandonedSessionsAreForgotten(t *testing.T) {
 	send(t, f, to)
 	to.Abandon()
 	f.Thaw()
-	if next.Living() != 0 {
-		t.Errorf("%d sessions live there", next.Living())
-	}
+	wstest.Equal(t, "sessions that live there", next.Living(), 0)
 	p.echoes("here")
 }
 
@@ -658,8 +613,7 @@ func TestOutageGoesOnInNextProcess(t *testing.T) {
 	for _, thawed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("thawed=%v", thawed), func(t *testing.T) {
 			game := newTCPGame(t)
-			p := testPolicy()
-			p.Redial, p.RedialFor = true, time.Hour
+			p := changed(redials(), func(p *policy.Policy) { p.RedialFor = time.Hour })
 			old := newSide(t, game, nil, p, "/*")
 			attached, away := old.player("/match/7"), old.player("/match/7")
 			attached.echoes("before")
@@ -669,11 +623,12 @@ func TestOutageGoesOnInNextProcess(t *testing.T) {
 			game.away.Store(true)
 			game.kick()
 			for _, id := range []string{attached.hello.Session, away.hello.Session} {
-				wantMoment(t, old, id, events.UpstreamLost)
+				eventually(t, "the loss is in the history of "+id, func() bool {
+					list, _, _ := old.History(id)
+					return slices.ContainsFunc(list, func(m registry.Moment) bool { return m.Type == events.UpstreamLost })
+				})
 			}
-			if err := attached.Write(within(t), websocket.MessageText, []byte("meanwhile")); err != nil {
-				t.Fatal(err)
-			}
+			attached.says("meanwhile")
 			next := old
 			if thawed {
 				old.freeze().Thaw()
@@ -689,22 +644,6 @@ func TestOutageGoesOnInNextProcess(t *testing.T) {
 			back.echoes("after")
 			game.wantGrowingEpochs(t, 2)
 		})
-	}
-}
-
-// wantMoment waits until a session's history has an event of that type.
-func wantMoment(t *testing.T, s *side, id, kind string) {
-	t.Helper()
-	for ctx := within(t); ; time.Sleep(time.Millisecond) {
-		list, _, _ := s.History(id)
-		for _, m := range list {
-			if m.Type == kind {
-				return
-			}
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("no %s in %+v", kind, list)
-		}
 	}
 }
 
