@@ -122,6 +122,16 @@ func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *track
 	return w
 }
 
+// inTracked runs f in a bubble of synctest with a trackedWorld and a session.
+func inTracked(t *testing.T, f func(*testing.T, *trackedWorld, *wstest.Player, *wstest.Peer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newTrackedWorld(t, nil)
+		p, game := w.play()
+		f(t, w, p, game)
+	})
+}
+
 // A secureTrackedWorld is a trackedWorld with TLS.
 type secureTrackedWorld struct {
 	*trackedWorld
@@ -149,6 +159,7 @@ func (w *secureTrackedWorld) tlsConn(protocol string) *tls.Conn {
 	return tls.Client(c, w.pair.Client(protocol))
 }
 
+// serveFrom serves h as the program does.
 func serveFrom(t *testing.T, ln net.Listener, h http.Handler, conns *listen.ConnTracker) {
 	server := &http.Server{Handler: conns.Handler(h), ConnState: conns.ConnState, ConnContext: listen.ConnContext, ReadHeaderTimeout: 5 * time.Second}
 	go server.Serve(ln)
@@ -181,9 +192,7 @@ func (w *trackedWorld) resume(p *wstest.Player) *wstest.Player {
 	began := time.Now()
 	p.Drop()
 	p = p.Resume(0)
-	if waited := time.Since(began); waited > 0 {
-		w.t.Errorf("the resume waited for %v", waited)
-	}
+	wstest.Equal(w.t, "the resume waited", time.Since(began), 0)
 	return p
 }
 
@@ -203,9 +212,7 @@ const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnec
 func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 	for name, text := range idleStates {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newTrackedWorld(t, nil)
-				p, _ := w.play()
+			inTracked(t, func(t *testing.T, w *trackedWorld, p *wstest.Player, _ *wstest.Peer) {
 				all := w.connectMany(t, enough-2, text)
 				wantClosed(t, all, 0)
 				p = w.resume(p) // the replaced client disconnects, its place remains
@@ -213,9 +220,7 @@ func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 				all = append(all, w.connectMany(t, 300, text)...)
 				w.resume(p).Sync()
 				wantClosed(t, all, 301)
-				if n := w.metrics()["reseat_waiting_closed_total"]; n != 301 {
-					t.Errorf("%v are counted, want 301", n)
-				}
+				wstest.Equal(t, "counted", w.metrics()["reseat_waiting_closed_total"], 301)
 			})
 		})
 	}
@@ -223,9 +228,7 @@ func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 
 // A byte a second is no progress.
 func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
-		p, _ := w.play()
+	inTracked(t, func(t *testing.T, w *trackedWorld, p *wstest.Player, _ *wstest.Peer) {
 		all := w.connectMany(t, enough-2, "")
 		for range 4 {
 			for _, s := range all[:10] {
@@ -238,31 +241,33 @@ func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
 	})
 }
 
+// wantPage reads the answer to a request for /page.
+func wantPage(t *testing.T, what string, c net.Conn) {
+	t.Helper()
+	if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: %v, %v, want 200", what, resp, err)
+	}
+}
+
 func TestTLSHandshakesCountAsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureTrackedWorld(t)
-		first := w.tlsConn("http/1.1") // it has been idle the longest, and is served
-		fmt.Fprintf(first, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
-		synctest.Wait()
+		request := func() net.Conn {
+			c := w.tlsConn("http/1.1")
+			fmt.Fprintf(c, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
+			synctest.Wait()
+			return c
+		}
+		first := request() // it has been idle the longest, and is served
 		failed := w.connectMany(t, 50, "SSH-2.0-OpenSSH\r\n")
 		wantClosed(t, failed, 50)
 		all := w.connectMany(t, enough-1, "\x16\x03\x01\x02\x00\x01")
 		wantClosed(t, all, 0)
-		if resp, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("the first: %v, %v", resp, err)
-		}
+		wantPage(t, "the first", first)
 		began := time.Now()
-		c := w.tlsConn("http/1.1")
-		fmt.Fprintf(c, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
-		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("one more: %v, %v", resp, err)
-		}
-		if waited := time.Since(began); waited > 0 {
-			t.Errorf("it waited for %v", waited)
-		}
-		if n := w.metrics()["reseat_waiting_closed_total"]; n != 1 { // failed handshakes are not tracked
-			t.Errorf("%v are counted, want 1", n)
-		}
+		wantPage(t, "one more", request())
+		wstest.Equal(t, "it waited", time.Since(began), 0)
+		wstest.Equal(t, "counted", w.metrics()["reseat_waiting_closed_total"], 1) // failed handshakes are not tracked
 	})
 }
 
@@ -311,6 +316,9 @@ func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 	})
 }
 
+// noContent answers a request of no WebSocket with 204, and keeps the connection.
+const noContent = "HTTP/1.1 204 No Content\r\n\r\n"
+
 // A connection in use is not closed, however long its request takes.
 func TestConnectionInUseIsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -321,7 +329,7 @@ func TestConnectionInUseIsNotClosed(t *testing.T) {
 				return false
 			}
 			<-release
-			io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+			io.WriteString(c, noContent)
 			c.Close()
 			return true
 		}
@@ -329,11 +337,10 @@ func TestConnectionInUseIsNotClosed(t *testing.T) {
 		p, game := w.play()
 		all := w.connectMany(t, 1000, "")
 		wantClosed(t, all, 1000-(enough-4))
-		p.Text("still there")
-		game.Want("still there")
+		p.Pass(game, "still there")
 		close(release)
 		if resp, err := http.ReadResponse(polling, nil); err != nil || resp.StatusCode != http.StatusNoContent {
-			t.Errorf("a long poll: %v, %v", resp, err)
+			t.Errorf("a long poll: %v, %v, want 204", resp, err)
 		}
 	})
 }
@@ -361,9 +368,7 @@ func TestDialsFreeDescriptors(t *testing.T) {
 					io.WriteString(s.Conn, "\r\n")
 				}
 				wantClosed(t, all, c.at)
-				if n := int(w.open.Load()); n != c.at {
-					t.Errorf("%d connections to the game, want %d", n, c.at)
-				}
+				wstest.Equal(t, "connections to the game", int(w.open.Load()), c.at)
 			})
 		})
 	}
@@ -375,20 +380,16 @@ func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 		w := newTrackedWorld(t, nil)
 		var closed atomic.Bool
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
-			io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+			io.WriteString(c, noContent)
 			io.Copy(io.Discard, c)
 			closed.Store(true)
 			return true
 		}
 		w.connect(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		w.connectMany(t, enough-1, "")
-		if closed.Load() {
-			t.Error("closed too early")
-		}
+		wstest.Equal(t, "closed too early", closed.Load(), false)
 		w.connect(t, "")
-		if !closed.Load() {
-			t.Error("still open while descriptors are short")
-		}
+		wstest.Equal(t, "closed while descriptors are short", closed.Load(), true)
 	})
 }
 
@@ -453,9 +454,7 @@ func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 // T29: each takeover leaves a connection to close, which takes a while if its client does
 // not close it.
 func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
-		p, _ := w.play()
+	inTracked(t, func(t *testing.T, w *trackedWorld, p *wstest.Player, _ *wstest.Peer) {
 		var old []idleConn
 		for range 15 {
 			old = append(old, idleConn{p.Conn, <-w.arrived})
@@ -463,22 +462,9 @@ func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
 			p = p.Resume(0)
 		}
 		time.Sleep(session.LingerTime / 2)
-		for i, s := range old[:15-session.MaxLingering] {
-			if !s.closed.Load() {
-				t.Errorf("the connection of takeover %d is still open", i)
-			}
-		}
-		for i, s := range old[15-session.MaxLingering:] {
-			if s.closed.Load() {
-				t.Errorf("one of the last %d, %d, was closed too early", session.MaxLingering, i)
-			}
-		}
+		wantClosed(t, old, 15-session.MaxLingering)
 		time.Sleep(new(session.Attachment).FlushTime() + session.LingerTime)
-		for i, s := range old {
-			if !s.closed.Load() {
-				t.Errorf("the connection of takeover %d is never closed", i)
-			}
-		}
+		wantClosed(t, old, 15)
 		p.Sync()
 	})
 }

@@ -40,16 +40,31 @@ func wantOpen[T any](t *testing.T, c <-chan T, what string) {
 	}
 }
 
+// goesAway has a visit be away until back is closed. It has returned when returned is closed.
+func goesAway(ctx context.Context) (back, returned chan struct{}) {
+	back, returned = make(chan struct{}), make(chan struct{})
+	go func() {
+		away(ctx, func() { <-back })
+		close(returned)
+	}()
+	synctest.Wait()
+	return back, returned
+}
+
+// wantNobody asserts that no visit is inside, and no turn is taken.
+func (g *gate) wantNobody(t *testing.T) {
+	t.Helper()
+	if n := len(g.turns); n != 0 || g.visits() != 0 {
+		t.Errorf("%d turns are taken, and %d visits begun, by nobody", n, g.visits())
+	}
+}
+
 func TestFreezeWaitsForVisitsInsideAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
 		_, first, _ := g.enter(t.Context())
 		ctx, second, _ := g.enter(t.Context())
-		back, returned := make(chan struct{}), make(chan struct{})
-		go func() {
-			away(ctx, func() { <-back })
-			close(returned)
-		}()
+		back, returned := goesAway(ctx)
 		frozen := frozenBy(t.Context(), &g)
 		wantOpen(t, frozen, "it did not wait for the visit inside")
 		first.leave()
@@ -75,9 +90,7 @@ func TestFreezeWaitsForVisitsInsideAlone(t *testing.T) {
 		}
 		v.leave()
 		second.leave()
-		if n := g.visits(); n != 0 {
-			t.Errorf("%d visits, want none", n)
-		}
+		g.wantNobody(t)
 		if _, v, ok := g.tryEnter(t.Context()); !ok {
 			t.Error("turned away")
 		} else {
@@ -90,11 +103,7 @@ func TestMovedSessionsTurnNewVisitsAwayAndLetOthersFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
 		ctx, v, _ := g.enter(t.Context())
-		back, returned := make(chan struct{}), make(chan struct{})
-		go func() {
-			away(ctx, func() { <-back })
-			close(returned)
-		}()
+		back, returned := goesAway(ctx)
 		if err := <-frozenBy(t.Context(), &g); err != nil {
 			t.Fatal(err)
 		}
@@ -174,12 +183,7 @@ func TestNoMoreHandshakesAreInsideThanThereAreTurns(t *testing.T) {
 		call.leave()
 		wantOpen(t, c, "a call without a turn made room for a handshake")
 
-		back, returned := make(chan struct{}), make(chan struct{})
-		go func() {
-			away(first, func() { <-back })
-			close(returned)
-		}()
-		synctest.Wait()
+		back, returned := goesAway(first)
 		third := <-c
 		wantOpen(t, c, "one that went away made room for two")
 		close(back)
@@ -200,9 +204,7 @@ func TestNoMoreHandshakesAreInsideThanThereAreTurns(t *testing.T) {
 		outOfTurn(second, func() {}) // it has no turn to give
 		leaveGate(first)
 		leaveGate(fourth)
-		if n := len(g.turns); n != 0 || g.visits() != 0 {
-			t.Errorf("%d turns are taken, and %d visits begun, by nobody", n, g.visits())
-		}
+		g.wantNobody(t)
 	})
 }
 
@@ -211,12 +213,7 @@ func TestFreezeDoesNotWaitForTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate{turns: make(chan struct{}, 1)}
 		comes := <-handshakes(&g, 1)
-		back, returned := make(chan struct{}), make(chan struct{})
-		go func() {
-			away(comes, func() { <-back })
-			close(returned)
-		}()
-		synctest.Wait()
+		back, returned := goesAway(comes)
 		inside := <-handshakes(&g, 1)
 		late := handshakes(&g, 1)
 		frozen := frozenBy(t.Context(), &g)
@@ -238,9 +235,7 @@ func TestFreezeDoesNotWaitForTurns(t *testing.T) {
 		<-returned
 		leaveGate(comes)
 		wantOpen(t, late, "a handshake began though a successor has the sessions")
-		if n := len(g.turns); n != 0 || g.visits() != 0 {
-			t.Errorf("%d turns are taken, and %d visits begun, by nobody", n, g.visits())
-		}
+		g.wantNobody(t)
 	})
 }
 
