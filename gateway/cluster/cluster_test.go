@@ -229,14 +229,14 @@ type stage struct {
 	t   *testing.T
 	e   *fakeEngine
 	net *network
-	log *lines
+	log *wstest.Log
 }
 
 // alone makes a node that knows nobody, and has not joined. It must be called in a bubble of synctest.
 func alone(t *testing.T, e *fakeEngine, change ...func(*Config)) *stage {
 	t.Helper()
 	t.Cleanup(func() { time.Sleep(20 * time.Second) }) // fake: all connections have closed in peace
-	s := &stage{t: t, e: e, net: newNetwork(t), log: new(lines)}
+	s := &stage{t: t, e: e, net: newNetwork(t), log: new(wstest.Log)}
 	cfg := Config{
 		Name: "test", NodeName: "a", Address: ownAddr, Version: "v1", Formats: []int{1}, Engine: e, Identity: keys("k"),
 		Dialer: s.net.dial, Log: slog.New(slog.NewTextHandler(s.log, nil)),
@@ -298,8 +298,8 @@ func (s *stage) wantVerdict(id string, want Verdict) Judgement {
 // wantLines checks how often a line was logged.
 func (s *stage) wantLines(msg string, want int) {
 	s.t.Helper()
-	if got := s.log.count(msg); got != want {
-		s.t.Errorf("%d lines %s, want %d; the log is %s", got, msg, want, s.log.text())
+	if got := s.log.Count(msg); got != want {
+		s.t.Errorf("%d lines %s, want %d; the log is %s", got, msg, want, s.log.String())
 	}
 }
 
@@ -338,29 +338,6 @@ func (s *stage) beats(id string) {
 			}
 		}
 	}()
-}
-
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) count(msg string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), "msg="+msg)
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Of two nodes whose records have one address, that is gone which does not answer there, whichever record
@@ -585,7 +562,7 @@ func TestKilledNodeIsFoundOut(t *testing.T) {
 		s.wantState(peerID, "gone")
 		wantLost(1)
 		wstest.Equal(t, "lost sessions of "+lost[0].Name, lost[0].Sessions, 7)
-		wstest.Equal(t, "lines of its sessions", strings.Count(s.log.text(), "sessions=7"), 2)
+		wstest.Equal(t, "lines of its sessions", strings.Count(s.log.String(), "sessions=7"), 2)
 		for _, node := range s.Nodes() {
 			if node.ID == peerID && node.Sessions != 7 {
 				t.Errorf("listed as %+v, want 7 sessions", node)
@@ -697,7 +674,7 @@ func TestNodeJoinsLaterIfTheEngineIsAwayAtTheStart(t *testing.T) {
 		s.e.set(func(e *fakeEngine) { e.skew = time.Minute })
 		s.e.up()
 		time.Sleep(10 * time.Second)
-		if n := s.log.count("cluster.not_joined"); n < 3 || n > 4 {
+		if n := s.log.Count("cluster.not_joined"); n < 3 || n > 4 {
 			t.Errorf("%d attempts in 10 s, want 3 or 4", n)
 		}
 		s.e.set(func(e *fakeEngine) { e.skew = 0 })
