@@ -201,49 +201,44 @@ func TestMessageInManyFragmentsLeavesInOne(t *testing.T) {
 
 // inFrames sends a message in so many frames.
 func inFrames(p *wstest.Peer, s string, frames int) {
-	op := frame.Text
+	op := byte(frame.Text)
 	for i := range frames - 1 {
-		p.Frame(byte(op), false, s[i:i+1])
+		p.Frame(op, false, s[i:i+1])
 		op = frame.Continuation
 	}
-	p.Frame(byte(op), true, s[frames-1:])
+	p.Frame(op, true, s[frames-1:])
 }
 
-// The byte that escapes a text is not counted.
 func TestLimitsOfAMessageOnBothLegs(t *testing.T) {
 	const limit = 2000
 	for name, c := range map[string]struct {
 		size, frames int
-		byClient     int // the code, 0: the message passes
-		byGame       int
+		byClient     int // the client's code if it sends the message, 0: the message passes
+		toGame       int // the game server's code then
+		byGame       int // the game server's code if it sends the message
 	}{
 		"largest":           {size: limit, frames: 1},
 		"largest in pieces": {size: limit, frames: 3},
-		"too large":         {size: limit + 1, frames: 1, byClient: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
-		"too large, pieces": {size: limit + 1, frames: 3, byClient: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
+		"too large":         {size: limit + 1, frames: 1, byClient: wire.CodeMessageTooBig, toGame: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
+		"too large, pieces": {size: limit + 1, frames: 3, byClient: wire.CodeMessageTooBig, toGame: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
 		"1024 frames":       {size: limit, frames: 1024},
-		"1025 frames":       {size: limit, frames: 1025, byClient: wire.CodeProtocolViolation, byGame: wire.CodeProtocolError},
+		"1025 frames":       {size: limit, frames: 1025, byClient: wire.CodeProtocolViolation, toGame: wire.CodePolicyViolation, byGame: wire.CodeProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pol := changed(testPolicy(), func(p *policy.Policy) { p.MaxMessage = limit })
 			inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				for _, s := range []string{strings.Repeat("m", c.size), "\x10" + strings.Repeat("m", c.size-1)} {
-					if c.frames == 1 {
-						p.Text(s)
-					} else {
-						inFrames(p.Peer, strings.Repeat("m", c.size), c.frames)
-						s = strings.Repeat("m", c.size)
+				s := strings.Repeat("m", c.size)
+				inFrames(p.Peer, s, c.frames)
+				if c.byClient == 0 {
+					game.Want(s)
+				} else {
+					reason := p.WantClosing(c.byClient).Reason
+					if c.byClient == wire.CodeMessageTooBig {
+						wstest.Equal(t, "reason", reason, "message_too_big") // without detail it is the code's name
 					}
-					if c.byClient == 0 {
-						game.Want(s)
-						continue
-					}
-					if closing := p.WantClosing(c.byClient); c.byClient == wire.CodeMessageTooBig && closing.Reason != "message_too_big" {
-						t.Errorf("reason %q, want the code's name", closing.Reason)
-					}
+					game.WantClose(c.toGame)
 					p, game = w.play()
 				}
-				s := strings.Repeat("m", c.size)
 				inFrames(game, s, c.frames)
 				if c.byGame == 0 {
 					p.Want(s)
@@ -254,6 +249,16 @@ func TestLimitsOfAMessageOnBothLegs(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestEscapingByteIsNotCounted(t *testing.T) {
+	pol := changed(testPolicy(), func(p *policy.Policy) { p.MaxMessage = 5000 })
+	inSession(t, pol, func(t *testing.T, _ *world, p *wstest.Player, game *wstest.Peer) {
+		s := "\x10" + strings.Repeat("m", 4999)
+		p.Pass(game, s)
+		p.Text(s + "m")
+		p.WantClosing(wire.CodeMessageTooBig)
+	})
 }
 
 func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
@@ -418,13 +423,13 @@ func TestFutileResumes(t *testing.T) {
 	for name, c := range map[string]struct {
 		resumes  int
 		stays    time.Duration
-		progress bool // it acks one message more each time, or its received says so
+		progress bool // its received, and its ack, are one higher each time
 		ends     bool
 	}{
-		"a message always kills its client":    {5, 3 * time.Second, false, true},
-		"one resume fewer":                     {4, 3 * time.Second, false, false},
-		"within ten seconds":                   {8, time.Second, false, false},
-		"received grows, and nothing is acked": {12, 3 * time.Second, true, false},
+		"a message always kills its client": {5, 3 * time.Second, false, true},
+		"one resume fewer":                  {4, 3 * time.Second, false, false},
+		"within ten seconds":                {8, time.Second, false, false},
+		"one message more each time":        {12, 3 * time.Second, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
