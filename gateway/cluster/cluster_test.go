@@ -40,6 +40,13 @@ type fakeEngine struct {
 
 func newFakeEngine() *fakeEngine { return &fakeEngine{records: make(map[string][]byte)} }
 
+// stored returns the records.
+func (e *fakeEngine) stored() map[string][]byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.records)
+}
+
 // set changes what the engine does, while nodes use it.
 func (e *fakeEngine) set(f func(*fakeEngine)) {
 	e.mu.Lock()
@@ -604,10 +611,10 @@ func TestTakenIDIsDrawnAgain(t *testing.T) {
 		drawn := s.ID()
 		s.e.records[drawn] = recordOf(drawn, "y:1", "up")
 		s.joins(time.Second)
-		if s.ID() == drawn || len(s.ID()) != 8 || s.e.records[s.ID()] == nil {
+		if s.ID() == drawn || len(s.ID()) != 8 || s.e.stored()[s.ID()] == nil {
 			t.Errorf("id %q was kept, or not published", s.ID())
 		}
-		wstest.Equal(t, "records that others get", len(s.e.puts), 1) // at once; the first record only takes the id
+		s.e.set(func(e *fakeEngine) { wstest.Equal(t, "records that others get", len(e.puts), 1) }) // at once; the first record only takes the id
 	})
 }
 
@@ -670,7 +677,7 @@ func TestNodeJoinsLaterIfTheEngineIsAwayAtTheStart(t *testing.T) {
 		s.joins(3 * time.Second)
 		time.Sleep(time.Minute)
 		s.wantLines("engine.lost", 1)
-		wstest.Equal(t, "records", len(s.e.records), 0)
+		wstest.Equal(t, "records", len(s.e.stored()), 0)
 		s.e.set(func(e *fakeEngine) { e.skew = time.Minute })
 		s.e.up()
 		time.Sleep(10 * time.Second)
@@ -680,7 +687,7 @@ func TestNodeJoinsLaterIfTheEngineIsAwayAtTheStart(t *testing.T) {
 		s.e.set(func(e *fakeEngine) { e.skew = 0 })
 		time.Sleep(2 * recordEvery)
 		s.wantLines("cluster.joined", 1)
-		if s.e.records[s.ID()] == nil {
+		if s.e.stored()[s.ID()] == nil {
 			t.Error("there is no record of the node")
 		}
 	})
@@ -728,7 +735,7 @@ func TestWhoMayJoin(t *testing.T) {
 				if err := s.Join(3 * time.Second); (err == nil) != c.joins || c.err != nil && !errors.Is(err, c.err) {
 					t.Errorf("Join: %v, want success %v, or %v", err, c.joins, c.err)
 				}
-				if r, err := parseRecord(s.ID(), engine.records[s.ID()]); c.joins && (err != nil || r.Lineage != s.Lineage()) {
+				if r, err := parseRecord(s.ID(), engine.stored()[s.ID()]); c.joins && (err != nil || r.Lineage != s.Lineage()) {
 					t.Errorf("its record is %+v, %v; want its own lineage %s", r, err, s.Lineage())
 				}
 			})

@@ -181,7 +181,7 @@ func TestNodeOfAnOlderVersionIsBelievedOnceItSaysSo(t *testing.T) {
 		s.sealer.Record(thirdID, recordOf(thirdID, "10.0.0.9:8082", "up"))
 		node, _ = s.Find(thirdID)
 		wstest.Equal(t, "address", node.Address, thirdAddr)
-		for id, value := range s.e.records {
+		for id, value := range s.e.stored() {
 			if r, err := parseRecord(id, value); err != nil || r.Address != ownAddr || r.State != "up" {
 				t.Errorf("an older node reads %+v, %v", r, err)
 			}
