@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -34,52 +33,6 @@ func TestDefaultsAreThoseOfTheInterface(t *testing.T) {
 	}
 }
 
-func TestFlagBeatsEnvironmentBeatsDefault(t *testing.T) {
-	grace := func(environ []string, args ...string) time.Duration {
-		t.Helper()
-		return mustParse(t, environ, append(args, game)...).Gateway.Routes[0].Policy.Grace
-	}
-	env := []string{"RESEAT_GRACE=2m"}
-	for _, c := range []struct {
-		got, want time.Duration
-		what      string
-	}{
-		{grace(nil), 30 * time.Second, "default"},
-		{grace(env), 2 * time.Minute, "environment"},
-		{grace(env, "--grace", "3m"), 3 * time.Minute, "flag over environment"},
-		{grace([]string{"RESEAT_GRACE=nonsense"}, "--grace", "3m"), 3 * time.Minute, "an overridden value is not parsed"},
-		{grace([]string{"RESEAT_GRACE="}), 30 * time.Second, "an empty variable is none"},
-		{grace([]string{"RESEAT_GRACE=1m", "RESEAT_GRACE=4m"}), 4 * time.Minute, "the last variable of a name"},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s: got %v, want %v", c.what, c.got, c.want)
-		}
-	}
-}
-
-// A second --upstream must not silently replace the first.
-func TestFlagOfOneValueIsRefusedWhenGivenTwice(t *testing.T) {
-	for _, args := range [][]string{{"--grace", "3m", "--grace=5m"}, {"--grace", "3m", "--grace", "3m"}, {"--upstream", "ws://a:1", "--upstream", "ws://b:1"}, {"--demo", "--demo"}} {
-		flag, _, _ := strings.Cut(args[0], "=")
-		if said := wantRefused(t, flag, nil, append([]string{game}, args...)...); !strings.Contains(said, "want one value, got 2") {
-			t.Errorf("%q: %s", args, said)
-		}
-	}
-}
-
-func TestHelpAndVersionAreRecognisedInCommonForms(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"help"}, {"--help"}, {game, "-h"}} {
-		if _, err := Parse(args, nil); !errors.Is(err, ErrHelp) {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
-	for _, args := range [][]string{{"version"}, {"--version"}} {
-		if _, err := Parse(args, nil); !errors.Is(err, ErrVersion) {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
-}
-
 func TestRepeatableFlagsTakeOneValueALineFromTheEnvironment(t *testing.T) {
 	env := []string{"RESEAT_ROUTE=/a/*=ws://a:1;grace=1m\r\n\n/b/*=ws://b:1\n", "RESEAT_HOST=a.example\nb.example"}
 	s := mustParse(t, env)
@@ -100,41 +53,161 @@ func TestRepeatableFlagsTakeOneValueALineFromTheEnvironment(t *testing.T) {
 	wantRefused(t, `RESEAT_ROUTE (--route) "/b/*": grace`, []string{"RESEAT_ROUTE=/a/*=ws://a:1\n/b/*=ws://b:1;grace=5"})
 }
 
-func TestUnknownNamesAreRefused(t *testing.T) {
-	for _, c := range []struct {
-		setting, says string
-		environ, args []string
-	}{
-		{"--grce", "the nearest is --grace", nil, []string{game, "--grce", "45s"}},
-		{"--grce", "the nearest is --grace", nil, []string{game, "--grce=45s"}},
-		{"-grace", "the nearest is --grace", nil, []string{game, "-grace=45s"}},
-		{"--Grace", "the nearest is --grace", nil, []string{game, "--Grace=45s"}},
-		{"--trusted-proxies", "the nearest is --trusted-proxy", nil, []string{"--trusted-proxies=::1"}},
-		{"--fancy-option", "--help lists them", nil, []string{game, "--fancy-option=on"}},
-		{`--a\nb`, "unknown", nil, []string{"--a\nb"}},
-		{`"serve"`, "give flags alone", nil, []string{game, "serve"}},
-		{`"upstream"`, "is --upstream meant?", nil, []string{"upstream", "ws://a:1"}},
-		{`"ws://a:1"`, "is --upstream ws://a:1 meant?", nil, []string{"ws://a:1"}},
-		{`"check"`, "before the flags", nil, []string{game, "check"}},
-		{`"true"`, "not a flag", nil, []string{"--demo", "true"}},
-		{`"--"`, "not a flag", nil, []string{game, "--"}},
-		{`""`, "not a flag", nil, []string{game, ""}},
-		{"--version", "takes no value", nil, []string{"--version=2"}},
-		{"RESEAT_GRAZE", "the nearest is RESEAT_GRACE", []string{"RESEAT_GRAZE=45s"}, []string{game}},
-		{"RESEAT_grace", "the nearest is RESEAT_GRACE", []string{"RESEAT_grace=45s"}, []string{game}},
-		{"RESEAT_BUFFER-BYTES", "the nearest is RESEAT_BUFFER_BYTES", []string{"RESEAT_BUFFER-BYTES=1"}, []string{game}},
-		{"RESEAT_VERSION", "unknown", []string{"RESEAT_VERSION=1.2"}, []string{game}},
-		{"RESEAT_PORT", "unknown", []string{"RESEAT_PORT=8080"}, []string{game}},
-		{"--graec", "the nearest is --grace", nil, []string{game, "--graec=45s"}},
-		{`"chekc"`, "the nearest command is check", nil, []string{"chekc", game}},
-		{`"hlep"`, "the nearest command is help", nil, []string{"hlep"}},
-		{`--route "/a/*": graec`, "the nearest is grace", nil, []string{"--route=/a/*=ws://a:1;graec=45s"}},
-		{`--route "/a/*": grce`, "the nearest is grace", nil, []string{"--route=/a/*=ws://a:1;grce=45s"}},
-		{`--route "/a/*": --grace`, "unknown", nil, []string{"--route=/a/*=ws://a:1;--grace=45s"}},
-	} {
-		said := wantRefused(t, c.setting, c.environ, c.args...)
-		if !strings.Contains(said, c.says) {
-			t.Errorf("%q %q: said %q, want %q in it", c.environ, c.args, said, c.says)
+// up is a complete command line, and inNATS the flags of a node.
+const up = "--upstream=ws://game:9000"
+
+var inNATS = []string{up, "--token-key-file=k"}
+
+// refused are mistakes, with the setting that each error begins with, and what it says. Arguments that begin with RESEAT_
+// are variables of the environment.
+var refused = []struct {
+	setting, says string
+	args          []string
+}{
+	// names
+	{"--grce", "the nearest is --grace", []string{up, "--grce", "45s"}},
+	{"--grce", "the nearest is --grace", []string{up, "--grce=45s"}},
+	{"--graec", "the nearest is --grace", []string{up, "--graec=45s"}},
+	{"-grace", "the nearest is --grace", []string{up, "-grace=45s"}},
+	{"--Grace", "the nearest is --grace", []string{up, "--Grace=45s"}},
+	{"--trusted-proxies", "the nearest is --trusted-proxy", []string{"--trusted-proxies=::1"}},
+	{"--fancy-option", "--help lists them", []string{up, "--fancy-option=on"}},
+	{`--a\nb`, "unknown", []string{"--a\nb"}},
+	{`"serve"`, "give flags alone", []string{up, "serve"}},
+	{`"upstream"`, "is --upstream meant?", []string{"upstream", "ws://a:1"}},
+	{`"ws://a:1"`, "is --upstream ws://a:1 meant?", []string{"ws://a:1"}},
+	{`"check"`, "want it before the flags: reseat check", []string{up, "check"}},
+	{`"chekc"`, "the nearest command is check", []string{"chekc", up}},
+	{`"hlep"`, "the nearest command is help", []string{"hlep"}},
+	{`"true"`, "not a flag: flags begin with --", []string{"--demo", "true"}},
+	{`"--"`, "not a flag", []string{up, "--"}},
+	{`""`, "not a flag", []string{up, ""}},
+	{"--version", "takes no value", []string{"--version=2"}},
+	{"RESEAT_GRAZE", "the nearest is RESEAT_GRACE", []string{"RESEAT_GRAZE=45s", up}},
+	{"RESEAT_grace", "the nearest is RESEAT_GRACE", []string{"RESEAT_grace=45s", up}},
+	{"RESEAT_BUFFER-BYTES", "the nearest is RESEAT_BUFFER_BYTES", []string{"RESEAT_BUFFER-BYTES=1", up}},
+	{"RESEAT_VERSION", "unknown", []string{"RESEAT_VERSION=1.2", up}},
+	{"RESEAT_PORT", "unknown", []string{"RESEAT_PORT=8080", up}},
+	{`--route "/a/*": graec`, "the nearest is grace", []string{"--route=/a/*=ws://a:1;graec=45s"}},
+	{`--route "/a/*": grce`, "unknown setting; the nearest is grace", []string{"--route=/a/*=ws://a:1;grce=45s"}},
+	{`--route "/a/*": --grace`, "unknown", []string{"--route=/a/*=ws://a:1;--grace=45s"}},
+	{`--route "/a": listen`, "is a global setting", []string{"--route=/a=ws://a:1;listen=:1"}},
+	{`--route "/a": demo`, "is a global setting", []string{"--route=/a=ws://a:1;demo=true"}},
+
+	// one value, given twice
+	{"--grace", "want one value, got 2", []string{up, "--grace", "3m", "--grace=5m"}},
+	{"--grace", "want one value, got 2", []string{up, "--grace", "3m", "--grace", "3m"}},
+	{"--upstream", "want one value, got 2", []string{up, "--upstream", "ws://b:1"}},
+	{"--demo", "want one value, got 2", []string{"--demo", "--demo"}},
+	{`--route "/a": grace`, "twice", []string{"--route=/a=ws://a:1;grace=1m;grace=2m"}},
+	{"--trusted-proxy", "; repeat the flag for each value", []string{up, "--trusted-proxy=10.0.0.0/8,192.168.0.0/16"}},
+	{"--origin", "; repeat the flag for each value", []string{up, "--origin=https://a.example,https://b.example"}},
+	{"--host", "; repeat the flag for each value", []string{up, "--host=a.example,b.example"}},
+
+	// values, and what is wanted in their place
+	{"--grace", `want a duration such as 45s, got "45": is 45s meant?`, []string{up, "--grace", "45"}},
+	{"--buffer-total", "want a size such as 65536, 64KiB, 1MiB or 2GiB", []string{up, "--buffer-total=1GB"}},
+	{"--log-messages", "off, size or prefix:N", []string{up, "--log-messages=prefix"}},
+	{"--upstream", "want a ws://, wss://, http:// or https:// URL", []string{"--upstream=localhost:9000"}},
+	{"--upstream", "want a port from 1 to 65535", []string{"--upstream=ws://localhost:90000"}},
+	{"--listen", "want HOST:PORT such as :8080 or [::1]:8080, with a port from 0 to 65535, got", []string{up, "--listen=:80800"}},
+	{"--admin", "with a port from 0 to 65535", []string{up, "--admin=127.0.0.1:80800"}},
+	{"--trusted-proxy", "is 10.1.2.3 meant, or the network 10.0.0.0/8?", []string{up, "--trusted-proxy=10.1.2.3/8"}},
+	{"--trusted-proxy", "want an address or a CIDR block", []string{up, "--trusted-proxy=nginx"}},
+	{"--upstream-allow", "want HOST:PORT", []string{up, "--upstream-allow=ws://game:9000"}},
+	{"--origin", "want SCHEME://HOST[:PORT]", []string{up, "--origin=play.example"}},
+	{"--origin", "without a path", []string{up, "--origin=https://play.example/"}},
+	{"--origin", "any page can have that origin", []string{up, "--origin=null"}},
+	{"--host", "want a host such as game.example", []string{up, "--host=https://play.example"}},
+	{"--acme-domain", "without *", []string{up, "--acme-domain=*.play.example"}},
+	{"--config", "want a TOML file", []string{up, "--config=/no/such.toml"}},
+
+	// patterns
+	{`--route`, "want PATTERN=URL", []string{"--route=chess/*=ws://a:1"}},
+	{`--route`, "want PATTERN=URL", []string{"--route=/chess/*ws://a:1"}},
+	{`--route "/a*b"`, "wildcard", []string{"--route=/a*b=ws://a:1"}},
+	{`--route "/{a}/{a}"`, "duplicate param", []string{"--route=/{a}/{a}=ws://a:1"}},
+	{`--route "/{a:[}"`, "invalid regexp", []string{"--route=/{a:[}=ws://a:1"}},
+	{`--route "/a b"`, "blanks", []string{"--route=/a b=ws://a:1"}},
+	{`--route "/a%2fb/*"`, "want a pattern in decoded, clean form", []string{"--route=/a%2fb/*=ws://a:1"}},
+	{`--route "/a/*"`, `but --route "/a/*" matches the same paths`, []string{"--route=/a/*=ws://a:1", "--route=/b=ws://a:1", "--route=/a/*=ws://b:1"}},
+	{`--route "/r/{b}"`, `want a distinct pattern`, []string{"--route=/r/{a}=ws://a:1", "--route=/r/{b}=ws://b:1"}},
+	{`--route "/*"`, "--upstream", []string{up, "--route=/*=ws://b:1"}},
+	{`--route "/*"`, "--demo", []string{"--demo", "--route=/*=ws://b:1"}},
+	{`--route "/"`, "--demo", []string{"--demo", "--route=/=ws://b:1"}},
+	{`--route "/reseat.js"`, "browser client", []string{up, "--route=/reseat.js=ws://b:1"}},
+	{`--route "/reseat.install.js"`, "browser client", []string{up, "--route=/reseat.install.js=ws://b:1"}},
+
+	// contradictions
+	{"--upstream, --route, --demo", "want at least one of them", nil},
+	{"--upstream, --route, --demo", "want at least one of them", []string{"--demo=false", "--grace=1m"}},
+	{"--upstream", "--demo", []string{up, "--demo"}},
+	{"RESEAT_UPSTREAM (--upstream)", "--demo", []string{"RESEAT_UPSTREAM=ws://a:1", "--demo"}},
+	{"--admin", "--listen", []string{up, "--listen=:8081"}},
+	{"--admin", "can reach that address without a token; see --admin-token-file", []string{up, "--admin=:9000"}},
+	{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},
+	{"--admin", "want another port", []string{up, "--listen=[::]:9000", "--admin=127.0.0.1:9000"}},
+	{"--admin", "want another port", []string{up, "--listen=localhost:9000", "--admin=LOCALHOST:9000"}},
+	{"--admin", `but route "/*" leads to it`, []string{"--upstream=ws://localhost:8081", "--admin=127.0.0.1:8081"}},
+	{"--admin", `but route "/*" leads to it`, []string{"--upstream=ws://LOCALHOST.:8081", "--admin=127.0.0.1:8081"}},
+	{"--tls-cert", "requires --tls-key", []string{up, "--tls-cert=c.pem"}},
+	{"--tls-key", "requires --tls-cert", []string{up, "--tls-key=k.pem"}},
+	{"--webhook", "requires --webhook-secret-file", []string{up, "--webhook=https://api.example/events"}},
+	{"--webhook-secret-file", "--webhook", []string{up, "--webhook-secret-file=secret"}},
+	{"--acme-domain", "got both", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-domain=game.example"}},
+	{"--acme-directory", "requires --acme-domain", []string{up, "--acme-directory=https://ca.example/"}},
+	{"--acme-directory", "requires --acme-domain", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-directory=https://ca.example/"}},
+	{"--acme-cache", "requires --acme-domain", []string{up, "--acme-cache=dir"}},
+	{"--auth-key-file", "--demo", []string{"--demo", "--auth-key-file=login.pem"}},
+	{"--auth-jwks", "--demo", []string{"--demo", "--route=/a/*=ws://a:1", "--auth-jwks=https://login.example/keys"}},
+	{"--auth-jwks", "want it or --auth-key-file, got both", []string{up, "--auth-key-file=k", "--auth-jwks=https://id.example/jwks"}},
+	{`--route "/a/*": auth-jwks`, "got both", []string{"--route=/a/*=ws://a:1;auth-key-file=own.pem;auth-jwks=https://own.example/keys"}},
+
+	// the cluster
+	{"--cluster", "requires --token-key-file", []string{up, "--cluster=nats://127.0.0.1"}},
+	{"--node-name", "requires --cluster", []string{up, "--node-name=n1"}},
+	{"--cluster-plaintext", "requires --cluster", []string{up, "--cluster-plaintext=on"}},
+	{"--durable", "requires --cluster", []string{up, "--durable=on"}},
+	{`--route "/a/*": durable`, "requires --cluster", []string{"--route=/a/*=ws://game:9000;durable=on"}},
+	{"--cluster", "nats://10.0.0.1:4222 is on another machine: use tls://10.0.0.1:4222, or --cluster-plaintext on", append(inNATS, "--cluster=nats://127.0.0.1", "--cluster=nats://u:p@10.0.0.1")},
+	{"--cluster", "nats://nats:4222 is on another machine", append(inNATS, "--cluster=nats://nats")},
+	{"--cluster", "nats://0.0.0.0:4222 is on another machine", append(inNATS, "--cluster=nats://0.0.0.0")},
+	{"--cluster", `want nats://HOST:4222 or tls://HOST:4222, got "x`, append(inNATS, "--cluster=x")},
+	{"--node-cert", "requires --node-cert, --node-key and --node-ca", append(inNATS, "--cluster=nats://127.0.0.1", "--node-cert=c")},
+	{"--node-ca", "requires --node-cert, --node-key and --node-ca", append(inNATS, "--cluster=nats://127.0.0.1", "--node-ca=c", "--node-key=k")},
+	{"--node-listen", "want another port than --listen and --admin", append(inNATS, "--cluster=nats://127.0.0.1", "--node-listen=:8080")},
+}
+
+func TestMistakesAreRefusedWithTheirSetting(t *testing.T) {
+	for _, c := range refused {
+		var environ, args []string
+		for _, arg := range c.args {
+			if strings.HasPrefix(arg, "RESEAT_") {
+				environ = append(environ, arg)
+			} else {
+				args = append(args, arg)
+			}
+		}
+		if said := wantRefused(t, c.setting, environ, args...); !strings.Contains(said, c.says) {
+			t.Errorf("%q: said %q, want %q in it", c.args, said, c.says)
+		}
+	}
+	if said := wantRefused(t, "--grace", nil, up, "--grace", strings.Repeat("é", 1<<20)); len(said) > 300 {
+		t.Errorf("an error of %d bytes quotes a long value", len(said))
+	}
+}
+
+// An operator who sets one of these believes that players need a login.
+func TestLoginSettingsWithoutKeysAreRefused(t *testing.T) {
+	for _, said := range []string{"auth-issuer=me", "auth-audience=you", "auth-forward=off", "auth-from=query:jwt"} {
+		name, _, _ := strings.Cut(said, "=")
+		for setting, args := range map[string][]string{
+			"--" + name:             {up, "--" + said},
+			`--route "/a": ` + name: {up, "--auth-audience=you", "--route=/b=ws://b:1;auth-key-file=login.pem", "--route=/a=ws://a:1;" + said},
+		} {
+			if text := wantRefused(t, setting, nil, args...); !strings.Contains(text, "requires --auth-jwks or --auth-key-file") {
+				t.Errorf("%q: said %q, want --auth-key-file in it", args, text)
+			}
 		}
 	}
 }
@@ -148,72 +221,6 @@ func TestForeignEnvironmentNamesAreIgnored(t *testing.T) {
 		"RESEAT_PORT_80_TCP_PORT=80", "RESEAT_PORT_80_TCP_ADDR=10.0.0.1",
 		"RESEAT_ADMIN_SERVICE_HOST=10.0.0.2", "RESEAT_ADMIN_PORT=tcp://10.0.0.2:81", "RESEAT_ADMIN_PORT_81_TCP_ADDR=10.0.0.2",
 	}, game)
-}
-
-func TestContradictionsAreRefused(t *testing.T) {
-	const up = "--upstream=ws://game:9000"
-	for _, c := range []struct {
-		setting, says string
-		args          []string
-	}{
-		{"--upstream, --route, --demo", "at least one", nil},
-		{"--upstream, --route, --demo", "at least one", []string{"--demo=false", "--grace=1m"}},
-		{"--upstream", "--demo", []string{up, "--demo"}},
-		{`--route "/*"`, "--upstream", []string{up, "--route=/*=ws://b:1"}},
-		{`--route "/*"`, "--demo", []string{"--demo", "--route=/*=ws://b:1"}},
-		{`--route "/"`, "--demo", []string{"--demo", "--route=/=ws://b:1"}},
-		{`--route "/reseat.js"`, "browser client", []string{up, "--route=/reseat.js=ws://b:1"}},
-		{`--route "/reseat.install.js"`, "browser client", []string{up, "--route=/reseat.install.js=ws://b:1"}},
-		{`--route "/a/*"`, `--route "/a/*"`, []string{"--route=/a/*=ws://a:1", "--route=/b=ws://a:1", "--route=/a/*=ws://b:1"}},
-		{`--route "/r/{b}"`, `--route "/r/{a}"`, []string{"--route=/r/{a}=ws://a:1", "--route=/r/{b}=ws://b:1"}},
-		{`--route "/a*b"`, "wildcard", []string{"--route=/a*b=ws://a:1"}},
-		{`--route "/{a}/{a}"`, "duplicate param", []string{"--route=/{a}/{a}=ws://a:1"}},
-		{`--route "/{a:[}"`, "invalid regexp", []string{"--route=/{a:[}=ws://a:1"}},
-		{`--route "/a b"`, "blanks", []string{"--route=/a b=ws://a:1"}},
-		{`--route "/a": grace`, "twice", []string{"--route=/a=ws://a:1;grace=1m;grace=2m"}},
-		{`--route "/a": listen`, "global setting", []string{"--route=/a=ws://a:1;listen=:1"}},
-		{`--route "/a": demo`, "global setting", []string{"--route=/a=ws://a:1;demo=true"}},
-		{"--admin", "--listen", []string{up, "--listen=:8081"}},
-		{"--admin", "--admin-token-file", []string{up, "--admin=:9000"}},
-		{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},
-		{"--admin", "--listen", []string{up, "--listen=[::]:9000", "--admin=127.0.0.1:9000"}},
-		{"--admin", "--listen", []string{up, "--listen=localhost:9000", "--admin=LOCALHOST:9000"}},
-		{"--tls-cert", "--tls-key", []string{up, "--tls-cert=c.pem"}},
-		{"--webhook", "--webhook-secret-file", []string{up, "--webhook=https://api.example/events"}},
-		{"--webhook-secret-file", "--webhook", []string{up, "--webhook-secret-file=secret"}},
-		{"--tls-key", "--tls-cert", []string{up, "--tls-key=k.pem"}},
-		{"--acme-domain", "--tls-cert", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-domain=game.example"}},
-		{"--acme-directory", "--acme-domain", []string{up, "--acme-directory=https://ca.example/"}},
-		{"--acme-directory", "--acme-domain", []string{up, "--tls-cert=c.pem", "--tls-key=k.pem", "--acme-directory=https://ca.example/"}},
-		{"--acme-cache", "--acme-domain", []string{up, "--acme-cache=dir"}},
-		{"--auth-key-file", "--demo", []string{"--demo", "--auth-key-file=login.pem"}},
-		{"--auth-jwks", "--demo", []string{"--demo", "--route=/a/*=ws://a:1", "--auth-jwks=https://login.example/keys"}},
-	} {
-		said := wantRefused(t, c.setting, nil, c.args...)
-		if !strings.Contains(said, c.says) {
-			t.Errorf("%q: said %q, want %q in it", c.args, said, c.says)
-		}
-	}
-	said := wantRefused(t, `RESEAT_UPSTREAM (--upstream)`, []string{"RESEAT_UPSTREAM=ws://a:1"}, "--demo")
-	if !strings.Contains(said, "--demo") {
-		t.Errorf("said %q, want --demo in it", said)
-	}
-}
-
-// An operator who sets one of these believes that players need a login.
-func TestLoginSettingsWithoutKeysAreRefused(t *testing.T) {
-	const up = "--upstream=ws://game:9000"
-	for _, said := range []string{"auth-issuer=me", "auth-audience=you", "auth-forward=off", "auth-from=query:jwt"} {
-		name, _, _ := strings.Cut(said, "=")
-		for setting, args := range map[string][]string{
-			"--" + name:             {up, "--" + said},
-			`--route "/a": ` + name: {up, "--auth-audience=you", "--route=/b=ws://b:1;auth-key-file=login.pem", "--route=/a=ws://a:1;" + said},
-		} {
-			if text := wantRefused(t, setting, nil, args...); !strings.Contains(text, "--auth-key-file") {
-				t.Errorf("%q: said %q, want --auth-key-file in it", args, text)
-			}
-		}
-	}
 }
 
 // A route that names one source of login keys does not inherit the other.
@@ -233,7 +240,6 @@ func TestRoutesOwnLoginKeysReplaceTheGlobalOnes(t *testing.T) {
 			t.Errorf("%s: the route beside it has %+v", c.global, other)
 		}
 	}
-	wantRefused(t, `--route "/a/*": auth-jwks`, nil, "--route=/a/*=ws://a:1;auth-key-file=own.pem;auth-jwks=https://own.example/keys")
 }
 
 func TestApparentContradictionsAreAccepted(t *testing.T) {
@@ -252,6 +258,8 @@ func TestApparentContradictionsAreAccepted(t *testing.T) {
 		{"--auth-issuer=me", "--upstream=ws://a:1", "--route=/a/*=ws://a:1;auth-key-file=login.pem"},
 		{"--auth-key-file=login.pem", "--upstream=ws://a:1", "--route=/a/*=ws://a:1;auth-issuer=me"},
 		{"--demo", "--route=/a/*=ws://a:1;auth-key-file=login.pem"},
+		append(inNATS, "--cluster=nats://10.0.0.1", "--cluster=tls://10.0.0.2"),
+		append(inNATS, "--cluster=nats://10.0.0.1", "--cluster-ca=ca"),
 	} {
 		mustParse(t, nil, args...)
 	}
@@ -274,19 +282,6 @@ func TestRouteSettingsOverrideFlagsForThatRouteOnly(t *testing.T) {
 	}
 	if s.Gateway.Default.Grace != time.Minute || !slices.Equal(s.Gateway.Default.Origins, []string{"https://a.example"}) {
 		t.Errorf("a route's settings changed the global policy: %+v", s.Gateway.Default)
-	}
-}
-
-func TestErrorsQuoteLongValuesInPart(t *testing.T) {
-	said := wantRefused(t, "--grace", nil, game, "--grace", strings.Repeat("é", 1<<20))
-	if len(said) > 300 {
-		t.Errorf("an error of %d bytes", len(said))
-	}
-	if said := wantRefused(t, "--log-messages", nil, game, "--log-messages", "prefix"); !strings.Contains(said, "off, size or prefix:N") {
-		t.Errorf("said %q, want each of the three words in it", said)
-	}
-	if said := wantRefused(t, "--grace", nil, game, "--grace", "45"); said != `want a duration such as 45s, got "45": is 45s meant?` {
-		t.Errorf("said %q", said)
 	}
 }
 

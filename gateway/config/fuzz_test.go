@@ -12,7 +12,9 @@ import (
 // and an accepted route must be complete.
 func FuzzParse(f *testing.F) {
 	for _, c := range goodValues {
-		f.Add("/game/*=ws://game:9000;"+c.flag+"="+c.value, "1MiB")
+		for value := range c.values {
+			f.Add("/game/*=ws://game:9000;"+c.flag+"="+value, "1MiB")
+		}
 	}
 	for flag, values := range badValues {
 		for _, v := range values {

@@ -75,7 +75,11 @@ func TestHelpAndVersionAreAnsweredBeforeAnythingElse(t *testing.T) {
 		want error
 	}{
 		{[]string{"--help"}, ErrHelp},
+		{[]string{"-h"}, ErrHelp},
+		{[]string{"help"}, ErrHelp},
+		{[]string{game, "-h"}, ErrHelp},
 		{[]string{"--version"}, ErrVersion},
+		{[]string{"version"}, ErrVersion},
 		{[]string{"--help", "--version", "--nonsense"}, ErrHelp},
 		{[]string{"--grace", "nonsense", "--version"}, ErrVersion},
 		{[]string{"--grace", "--help"}, ErrHelp},

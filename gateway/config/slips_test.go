@@ -11,6 +11,8 @@ func TestUsualSlipsAreAnsweredWithWhatWasMeant(t *testing.T) {
 		{"upstream", "localhost", "ws://localhost"},
 		{"upstream", "localhost:9000", "ws://localhost:9000"},
 		{"upstream", "127.0.0.1:9000", "ws://127.0.0.1:9000"},
+		{"upstream", "game:9000/play", "ws://game:9000/play"},
+		{"upstream", "[::1]:9000", "ws://[::1]:9000"},
 		{"upstream", "9000", "ws://localhost:9000"},
 		{"upstream", ":9000", "ws://localhost:9000"},
 		{"upstream", "tcp://game:9000", "ws://game:9000"},

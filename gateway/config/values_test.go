@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,197 +25,129 @@ import (
 	"reseat/upstream"
 )
 
-// goodValues are values that each flag accepts, and what becomes of them. For a flag that
-// a route can have, the value is read from the route /game/*.
+// wants are values that a flag accepts, and what becomes of each.
+type wants map[string]any
+
+// goodValues are values that each flag accepts, and the field that they set: see field.
 var goodValues = []struct {
-	flag, value string
-	get         func(*Settings) any
-	want        any
+	flag, field string
+	values      wants
 }{
-	{"listen", ":0", func(s *Settings) any { return s.Listen }, ":0"},
-	{"listen", "[::1]:8080", func(s *Settings) any { return s.Listen }, "[::1]:8080"},
-	{"listen", "[fe80::1%eth0]:80", func(s *Settings) any { return s.Listen }, "[fe80::1%eth0]:80"},
-	{"listen", "game.example:65535", func(s *Settings) any { return s.Listen }, "game.example:65535"},
-	{"admin", "off", func(s *Settings) any { return s.Admin }, ""},
-	{"admin", "127.9.9.9:0", func(s *Settings) any { return s.Admin }, "127.9.9.9:0"},
-	{"admin", "[::1]:9000", func(s *Settings) any { return s.Admin }, "[::1]:9000"},
-	{"admin", "LocalHost:9000", func(s *Settings) any { return s.Admin }, "LocalHost:9000"},
-	{"admin", "[::ffff:127.0.0.1]:9000", func(s *Settings) any { return s.Admin }, "[::ffff:127.0.0.1]:9000"},
-	{"admin-token-file", "keys/admin token", func(s *Settings) any { return s.AdminTokenFile }, "keys/admin token"},
-	{"viewer-token-file", "viewer", func(s *Settings) any { return s.ViewerTokenFile }, "viewer"},
-	{"upstream-allow", "Game.Example:9000", allowed, []string{"game.example:9000"}},
-	{"upstream-allow", "game-*.internal:*", allowed, []string{"game-*.internal:*"}},
-	{"upstream-allow", "*:65535", allowed, []string{"*:65535"}},
-	{"upstream-allow", "10.0.*.*:80", allowed, []string{"10.0.*.*:80"}},
-	{"upstream-allow", "[2001:DB8::1]:80", allowed, []string{"[2001:db8::1]:80"}},
-	{"tls-cert", "tls/cert.pem", func(s *Settings) any { return s.TLS.CertFile }, "tls/cert.pem"},
-	{"tls-key", "tls/key.pem", func(s *Settings) any { return s.TLS.KeyFile }, "tls/key.pem"},
-	{"acme-domain", "Play.Game.Example", func(s *Settings) any { return s.TLS.Domains }, []string{"play.game.example"}},
-	{"acme-domain", "xn--mnchen-3ya.example", func(s *Settings) any { return s.TLS.Domains }, []string{"xn--mnchen-3ya.example"}},
-	{"acme-directory", "https://ca.example:14000/dir", func(s *Settings) any { return s.TLS.Directory }, "https://ca.example:14000/dir"},
-	{"acme-cache", "/var/lib/reseat", func(s *Settings) any { return s.TLS.Cache }, "/var/lib/reseat"},
-	{"webhook", "https://u:p@api.example:8443/events?key=1", func(s *Settings) any { return s.Webhook.String() }, "https://u:p@api.example:8443/events?key=1"},
-	{"webhook", "http://[::1]", func(s *Settings) any { return s.Webhook.String() }, "http://[::1]"},
-	{"takeover", "/run/reseat/upgrade.sock", func(s *Settings) any { return s.Takeover }, "/run/reseat/upgrade.sock"},
-	{"takeover", "/" + strings.Repeat("x", 106), func(s *Settings) any { return s.Takeover }, "/" + strings.Repeat("x", 106)},
-	{"upgrade-socket", "/run/reseat/upgrade.sock", func(s *Settings) any { return s.UpgradeSocket }, "/run/reseat/upgrade.sock"},
-	{"upgrade-socket", "/" + strings.Repeat("x", 106), func(s *Settings) any { return s.UpgradeSocket }, "/" + strings.Repeat("x", 106)},
-	{"upgrade-timeout", "30s", func(s *Settings) any { return s.UpgradeTimeout }, 30 * time.Second},
-	{"cluster", "tls://10.0.0.1", func(s *Settings) any { return s.Cluster.URLs }, []string{"tls://10.0.0.1:4222"}},
-	{"cluster", "nats://127.0.0.1", func(s *Settings) any { return s.Cluster.URLs }, []string{"nats://127.0.0.1:4222"}},
-	{"cluster", "tls://user:pass@nats.example:4333", func(s *Settings) any { return s.Cluster.URLs }, []string{"tls://user:pass@nats.example:4333"}},
-	{"cluster-name", "prod_1", func(s *Settings) any { return s.Cluster.Name }, "prod_1"},
-	{"cluster-creds", "nats.creds", func(s *Settings) any { return s.Cluster.CredsFile }, "nats.creds"},
-	{"cluster-ca", "nats.pem", func(s *Settings) any { return s.Cluster.CAFile }, "nats.pem"},
-	{"cluster-plaintext", "on", func(s *Settings) any { return s.Cluster.Plaintext }, true},
-	{"node-name", "n1.example", func(s *Settings) any { return s.Cluster.NodeName }, "n1.example"},
-	{"node-listen", "127.0.0.1:9999", func(s *Settings) any { return s.Cluster.Listen }, "127.0.0.1:9999"},
-	{"node-advertise", "10.0.0.7:8082", func(s *Settings) any { return s.Cluster.Advertise }, "10.0.0.7:8082"},
-	{"node-cert", "node.pem", func(s *Settings) any { return s.Cluster.Cert }, "node.pem"},
-	{"node-key", "node.key", func(s *Settings) any { return s.Cluster.Key }, "node.key"},
-	{"node-ca", "nodes.pem", func(s *Settings) any { return s.Cluster.CA }, "nodes.pem"},
-	{"node-dead-after", "3s", func(s *Settings) any { return s.Cluster.DeadAfter }, 3 * time.Second},
-	{"upgrade-pump", "1h", func(s *Settings) any { return s.UpgradePump }, time.Hour},
-	{"upgrade-pump", "0", func(s *Settings) any { return s.UpgradePump }, time.Duration(0)},
-	{"webhook-secret-file", "keys/hook", func(s *Settings) any { return s.WebhookSecretFile }, "keys/hook"},
-	{"upstream", "wss://game.example/live", upstreamURL, "wss://game.example/live"},
-	{"upstream", "http://127.0.0.1:9000", upstreamURL, "http://127.0.0.1:9000"},
-	{"route", "/room/{id}=ws://rooms:9000", lastPattern, "/room/{id}"},
-	{"route", "/room/{id:[a-z=]+}/*=ws://rooms:9000", lastPattern, "/room/{id:[a-z=]+}/*"},
-	{"upstream-host", "client", firstHost, upstream.HostClient},
-	{"upstream-host", "upstream", firstHost, upstream.HostUpstream},
-	{"upstream-heartbeat", "off", ofPolicy(func(p policy.Policy) any { return p.UpstreamHeartbeat }), time.Duration(0)},
-	{"upstream-heartbeat", "0", ofPolicy(func(p policy.Policy) any { return p.UpstreamHeartbeat }), time.Duration(0)},
-	{"upstream-heartbeat", "20s", ofPolicy(func(p policy.Policy) any { return p.UpstreamHeartbeat }), 20 * time.Second},
-	{"dial-timeout", "1.5s", ofPolicy(func(p policy.Policy) any { return p.DialTimeout }), 1500 * time.Millisecond},
-	{"http", "proxy", ofPolicy(func(p policy.Policy) any { return p.HTTPOff }), false},
-	{"http", "off", ofPolicy(func(p policy.Policy) any { return p.HTTPOff }), true},
-	{"demo", "true", func(s *Settings) any { return s.Demo }, true},
-	{"demo", "on", func(s *Settings) any { return s.Demo }, true},
-	{"demo", "off", func(s *Settings) any { return s.Demo }, false},
-	{"demo", "1", func(s *Settings) any { return s.Demo }, true},
-	{"demo", "false", func(s *Settings) any { return s.Demo }, false},
-	{"demo", "0", func(s *Settings) any { return s.Demo }, false},
-	{"grace", "0", ofPolicy(func(p policy.Policy) any { return p.Grace }), time.Duration(0)},
-	{"grace", "0s", ofPolicy(func(p policy.Policy) any { return p.Grace }), time.Duration(0)},
-	{"grace", "1h30m", ofPolicy(func(p policy.Policy) any { return p.Grace }), 90 * time.Minute},
-	{"grace", "720h", ofPolicy(func(p policy.Policy) any { return p.Grace }), 720 * time.Hour},
-	{"grace-unconfirmed", "1ms", ofPolicy(func(p policy.Policy) any { return p.GraceUnconfirmed }), time.Millisecond},
-	{"grace-before-start", "5s", ofPolicy(func(p policy.Policy) any { return *p.GraceBeforeStart }), 5 * time.Second},
-	{"grace-before-start", "0", ofPolicy(func(p policy.Policy) any { return *p.GraceBeforeStart }), time.Duration(0)},
-	{"compression", "on", ofPolicy(func(p policy.Policy) any { return p.Compression }), true},
-	{"compression", "off", ofPolicy(func(p policy.Policy) any { return p.Compression }), false},
-	{"compression-window", "0", ofPolicy(func(p policy.Policy) any { return p.CompressionWindow }), 0},
-	{"compression-window", "32KiB", ofPolicy(func(p policy.Policy) any { return p.CompressionWindow }), 32768},
-	{"disconnect", "hard", ofPolicy(func(p policy.Policy) any { return p.Hard }), true},
-	{"disconnect", "soft", ofPolicy(func(p policy.Policy) any { return p.Hard }), false},
-	{"upstream-lost", "redial", ofPolicy(func(p policy.Policy) any { return p.Redial }), true},
-	{"upstream-lost", "end", ofPolicy(func(p policy.Policy) any { return p.Redial }), false},
-	{"redial-for", "2m", ofPolicy(func(p policy.Policy) any { return p.RedialFor }), 2 * time.Minute},
-	{"durable", "off", ofPolicy(func(p policy.Policy) any { return p.Durable }), false},
-	{"failover-redeliver", "on", ofPolicy(func(p policy.Policy) any { return p.Redeliver }), true},
-	{"failover-redeliver", "off", ofPolicy(func(p policy.Policy) any { return p.Redeliver }), false},
-	{"plain-resume", "cookie", ofPolicy(func(p policy.Policy) any { return p.PlainResume }), true},
-	{"plain-resume", "off", ofPolicy(func(p policy.Policy) any { return p.PlainResume }), false},
-	{"idle-timeout", "10m", ofPolicy(func(p policy.Policy) any { return p.IdleTimeout }), 10 * time.Minute},
-	{"idle-timeout", "off", ofPolicy(func(p policy.Policy) any { return p.IdleTimeout }), time.Duration(0)},
-	{"idle-timeout", "0", ofPolicy(func(p policy.Policy) any { return p.IdleTimeout }), time.Duration(0)},
-	{"max-rate", "20", ofPolicy(func(p policy.Policy) any { return p.Rate.Messages }), 20.0},
-	{"max-rate", "off", ofPolicy(func(p policy.Policy) any { return p.Rate.Messages }), 0.0},
-	{"max-bytes-rate", "64KiB", ofPolicy(func(p policy.Policy) any { return p.Rate.Bytes }), 65536.0},
-	{"flood", "end", ofPolicy(func(p policy.Policy) any { return p.Rate.End }), true},
-	{"flood", "pace", ofPolicy(func(p policy.Policy) any { return p.Rate.End }), false},
-	{"max-sessions", "1000", func(s *Settings) any { return s.Gateway.MaxSessions }, 1000},
-	{"max-sessions", "0", func(s *Settings) any { return s.Gateway.MaxSessions }, 0},
-	{"max-sessions-per-ip", "5", func(s *Settings) any { return s.Gateway.MaxSessionsPerIP }, 5},
-	{"drain", "2m", func(s *Settings) any { return s.Gateway.Drain }, 2 * time.Minute},
-	{"drain", "0", func(s *Settings) any { return s.Gateway.Drain }, time.Nanosecond},
-	{"on-detach", "release my keys", ofPolicy(func(p policy.Policy) any { return p.Notices.Detach }), "release my keys"},
-	{"on-resume", `{"t":"back","s":"{session}"}`, ofPolicy(func(p policy.Policy) any { return p.Notices.Resume }), `{"t":"back","s":"{session}"}`},
-	{"on-expire", "ä", ofPolicy(func(p policy.Policy) any { return p.Notices.Expire }), "ä"},
-	{"keepalive-reply", "engine.io", ofPolicy(func(p policy.Policy) any { return p.KeepaliveReplies }), []session.KeepaliveReply{{In: "2", Out: "3"}}},
-	{"keepalive-reply", `{"op":"ping"}=>{"op":"pong"}=>`, ofPolicy(func(p policy.Policy) any { return p.KeepaliveReplies }), []session.KeepaliveReply{{In: `{"op":"ping"}`, Out: `{"op":"pong"}=>`}}},
-	{"keepalive-send", "5s/binary:000aFF", ofPolicy(func(p policy.Policy) any { return p.Keepalives }), []session.Keepalive{{Every: 5 * time.Second, Text: "\x00\n\xff", Kind: session.KeepaliveBinary}}},
-	{"keepalive-send", "5s/ping:", ofPolicy(func(p policy.Policy) any { return p.Keepalives }), []session.Keepalive{{Every: 5 * time.Second, Kind: session.KeepalivePing}}},
-	{"keepalive", "hint", ofPolicy(func(p policy.Policy) any { return p.Keepalive }), session.KeepaliveHint},
-	{"keepalive", "auto", ofPolicy(func(p policy.Policy) any { return p.Keepalive }), session.KeepaliveAuto},
-	{"keepalive", "off", ofPolicy(func(p policy.Policy) any { return p.Keepalive }), session.KeepaliveOff},
-	{"keepalive-send", "25s:a:b", ofPolicy(func(p policy.Policy) any { return p.Keepalives }), []session.Keepalive{{Every: 25 * time.Second, Text: "a:b"}}},
-	{"auth-jwks", "https://login.example/keys?x=1", auth(func(a policy.Auth) any { return a.JWKS }), "https://login.example/keys?x=1"},
-	{"auth-jwks", "keys/jwks.json", auth(func(a policy.Auth) any { return a.JWKS }), "keys/jwks.json"},
-	{"auth-key-file", "keys/login.pem", auth(func(a policy.Auth) any { return a.KeyFile }), "keys/login.pem"},
-	{"auth-from", "query:token,cookie:sid,header,protocol:auth.", auth(func(a policy.Auth) any { return fmt.Sprint(a.From) }), "[query:token cookie:sid header protocol:auth.]"},
-	{"auth-issuer", "https://login.example/", auth(func(a policy.Auth) any { return a.Issuer }), "https://login.example/"},
-	{"auth-audience", "game", auth(func(a policy.Auth) any { return a.Audience }), "game"},
-	{"auth-forward", "off", auth(func(a policy.Auth) any { return a.Conceal }), true},
-	{"auth-forward", "on", auth(func(a policy.Auth) any { return a.Conceal }), false},
-	{"duplicate", "takeover", ofPolicy(func(p policy.Policy) any { return p.Duplicate }), policy.Takeover},
-	{"duplicate", "reject", ofPolicy(func(p policy.Policy) any { return p.Duplicate }), policy.Reject},
-	{"duplicate", "allow", ofPolicy(func(p policy.Policy) any { return p.Duplicate }), policy.Allow},
-	{"buffer-bytes", "1", ofPolicy(func(p policy.Policy) any { return p.BufferBytes }), int64(1)},
-	{"buffer-bytes", "64KiB", ofPolicy(func(p policy.Policy) any { return p.BufferBytes }), int64(65536)},
-	{"buffer-bytes", "1.5MiB", ofPolicy(func(p policy.Policy) any { return p.BufferBytes }), int64(1572864)},
-	{"buffer-messages", "1", ofPolicy(func(p policy.Policy) any { return p.BufferMessages }), 1},
-	{"buffer-total", "2GiB", func(s *Settings) any { return s.Gateway.BufferTotal }, int64(2 << 30)},
-	{"buffer-total", "1MiB", func(s *Settings) any { return s.Gateway.BufferTotal }, int64(1 << 20)},
-	{"overflow", "pause", ofPolicy(func(p policy.Policy) any { return p.Overflow }), session.Pause},
-	{"overflow", "drop-oldest", ofPolicy(func(p policy.Policy) any { return p.Overflow }), session.DropOldest},
-	{"overflow", "end", ofPolicy(func(p policy.Policy) any { return p.Overflow }), session.EndSession},
-	{"max-message", "125", ofPolicy(func(p policy.Policy) any { return p.MaxMessage }), int64(125)},
-	{"max-message", "1GiB", ofPolicy(func(p policy.Policy) any { return p.MaxMessage }), int64(1 << 30)},
-	{"answer-timeout", "0", ofPolicy(func(p policy.Policy) any { return p.AnswerTimeout }), time.Duration(0)},
-	{"answer-timeout", "3s", ofPolicy(func(p policy.Policy) any { return p.AnswerTimeout }), 3 * time.Second},
-	{"unsafe-paths", "refuse", func(s *Settings) any { return s.Gateway.UnsafePaths }, false},
-	{"unsafe-paths", "pass", func(s *Settings) any { return s.Gateway.UnsafePaths }, true},
-	{"client-header", "cookie", ofPolicy(func(p policy.Policy) any { return p.ClientHeaders }), []string{"Cookie"}},
-	{"trusted-header", "x-real-ip", func(s *Settings) any { return s.Gateway.TrustedHeaders }, []string{"X-Real-Ip"}},
-	{"heartbeat", "100ms", ofPolicy(func(p policy.Policy) any { return p.Heartbeat }), 100 * time.Millisecond},
-	{"token-key-file", "keys/a b.pem", func(s *Settings) any { return s.TokenKeyFiles }, []string{"keys/a b.pem"}},
-	{"token-ttl", "1s", func(s *Settings) any { return s.Gateway.TokenTTL }, time.Second},
-	{"token-audience", "staging", func(s *Settings) any { return s.TokenAudience }, "staging"},
-	{"origin", "*", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"*"}},
-	{"origin", "https://*.game.example", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"https://*.game.example"}},
-	{"origin", "HTTPS://Game.Example:443", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"https://game.example"}},
-	{"origin", "http://game.example:443", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"http://game.example:443"}},
-	{"origin", "*://localhost:*", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"*://localhost:*"}},
-	{"origin", "http://192.168.*.1:80*", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"http://192.168.*.1:80*"}},
-	{"origin", "http://[::1]:3000", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"http://[::1]:3000"}},
-	{"origin", "capacitor://localhost", ofPolicy(func(p policy.Policy) any { return p.Origins }), []string{"capacitor://localhost"}},
-	{"host", "Game.Example", func(s *Settings) any { return s.Gateway.Hosts }, []string{"game.example"}},
-	{"host", "game.example:8443", func(s *Settings) any { return s.Gateway.Hosts }, []string{"game.example:8443"}},
-	{"host", "[::1]", func(s *Settings) any { return s.Gateway.Hosts }, []string{"[::1]"}},
-	{"host", "[::1]:8080", func(s *Settings) any { return s.Gateway.Hosts }, []string{"[::1]:8080"}},
-	{"trusted-proxy", "10.0.0.0/8", proxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-	{"trusted-proxy", "192.0.2.1", proxies, []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
-	{"trusted-proxy", "::ffff:192.0.2.1", proxies, []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
-	{"trusted-proxy", "2001:db8::/32", proxies, []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
-	{"log-level", "debug", func(s *Settings) any { return s.LogLevel }, slog.LevelDebug},
-	{"log-level", "error", func(s *Settings) any { return s.LogLevel }, slog.LevelError},
-	{"log-messages", "off", ofPolicy(func(p policy.Policy) any { return p.MessageLog }), session.MessageLog{}},
-	{"log-messages", "size", ofPolicy(func(p policy.Policy) any { return p.MessageLog }), session.MessageLog{On: true}},
-	{"log-messages", "prefix:64", ofPolicy(func(p policy.Policy) any { return p.MessageLog }), session.MessageLog{On: true, Prefix: 64}},
-	{"driver", "auto", func(s *Settings) any { return s.Gateway.Driver }, transport.Auto},
-	{"driver", "net", func(s *Settings) any { return s.Gateway.Driver }, transport.Net},
-	{"driver", "poll", func(s *Settings) any { return s.Gateway.Driver }, transport.Poll},
-	{"driver", "uring", func(s *Settings) any { return s.Gateway.Driver }, transport.Uring},
-	{"log-format", "text", func(s *Settings) any { return s.LogFormat }, "text"},
-	{"log-format", "json", func(s *Settings) any { return s.LogFormat }, "json"},
+	{"listen", "Listen", wants{":0": ":0", "[::1]:8080": "[::1]:8080", "[fe80::1%eth0]:80": "[fe80::1%eth0]:80", "game.example:65535": "game.example:65535"}},
+	{"admin", "Admin", wants{"off": "", "127.9.9.9:0": "127.9.9.9:0", "[::1]:9000": "[::1]:9000", "LocalHost:9000": "LocalHost:9000", "[::ffff:127.0.0.1]:9000": "[::ffff:127.0.0.1]:9000"}},
+	{"admin-token-file", "AdminTokenFile", wants{"keys/admin token": "keys/admin token"}},
+	{"viewer-token-file", "ViewerTokenFile", wants{"viewer": "viewer"}},
+	{"upstream-allow", "Gateway.UpstreamAllow", wants{
+		"Game.Example:9000": []string{"game.example:9000"}, "game-*.internal:*": []string{"game-*.internal:*"}, "*:65535": []string{"*:65535"}, "10.0.*.*:80": []string{"10.0.*.*:80"},
+		"[2001:DB8::1]:80": []string{"[2001:db8::1]:80"},
+	}},
+	{"tls-cert", "TLS.CertFile", wants{"tls/cert.pem": "tls/cert.pem"}},
+	{"tls-key", "TLS.KeyFile", wants{"tls/key.pem": "tls/key.pem"}},
+	{"acme-domain", "TLS.Domains", wants{"Play.Game.Example": []string{"play.game.example"}, "xn--mnchen-3ya.example": []string{"xn--mnchen-3ya.example"}}},
+	{"acme-directory", "TLS.Directory", wants{"https://ca.example:14000/dir": "https://ca.example:14000/dir"}},
+	{"acme-cache", "TLS.Cache", wants{"/var/lib/reseat": "/var/lib/reseat"}},
+	{"webhook", "Webhook", wants{"https://u:p@api.example:8443/events?key=1": "https://u:p@api.example:8443/events?key=1", "http://[::1]": "http://[::1]"}},
+	{"takeover", "Takeover", wants{"/run/reseat/upgrade.sock": "/run/reseat/upgrade.sock", "/" + strings.Repeat("x", 106): "/" + strings.Repeat("x", 106)}},
+	{"upgrade-socket", "UpgradeSocket", wants{"/run/reseat/upgrade.sock": "/run/reseat/upgrade.sock", "/" + strings.Repeat("x", 106): "/" + strings.Repeat("x", 106)}},
+	{"upgrade-timeout", "UpgradeTimeout", wants{"30s": 30 * time.Second}},
+	{"cluster", "Cluster.URLs", wants{"tls://10.0.0.1": []string{"tls://10.0.0.1:4222"}, "nats://127.0.0.1": []string{"nats://127.0.0.1:4222"}, "tls://user:pass@nats.example:4333": []string{"tls://user:pass@nats.example:4333"}}},
+	{"cluster-name", "Cluster.Name", wants{"prod_1": "prod_1"}},
+	{"cluster-creds", "Cluster.CredsFile", wants{"nats.creds": "nats.creds"}},
+	{"cluster-ca", "Cluster.CAFile", wants{"nats.pem": "nats.pem"}},
+	{"cluster-plaintext", "Cluster.Plaintext", wants{"on": true}},
+	{"node-name", "Cluster.NodeName", wants{"n1.example": "n1.example"}},
+	{"node-listen", "Cluster.Listen", wants{"127.0.0.1:9999": "127.0.0.1:9999"}},
+	{"node-advertise", "Cluster.Advertise", wants{"10.0.0.7:8082": "10.0.0.7:8082"}},
+	{"node-cert", "Cluster.Cert", wants{"node.pem": "node.pem"}},
+	{"node-key", "Cluster.Key", wants{"node.key": "node.key"}},
+	{"node-ca", "Cluster.CA", wants{"nodes.pem": "nodes.pem"}},
+	{"node-dead-after", "Cluster.DeadAfter", wants{"3s": 3 * time.Second}},
+	{"upgrade-pump", "UpgradePump", wants{"1h": time.Hour, "0": 0 * time.Second}},
+	{"webhook-secret-file", "WebhookSecretFile", wants{"keys/hook": "keys/hook"}},
+	{"upstream", "Upstream.URL", wants{"wss://game.example/live": "wss://game.example/live", "http://127.0.0.1:9000": "http://127.0.0.1:9000"}},
+	{"route", "Last.Pattern", wants{"/room/{id}=ws://rooms:9000": "/room/{id}", "/room/{id:[a-z=]+}/*=ws://rooms:9000": "/room/{id:[a-z=]+}/*"}},
+	{"upstream-host", "Upstream.HostPolicy", wants{"client": upstream.HostClient, "upstream": upstream.HostUpstream}},
+	{"upstream-heartbeat", "Policy.UpstreamHeartbeat", wants{"off": 0 * time.Second, "0": 0 * time.Second, "20s": 20 * time.Second}},
+	{"dial-timeout", "Policy.DialTimeout", wants{"1.5s": 1500 * time.Millisecond}},
+	{"http", "Policy.HTTPOff", wants{"proxy": false, "off": true}},
+	{"demo", "Demo", wants{"true": true, "on": true, "off": false, "1": true, "false": false, "0": false}},
+	{"grace", "Policy.Grace", wants{"0": 0 * time.Second, "0s": 0 * time.Second, "1h30m": 90 * time.Minute, "720h": 720 * time.Hour}},
+	{"grace-unconfirmed", "Policy.GraceUnconfirmed", wants{"1ms": time.Millisecond}},
+	{"grace-before-start", "Policy.GraceBeforeStart", wants{"5s": 5 * time.Second, "0": 0 * time.Second}},
+	{"compression", "Policy.Compression", wants{"on": true, "off": false}},
+	{"compression-window", "Policy.CompressionWindow", wants{"0": 0, "32KiB": 32768}},
+	{"disconnect", "Policy.Hard", wants{"hard": true, "soft": false}},
+	{"upstream-lost", "Policy.Redial", wants{"redial": true, "end": false}},
+	{"redial-for", "Policy.RedialFor", wants{"2m": 2 * time.Minute}},
+	{"durable", "Policy.Durable", wants{"off": false}},
+	{"failover-redeliver", "Policy.Redeliver", wants{"on": true, "off": false}},
+	{"plain-resume", "Policy.PlainResume", wants{"cookie": true, "off": false}},
+	{"idle-timeout", "Policy.IdleTimeout", wants{"10m": 10 * time.Minute, "off": 0 * time.Second, "0": 0 * time.Second}},
+	{"max-rate", "Policy.Rate.Messages", wants{"20": 20.0, "off": 0.0}},
+	{"max-bytes-rate", "Policy.Rate.Bytes", wants{"64KiB": 65536.0}},
+	{"flood", "Policy.Rate.End", wants{"end": true, "pace": false}},
+	{"max-sessions", "Gateway.MaxSessions", wants{"1000": 1000, "0": 0}},
+	{"max-sessions-per-ip", "Gateway.MaxSessionsPerIP", wants{"5": 5}},
+	{"drain", "Gateway.Drain", wants{"2m": 2 * time.Minute, "0": time.Nanosecond}},
+	{"on-detach", "Policy.Notices.Detach", wants{"release my keys": "release my keys"}},
+	{"on-resume", "Policy.Notices.Resume", wants{`{"t":"back","s":"{session}"}`: `{"t":"back","s":"{session}"}`}},
+	{"on-expire", "Policy.Notices.Expire", wants{"ä": "ä"}},
+	{"keepalive-reply", "Policy.KeepaliveReplies", wants{"engine.io": []session.KeepaliveReply{{In: "2", Out: "3"}}, `{"op":"ping"}=>{"op":"pong"}=>`: []session.KeepaliveReply{{In: `{"op":"ping"}`, Out: `{"op":"pong"}=>`}}}},
+	{"keepalive-send", "Policy.Keepalives", wants{
+		"5s/binary:000aFF": []session.Keepalive{{Every: 5 * time.Second, Text: "\x00\n\xff", Kind: session.KeepaliveBinary}}, "5s/ping:": []session.Keepalive{{Every: 5 * time.Second, Kind: session.KeepalivePing}},
+		"25s:a:b": []session.Keepalive{{Every: 25 * time.Second, Text: "a:b"}},
+	}},
+	{"keepalive", "Policy.Keepalive", wants{"hint": session.KeepaliveHint, "auto": session.KeepaliveAuto, "off": session.KeepaliveOff}},
+	{"auth-jwks", "Policy.Auth.JWKS", wants{"https://login.example/keys?x=1": "https://login.example/keys?x=1", "keys/jwks.json": "keys/jwks.json"}},
+	{"auth-key-file", "Policy.Auth.KeyFile", wants{"keys/login.pem": "keys/login.pem"}},
+	{"auth-from", "Policy.Auth.From", wants{"query:token,cookie:sid,header,protocol:auth.": "[query:token cookie:sid header protocol:auth.]"}},
+	{"auth-issuer", "Policy.Auth.Issuer", wants{"https://login.example/": "https://login.example/"}},
+	{"auth-audience", "Policy.Auth.Audience", wants{"game": "game"}},
+	{"auth-forward", "Policy.Auth.Conceal", wants{"off": true, "on": false}},
+	{"duplicate", "Policy.Duplicate", wants{"takeover": policy.Takeover, "reject": policy.Reject, "allow": policy.Allow}},
+	{"buffer-bytes", "Policy.BufferBytes", wants{"1": int64(1), "64KiB": int64(65536), "1.5MiB": int64(1572864)}},
+	{"buffer-messages", "Policy.BufferMessages", wants{"1": 1}},
+	{"buffer-total", "Gateway.BufferTotal", wants{"2GiB": int64(2 << 30), "1MiB": int64(1 << 20)}},
+	{"overflow", "Policy.Overflow", wants{"pause": session.Pause, "drop-oldest": session.DropOldest, "end": session.EndSession}},
+	{"max-message", "Policy.MaxMessage", wants{"125": int64(125), "1GiB": int64(1 << 30)}},
+	{"answer-timeout", "Policy.AnswerTimeout", wants{"0": 0 * time.Second, "3s": 3 * time.Second}},
+	{"unsafe-paths", "Gateway.UnsafePaths", wants{"refuse": false, "pass": true}},
+	{"client-header", "Policy.ClientHeaders", wants{"cookie": []string{"Cookie"}}},
+	{"trusted-header", "Gateway.TrustedHeaders", wants{"x-real-ip": []string{"X-Real-Ip"}}},
+	{"heartbeat", "Policy.Heartbeat", wants{"100ms": 100 * time.Millisecond}},
+	{"token-key-file", "TokenKeyFiles", wants{"keys/a b.pem": []string{"keys/a b.pem"}}},
+	{"token-ttl", "Gateway.TokenTTL", wants{"1s": time.Second}},
+	{"token-audience", "TokenAudience", wants{"staging": "staging"}},
+	{"origin", "Policy.Origins", wants{
+		"*": []string{"*"}, "https://*.game.example": []string{"https://*.game.example"}, "HTTPS://Game.Example:443": []string{"https://game.example"}, "http://game.example:443": []string{"http://game.example:443"},
+		"*://localhost:*": []string{"*://localhost:*"}, "http://192.168.*.1:80*": []string{"http://192.168.*.1:80*"}, "http://[::1]:3000": []string{"http://[::1]:3000"},
+		"capacitor://localhost": []string{"capacitor://localhost"},
+	}},
+	{"host", "Gateway.Hosts", wants{"Game.Example": []string{"game.example"}, "game.example:8443": []string{"game.example:8443"}, "[::1]": []string{"[::1]"}, "[::1]:8080": []string{"[::1]:8080"}}},
+	{"trusted-proxy", "Gateway.TrustedProxies", wants{"10.0.0.0/8": prefix("10.0.0.0/8"), "192.0.2.1": prefix("192.0.2.1/32"), "::ffff:192.0.2.1": prefix("192.0.2.1/32"), "2001:db8::/32": prefix("2001:db8::/32")}},
+	{"log-level", "LogLevel", wants{"debug": slog.LevelDebug, "error": slog.LevelError}},
+	{"log-messages", "Policy.MessageLog", wants{"off": session.MessageLog{}, "size": session.MessageLog{On: true}, "prefix:64": session.MessageLog{On: true, Prefix: 64}}},
+	{"driver", "Gateway.Driver", wants{"auto": transport.Auto, "net": transport.Net, "poll": transport.Poll, "uring": transport.Uring}},
+	{"log-format", "LogFormat", wants{"text": "text", "json": "json"}},
 }
 
-func ofPolicy(get func(policy.Policy) any) func(*Settings) any {
-	return func(s *Settings) any { return get(s.Gateway.Routes[0].Policy) }
-}
+func prefix(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
 
-// auth reads a route's login settings.
-func auth(get func(policy.Auth) any) func(*Settings) any {
-	return func(s *Settings) any { return get(*s.Gateway.Routes[0].Policy.Auth) }
+// field reads a field of the settings by its path: of the first route, if it begins with Policy or Upstream, and of the
+// last, if with Last.
+func field(s *Settings, name string) any {
+	routes := s.Gateway.Routes
+	v := reflect.ValueOf(struct {
+		*Settings
+		Policy   policy.Policy
+		Upstream upstream.Target
+		Last     policy.Route
+	}{s, routes[0].Policy, routes[0].Upstream, routes[len(routes)-1]})
+	for name := range strings.SplitSeq(name, ".") {
+		v = reflect.Indirect(v).FieldByName(name)
+	}
+	return v.Interface()
 }
-
-func upstreamURL(s *Settings) any { return s.Gateway.Routes[0].Upstream.URL.String() }
-func firstHost(s *Settings) any   { return s.Gateway.Routes[0].Upstream.HostPolicy }
-func allowed(s *Settings) any     { return s.Gateway.UpstreamAllow }
-func proxies(s *Settings) any     { return s.Gateway.TrustedProxies }
-func lastPattern(s *Settings) any { return s.Gateway.Routes[len(s.Gateway.Routes)-1].Pattern }
 
 // badValues are refused by each flag.
 var badValues = map[string][]string{
@@ -311,33 +244,46 @@ var badValues = map[string][]string{
 
 func TestEveryFlagTakesItsGoodValues(t *testing.T) {
 	for _, c := range goodValues {
-		t.Run(c.flag+"="+c.value, func(t *testing.T) {
-			base := game
-			switch c.flag {
-			case "upstream":
-				base = "--log-level=info"
-			case "auth-from", "auth-issuer", "auth-audience", "auth-forward":
-				base += ";auth-key-file=login.pem"
-			}
-			check := func(how string, s *Settings) {
-				t.Helper()
-				if got := c.get(s); !reflect.DeepEqual(got, c.want) {
-					t.Errorf("%s: got %#v, want %#v", how, got, c.want)
-				}
-			}
-			also := needs[c.flag]
-			check("flag with =", mustParse(t, nil, append(also, base, "--"+c.flag+"="+c.value)...))
-			check("environment", mustParse(t, []string{envName(c.flag) + "=" + c.value}, append(also, envBase(c.flag, base)...)...))
-			if lookup(c.flag).arg != "" {
-				check("flag with a blank", mustParse(t, nil, append(also, base, "--"+c.flag, c.value)...))
-			}
-			check("file", mustParse(t, nil, append(also, append(envBase(c.flag, base), inFile(t, c.flag, c.value))...)...))
-			if lookup(c.flag).perRoute() {
-				check("route", mustParse(t, nil, base+";"+c.flag+"="+c.value))
-				check("route in a file", mustParse(t, nil, inRouteOfFile(t, base, c.flag, c.value)))
-			}
-		})
+		for text, want := range c.values {
+			t.Run(c.flag+"="+text, func(t *testing.T) {
+				checkGoodValue(t, c.flag, text, func(how string, s *Settings) {
+					t.Helper()
+					got := field(s, c.field)
+					if _, ok := want.(string); ok {
+						got = fmt.Sprint(got)
+					}
+					if got = reflect.Indirect(reflect.ValueOf(got)).Interface(); !reflect.DeepEqual(got, want) {
+						t.Errorf("%s: got %#v, want %#v", how, got, want)
+					}
+				})
+			})
+		}
 	}
+}
+
+// checkGoodValue sets a flag in each way that there is.
+func checkGoodValue(t *testing.T, flag, value string, check func(how string, s *Settings)) {
+	t.Helper()
+	base, also := game, needs[flag]
+	switch flag {
+	case "upstream":
+		base = "--log-level=info"
+	case "auth-from", "auth-issuer", "auth-audience", "auth-forward":
+		base += ";auth-key-file=login.pem"
+	}
+	check("flag with =", mustParse(t, nil, append(also, base, "--"+flag+"="+value)...))
+	if lookup(flag).arg != "" {
+		check("flag with a blank", mustParse(t, nil, append(also, base, "--"+flag, value)...))
+	}
+	if lookup(flag).perRoute() {
+		check("route", mustParse(t, nil, base+";"+flag+"="+value))
+		check("route in a file", mustParse(t, nil, inRouteOfFile(t, base, flag, value)))
+	}
+	if flag != "route" { // --route would override what is tested here
+		also = append(also, base)
+	}
+	check("environment", mustParse(t, []string{envName(flag) + "=" + value}, also...))
+	check("file", mustParse(t, nil, append(also, inFile(t, flag, value))...))
 }
 
 var inCluster = []string{"--token-key-file=key", "--cluster=nats://127.0.0.1"}
@@ -357,22 +303,13 @@ var needs = map[string][]string{
 	"node-name":         inCluster,
 	"node-listen":       inCluster,
 	"node-advertise":    inCluster,
-	"node-cert":         {"--token-key-file=key", "--cluster=nats://127.0.0.1", "--node-key=k", "--node-ca=c"},
-	"node-key":          {"--token-key-file=key", "--cluster=nats://127.0.0.1", "--node-cert=c", "--node-ca=c"},
-	"node-ca":           {"--token-key-file=key", "--cluster=nats://127.0.0.1", "--node-cert=c", "--node-key=k"},
+	"node-cert":         slices.Concat(inCluster, []string{"--node-key=k", "--node-ca=c"}),
+	"node-key":          slices.Concat(inCluster, []string{"--node-cert=c", "--node-ca=c"}),
+	"node-ca":           slices.Concat(inCluster, []string{"--node-cert=c", "--node-key=k"}),
 	"node-dead-after":   inCluster,
 
 	"webhook":             {"--webhook-secret-file=secret"},
 	"webhook-secret-file": {"--webhook=https://api.example/events"},
-}
-
-// envBase omits the base route if RESEAT_ROUTE is being tested, since the flag would
-// override it.
-func envBase(flag, base string) []string {
-	if flag == "route" {
-		return nil
-	}
-	return []string{base}
 }
 
 func TestEveryFlagRefusesItsBadValues(t *testing.T) {
