@@ -7,123 +7,83 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 
 	"reseat/gateway/events"
 )
 
-// A receiver takes webhook posts, when open lets it.
-type receiver struct {
-	*httptest.Server
-	mu    sync.Mutex
-	posts []hookPost
-	open  chan struct{}
-}
+// bySession are the types of a session's events, in order.
+type bySession map[string][]string
 
-func newReceiver(t *testing.T) *receiver {
-	r := &receiver{open: make(chan struct{})}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		p := hookPost{header: req.Header}
-		p.body, _ = io.ReadAll(req.Body)
-		json.Unmarshal(p.body, &p)
-		select {
-		case <-r.open:
-		case <-req.Context().Done():
-			return
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.posts = append(r.posts, p)
-	}))
-	t.Cleanup(r.Close)
-	return r
-}
-
-// wait waits until n posts have come, each counted once by its id.
-func (r *receiver) wait(t *testing.T, n int) []hookPost {
+// want checks that so many sessions have these events.
+func (of bySession) want(t *testing.T, count int, types ...string) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		r.mu.Lock()
-		var once []hookPost
-		ids := map[string]bool{}
-		for _, p := range r.posts {
-			if id := p.header.Get("Webhook-Id"); !ids[id] {
-				ids[id] = true
-				once = append(once, p)
-			}
+	n := 0
+	for _, got := range of {
+		if fmt.Sprint(got) == fmt.Sprint(types) {
+			n++
 		}
-		r.mu.Unlock()
-		if len(once) >= n {
-			return once
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d posts, want %d", len(once), n)
-		}
+	}
+	if n != count {
+		t.Errorf("%d sessions have %v, want %d: %v", n, types, count, of)
 	}
 }
 
 // A receiver that does not answer for some time must get each event of each process, in the order
 // of its session.
 func TestWebhookQueueGoesThroughUpgrades(t *testing.T) {
-	s := newStage(t)
-	r := newReceiver(t)
+	s, hooks := newStage(t), newHookServer(t)
+	hooks.gate = make(chan struct{})
 	secret := writeFile(t, filepath.Join(s.dir, "secret"), webhookSecret+"\n")
-	n := s.start("--webhook="+r.URL, "--webhook-secret-file="+secret)
-	pid := n.cmd.Process.Pid
+	n := s.start("--webhook="+hooks.URL, "--webhook-secret-file="+secret)
 	const count = 30
 	var conns []*websocket.Conn
-	for range count {
-		c, _, err := websocket.Dial(t.Context(), "ws://"+n.addr+"/", nil)
+	join := func() {
+		t.Helper()
+		c, err := s.dial(n, "/")
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { c.CloseNow() })
 		conns = append(conns, c)
 	}
-	pid = n.upgradeOver(pid)
-	for _, c := range conns[:count/2] {
-		c.Close(websocket.StatusNormalClosure, "")
-	}
-	pid = n.upgradeOver(pid)
-	close(r.open)
-	for _, c := range conns[count/2:] {
-		c.Close(websocket.StatusNormalClosure, "")
-	}
-	r.wait(t, 2*count)
-	n.upgradeOver(pid)
-	c, _, err := websocket.Dial(t.Context(), "ws://"+n.addr+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.CloseNow()
-	posts := r.wait(t, 2*count+1)
-	of := map[string][]string{}
-	for _, p := range posts {
-		of[p.Session] = append(of[p.Session], p.Type)
-	}
-	full := 0
-	for id, types := range of {
-		switch fmt.Sprint(types) {
-		case fmt.Sprint([]string{events.Created, events.Ended}):
-			full++
-		case fmt.Sprint([]string{events.Created}):
-		default:
-			t.Errorf("session %s: %v", id, types)
+	leave := func(conns []*websocket.Conn) {
+		for _, c := range conns {
+			c.Close(websocket.StatusNormalClosure, "")
 		}
 	}
-	if full != count || len(posts) != 2*count+1 {
-		t.Errorf("%d posts, %d sessions with both events, want %d and %d", len(posts), full, 2*count+1, count)
+	posted, seen := bySession{}, map[string]bool{}
+	wait := func(n int) {
+		for len(seen) < n {
+			p := <-hooks.got
+			if id := p.header.Get("Webhook-Id"); !seen[id] { // the same may be posted again
+				seen[id] = true
+				posted[p.Session] = append(posted[p.Session], p.Type)
+			}
+		}
 	}
+	for range count {
+		join()
+	}
+	pid := n.upgrade(n.pid())
+	leave(conns[:count/2])
+	pid = n.upgrade(pid)
+	close(hooks.gate)
+	leave(conns[count/2:])
+	wait(2 * count)
+	n.upgrade(pid)
+	join()
+	wait(2*count + 1)
+	posted.want(t, count, events.Created, events.Ended)
+	posted.want(t, 1, events.Created)
 }
 
 // A reader of the event stream that comes again with Last-Event-ID sees every event once, with
@@ -131,48 +91,40 @@ func TestWebhookQueueGoesThroughUpgrades(t *testing.T) {
 func TestEventStreamGoesThroughUpgradesWithoutGap(t *testing.T) {
 	s := newStage(t)
 	n := s.start()
-	type seen struct {
-		id  uint64
-		typ string
-		ses string
-	}
-	var mu sync.Mutex
-	var all []seen
 	ctx, stop := context.WithCancel(t.Context())
 	began := make(chan struct{})
+	var ended atomic.Int64
+	of := bySession{}
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		last := ""
-		for ctx.Err() == nil {
+		for last := uint64(0); ctx.Err() == nil; {
 			req, _ := http.NewRequestWithContext(ctx, "GET", n.admin+"/api/v1/events", nil)
-			if last != "" {
-				req.Header.Set("Last-Event-ID", last)
+			if last > 0 {
+				req.Header.Set("Last-Event-ID", fmt.Sprint(last))
 			}
 			resp, err := ask.Do(req)
 			if err != nil {
 				continue
 			}
-			if resp.StatusCode == http.StatusOK && last == "" {
-				select {
-				case <-began:
-				default:
-					close(began)
-				}
+			if began != nil {
+				close(began)
+				began = nil
 			}
-			var e seen
 			for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-				key, value, _ := strings.Cut(lines.Text(), ": ")
-				switch key {
+				switch key, value, _ := strings.Cut(lines.Text(), ": "); key {
 				case "id":
-					e.id, _ = strconv.ParseUint(value, 10, 64)
-					last = value
+					id, err := strconv.ParseUint(value, 10, 64)
+					if err != nil || id <= last {
+						t.Errorf("id %s after %d, %v", value, last, err)
+					}
+					last = id
 				case "data":
-					var data events.Event
-					json.Unmarshal([]byte(value), &data)
-					e.typ, e.ses = data.Type, data.Session
-					mu.Lock()
-					all = append(all, e)
-					mu.Unlock()
+					var e events.Event
+					json.Unmarshal([]byte(value), &e)
+					of[e.Session] = append(of[e.Session], e.Type)
+					if e.Type == events.Ended {
+						ended.Add(1)
+					}
 				}
 			}
 			resp.Body.Close()
@@ -180,11 +132,10 @@ func TestEventStreamGoesThroughUpgradesWithoutGap(t *testing.T) {
 	})
 	<-began
 	const count = 120
-	pid := n.cmd.Process.Pid
 	var coming sync.WaitGroup
 	coming.Go(func() {
 		for i := range count {
-			c, _, err := websocket.Dial(ctx, "ws://"+n.addr+"/", nil)
+			c, err := s.dial(n, "/")
 			if err != nil {
 				t.Errorf("session %d: %v", i, err)
 				return
@@ -192,38 +143,15 @@ func TestEventStreamGoesThroughUpgradesWithoutGap(t *testing.T) {
 			c.Close(websocket.StatusNormalClosure, "")
 		}
 	})
+	pid := n.pid()
 	for range 5 {
-		pid = n.upgradeOver(pid)
+		pid = n.upgrade(pid)
 	}
 	coming.Wait()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		mu.Lock()
-		got := slices.Clone(all)
-		mu.Unlock()
-		ended := 0
-		for _, e := range got {
-			if e.typ == events.Ended {
-				ended++
-			}
-		}
-		if ended >= count || time.Now().After(end) {
-			break
-		}
-	}
+	reaches(t, "events of ended sessions", &ended, count)
 	stop()
 	reading.Wait()
-	of := map[string][]string{}
-	for i, e := range all {
-		of[e.ses] = append(of[e.ses], e.typ)
-		if i > 0 && e.id <= all[i-1].id {
-			t.Errorf("id %d after %d", e.id, all[i-1].id)
-		}
-	}
-	for id, types := range of {
-		if fmt.Sprint(types) != fmt.Sprint([]string{events.Created, events.Ended}) {
-			t.Errorf("session %q: %v", id, types)
-		}
-	}
+	of.want(t, count, events.Created, events.Ended)
 	if len(of) != count {
 		t.Errorf("%d sessions, want %d", len(of), count)
 	}

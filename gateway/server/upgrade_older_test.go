@@ -3,56 +3,43 @@
 package server
 
 import (
-	"bufio"
-	"crypto/sha1"
-	"encoding/base64"
+	"context"
 	"encoding/pem"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/handover"
-	"reseat/gateway/internal/test/testcert"
 )
 
 // These tests are about processes that stay for a while after an upgrade: they finish
 // requests, or forward connections that cannot move.
 
-// secure has clients connect over TLS.
-func (s *stage) secure() {
+// request begins an ordinary request that ends when the game server says so.
+func (s *stage) request(n *node, client *http.Client) *http.Response {
 	s.t.Helper()
-	s.pair = testcert.New(s.t, "localhost", "127.0.0.1")
-	cert, key := s.pair.Write(s.dir)
-	s.flags = append(s.flags, "--tls-cert="+cert, "--tls-key="+key)
+	resp, err := client.Get("http://" + n.addr + "/slow")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { resp.Body.Close() })
+	return resp
 }
 
-// upgradeOver upgrades by SIGUSR2, and returns the new process's number as soon as that serves:
-// the older one may still run.
-func (n *node) upgradeOver(pid int) int {
-	n.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		mark := n.mark()
-		syscall.Kill(pid, syscall.SIGUSR2)
-		line := n.wait(mark, "upgrade.begun", "upgrade.refused")
-		if line["msg"] == "upgrade.begun" {
-			n.wait(mark, "listen.clients")
-			return int(line["pid"].(float64))
-		}
-		// Under the race detector each process takes a second to exit.
-		if err := line["err"].(string); !strings.HasPrefix(err, errBusy.Error()) && !strings.Contains(err, "still finish requests") || time.Now().After(end) {
-			n.t.Fatal(line)
-		}
+func wantAnswered(t *testing.T, resp *http.Response) {
+	t.Helper()
+	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "begin\nend\n" {
+		t.Errorf("answer %q, %v", b, err)
 	}
 }
 
@@ -61,17 +48,12 @@ func TestUpgradesGoOnWhileOlderProcessesFinishRequests(t *testing.T) {
 	s := newStage(t)
 	n := s.start()
 	p := s.play(n, 4)
-	pid := n.cmd.Process.Pid
+	pid := n.pid()
 	var pids []int
 	var answers []*http.Response
 	for range 10 {
-		resp, err := ask.Get("http://" + n.addr + "/slow")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		answers, pids = append(answers, resp), append(pids, pid)
-		pid = n.upgradeOver(pid)
+		answers, pids = append(answers, s.request(n, ask)), append(pids, pid)
+		pid = n.upgrade(pid)
 		p.goOn()
 	}
 	for _, old := range pids {
@@ -80,30 +62,40 @@ func TestUpgradesGoOnWhileOlderProcessesFinishRequests(t *testing.T) {
 		}
 	}
 	close(s.game.slow)
-	for i, resp := range answers {
-		if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "begin\nend\n" {
-			t.Errorf("answer %d: %q, %v", i, b, err)
-		}
+	for _, resp := range answers {
+		wantAnswered(t, resp)
 	}
 	for _, old := range pids {
-		if !gone(old) {
-			t.Errorf("process %d still runs, and owes no answer", old)
-		}
+		gone(t, old)
 	}
 	p.goOn()
-	if got := s.game.joined.Load(); got != 4 {
-		t.Errorf("the game server had %d connections, want 4", got)
-	}
+	s.wantJoined(4)
+}
+
+// A keep-alive connection with a request under way stays with its process. The answer says that it
+// ends, and a client that comes again gets to the new process.
+func TestKeptAliveConnectionEndsWithItsRequest(t *testing.T) {
+	s := newStage(t)
+	n := s.start()
+	one := &http.Transport{}
+	t.Cleanup(one.CloseIdleConnections)
+	resp := s.request(n, &http.Client{Transport: one})
+	n.upgrade(n.pid())
+	close(s.game.slow)
+	wantAnswered(t, resp)
+	resp.Body.Close()
+	gone(t, n.pid())
+	wantAnswered(t, s.request(n, &http.Client{Transport: one}))
 }
 
 func TestThirdProcessThatWouldForwardIsRefused(t *testing.T) {
 	s := newStage(t)
 	s.secure()
 	n := s.start("--upgrade-pump=1h")
-	pids := []int{n.cmd.Process.Pid}
+	pids := []int{n.pid()}
 	all := []*players{s.play(n, 1)} // a plain client, which cannot be asked to move
 	for range 2 {
-		pids = append(pids, n.upgradeOver(pids[len(pids)-1]))
+		pids = append(pids, n.upgrade(pids[len(pids)-1]))
 		all = append(all, s.play(n, 1))
 	}
 	goOn := func() {
@@ -114,160 +106,113 @@ func TestThirdProcessThatWouldForwardIsRefused(t *testing.T) {
 	}
 	goOn()
 	now := pids[len(pids)-1]
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	until(t, func() error {
 		mark := n.mark()
 		syscall.Kill(now, syscall.SIGUSR2)
 		line := n.wait(mark, "upgrade.refused", "upgrade.begun")
-		if err, _ := line["err"].(string); strings.HasPrefix(err, "2 older processes still forward connections") {
-			break
-		} else if !strings.HasPrefix(err, errBusy.Error()) || time.Now().After(end) {
+		err, _ := line["err"].(string)
+		if strings.HasPrefix(err, "2 older processes still forward connections") {
+			return nil
+		}
+		if !strings.HasPrefix(err, errBusy.Error()) {
 			t.Fatal(line)
 		}
-	}
-	if u := n.status(); u.State != upgradeRefused || !strings.Contains(u.Error, "--upgrade-pump") {
-		t.Errorf("%+v", u)
-	}
+		return errors.New(err)
+	})
+	n.wantStatus(upgradeRefused, "--upgrade-pump")
 	goOn()
 	all[0].list[0].conn.CloseNow()
-	if !gone(pids[0]) {
-		t.Error("the oldest process still runs, and forwards nothing")
-	}
+	gone(t, pids[0])
 	all = all[1:]
-	n.upgradeOver(now)
+	n.upgrade(now)
 	goOn()
-}
-
-func TestForwardedClientsLeaveWhenPumpIsOver(t *testing.T) {
-	s := newStage(t)
-	s.secure()
-	n := s.start("--upgrade-pump=3s")
-	p := s.play(n, 4)
-	old := n.cmd.Process.Pid
-	n.upgradeOver(old)
-	p.goOn()
-	p.noticed()
-	for i, l := range p.list {
-		code := websocket.CloseStatus(*l.err.Load())
-		switch resumable := i%2 == 1; {
-		case resumable && !l.moved.Load():
-			t.Errorf("player %d was not asked to move", i)
-		case !resumable && code != serviceRestart:
-			t.Errorf("plain player %d got %d, want %d", i, code, serviceRestart)
-		}
-	}
-	if !gone(old) {
-		t.Error("the older process still runs")
-	}
 }
 
 // serviceRestart is the close code for plain clients.
-const serviceRestart = 1012
+const serviceRestart websocket.StatusCode = 1012
 
-// A connection to a game server over TLS goes through any number of upgrades, as long as older
-// processes may forward it.
-func TestGameServerOverTLSIsForwarded(t *testing.T) {
-	for _, hard := range []bool{false, true} {
-		t.Run(fmt.Sprintf("hard=%v", hard), func(t *testing.T) {
-			t.Parallel()
+// tlsGame serves the stage's game over TLS, and returns the flags for it.
+func (s *stage) tlsGame() []string {
+	s.t.Helper()
+	game := httptest.NewTLSServer(s.game)
+	s.t.Cleanup(game.Close)
+	ca := writeFile(s.t, filepath.Join(s.dir, "ca.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: game.Certificate().Raw})))
+	return []string{"--upstream=wss" + strings.TrimPrefix(game.URL, "https"), "--upstream-ca=" + ca}
+}
+
+// A connection over TLS goes through upgrades, as long as older processes may forward it.
+func TestConnectionsOverTLSAreForwarded(t *testing.T) {
+	for _, mode := range []string{"soft", "hard"} {
+		t.Run(mode, func(t *testing.T) {
 			s := newStage(t)
-			game := httptest.NewTLSServer(http.HandlerFunc(s.game.serve))
-			t.Cleanup(game.Close)
-			ca := filepath.Join(s.dir, "ca.pem")
-			if err := os.WriteFile(ca, certificatePEM(game), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			mode := "soft"
-			if hard {
-				mode = "hard"
-			}
-			n := s.start("--upstream=wss"+strings.TrimPrefix(game.URL, "https"), "--upstream-ca="+ca, "--upgrade-pump=10s", "--disconnect="+mode)
+			n := s.start(append(s.tlsGame(), "--upgrade-pump=1h", "--disconnect="+mode)...)
 			p := s.play(n, 6)
-			pid := n.cmd.Process.Pid
+			pid := n.pid()
 			for range 2 {
-				pid = n.upgradeOver(pid)
+				pid = n.upgrade(pid)
 				p.goOn()
 			}
-			if got := s.game.joined.Load(); got != 6 {
-				t.Errorf("the game server had %d connections, want 6", got)
-			}
-			p.noticed()
-			for i, l := range p.list {
-				code, want := websocket.CloseStatus(*l.err.Load()), websocket.StatusCode(4502)
-				switch {
-				case i%2 == 0:
-					want = serviceRestart
-				case hard:
-					want = -1 // the client resumes
-				}
-				if code != want {
-					t.Errorf("player %d got %d, want %d", i, code, want)
-				}
-			}
-			for end := time.Now().Add(patience); hard && s.game.away.Load() < 3; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("the game server got %d Closes with 1001, want 3: hard routes are closed, not lost", s.game.away.Load())
-				}
-			}
+			s.wantJoined(6)
 		})
 	}
 }
 
-// certificatePEM is the certificate of a test server.
-func certificatePEM(s *httptest.Server) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-}
-
-// A keep-alive connection with a request under way stays with its process. The answer says that it
-// ends, and a client that comes again gets to the new process.
-func TestKeptAliveConnectionEndsWithItsRequest(t *testing.T) {
-	s := newStage(t)
-	n := s.start()
-	one := &http.Transport{}
-	t.Cleanup(one.CloseIdleConnections)
-	resp, err := (&http.Client{Transport: one}).Get("http://" + n.addr + "/slow")
-	if err != nil {
-		t.Fatal(err)
+func TestForwardedConnectionsEndWhenPumpIsOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode      string // "" for clients over TLS, else --disconnect of a game server over TLS
+		resumable websocket.StatusCode
+	}{
+		"clients":           {"", websocket.StatusServiceRestart},
+		"game server":       {"soft", 4502},
+		"hard, game server": {"hard", -1}, // the client resumes
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			args := []string{"--upgrade-pump=3s"}
+			if c.mode == "" {
+				s.secure()
+			} else {
+				args = append(args, append(s.tlsGame(), "--disconnect="+c.mode)...)
+			}
+			n := s.start(args...)
+			p := s.play(n, 6)
+			n.upgrade(n.pid())
+			p.noticed()
+			for i, l := range p.list {
+				resumable, code := i%2 == 1, websocket.CloseStatus(*l.err.Load())
+				switch {
+				case resumable && c.mode == "" && !l.moved.Load():
+					t.Errorf("player %d was not asked to move", i)
+				case resumable && c.mode != "" && code != c.resumable, !resumable && code != serviceRestart:
+					t.Errorf("player %d, resumable %t, got %d", i, resumable, code)
+				}
+			}
+			if c.mode == "hard" {
+				reaches(t, "Closes with 1001: hard routes are closed, not lost", &s.game.away, 3)
+			}
+			gone(t, n.pid())
+		})
 	}
-	old := n.cmd.Process.Pid
-	n.upgradeOver(old)
-	close(s.game.slow)
-	lines := bufio.NewReader(resp.Body)
-	if b, err := io.ReadAll(lines); err != nil || string(b) != "begin\nend\n" {
-		t.Errorf("%q, %v", b, err)
-	}
-	resp.Body.Close()
-	if !gone(old) {
-		t.Error("the older process still runs")
-	}
-	resp, err = (&http.Client{Transport: one}).Get("http://" + n.addr + "/again")
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
 }
 
 // maxDials is how many dials to a game server are under way at a time, for one path and one client address.
 const maxDials = 29
 
 // dialWaiting begins handshakes whose game server has not answered, and returns how they end.
-func (s *stage) dialWaiting(n *node, count int, protocols ...string) <-chan *websocket.Conn {
+func (s *stage) dialWaiting(n *node, count int) <-chan *websocket.Conn {
 	s.t.Helper()
 	conns := make(chan *websocket.Conn, count)
-	before := s.game.dials.Load()
 	for range count {
 		go func() {
-			c, _, err := websocket.Dial(s.t.Context(), "ws://"+n.addr+"/wait", &websocket.DialOptions{Subprotocols: protocols})
+			c, err := s.dial(n, "/wait")
 			if err != nil {
 				s.t.Error(err)
 			}
 			conns <- c
 		}()
 	}
-	for end := time.Now().Add(patience); s.game.dials.Load() < before+int64(min(count, maxDials)); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatal("the game server is not dialled")
-		}
-	}
+	reaches(s.t, "dials of the game server", &s.game.dials, min(count, maxDials))
 	return conns
 }
 
@@ -285,12 +230,12 @@ func TestLateSessionThatCannotBeReadIsClosedAndCounted(t *testing.T) {
 	}
 	next.wait(0, "upgrade.committed")
 	close(s.game.slow)
-	for {
+	for passed := handover.Commit; passed != handover.Sessions; {
 		m, err := r.old.Receive()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Kind == handover.Sessions {
+		if passed = m.Kind; passed == handover.Sessions {
 			record, _, err := handover.CutPart(m.Body[1:])
 			if err != nil {
 				t.Fatal(err)
@@ -304,22 +249,15 @@ func TestLateSessionThatCannotBeReadIsClosedAndCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Kind == handover.Sessions {
-			break
-		}
 	}
 	next.wait(0, "upgrade.session_lost")
 	c := <-waiting
 	if _, _, err := c.Read(t.Context()); err == nil || websocket.CloseStatus(err) != -1 {
 		t.Errorf("%v, want the end of the connection", err)
 	}
-	for end := time.Now().Add(patience); s.game.left.Load() < 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the game server's connection stays")
-		}
-	}
+	reaches(t, "ended connections to the game server", &s.game.left, 1)
 	p.goOn()
-	if got := next.metric("reseat_upgrade_sessions_total", "lost"); got != 1 {
+	if got := next.metrics("reseat_upgrade_sessions_total")["lost"]; got != 1 {
 		t.Errorf("%v lost, want 1", got)
 	}
 	if got := s.game.left.Load(); got != 1 {
@@ -335,144 +273,52 @@ func TestManyLateSessionsFollow(t *testing.T) {
 	p := s.play(n, 2)
 	const count = 150
 	waiting := s.dialWaiting(n, count)
-	n.upgradeOver(n.cmd.Process.Pid)
+	n.upgrade(n.pid())
 	close(s.game.slow)
 	for range count {
 		c := <-waiting
 		if c == nil {
 			t.Fatal("refused")
 		}
-		l := &lockstep{conn: c, pause: time.Millisecond}
-		p.list = append(p.list, l)
-		p.ended.Go(func() {
-			err := l.run(t.Context())
-			l.err.Store(&err)
-			c.CloseNow()
-		})
+		p.add(c)
 	}
 	p.goOn()
 	<-n.exited
 	p.goOn()
-	if got := s.game.joined.Load(); got != count+2 {
-		t.Errorf("the game server had %d connections, want %d", got, count+2)
-	}
+	s.wantJoined(count + 2)
 }
 
-// Draining and an upgrade exclude each other, whichever comes first.
-func TestDrainThatBeginsDuringUpgradeAbortsIt(t *testing.T) {
-	s := newStage(t)
-	n := s.start("--upgrade-socket="+s.socket, "--drain=1h")
-	p := s.play(n, 2)
-	f := s.fake()
-	f.offered()
-	resp, err := ask.Post(n.admin+"/api/v1/drain", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	f.say(handover.Accept)
-	f.wantAbort("the gateway is draining")
-	n.wait(0, "upgrade.aborted")
-	p.goOn()
-	if u := n.status(); u.State != upgradeAborted || !strings.Contains(u.Error, "draining") {
-		t.Errorf("%+v", u)
-	}
+// A half is one end of a WebSocket whose frames the test writes by itself, in part: the library reads, and writes nothing.
+type half struct {
+	*websocket.Conn
+	raw net.Conn
 }
 
-// A wire is a raw connection that has completed its opening handshake.
-type wire struct {
-	t *testing.T
-	net.Conn
-	r *bufio.Reader
-}
+type rawKey struct{}
 
-// rawGame is a game server whose frames the test writes itself.
-func rawGame(t *testing.T) (url string, accepted <-chan *wire) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// halves returns both ends of a session of n, whose game server is another.
+func (s *stage) halves(driver string) (n *node, client, game half) {
+	s.t.Helper()
+	joined := make(chan half, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, err := websocket.Accept(w, r, nil); err == nil {
+			joined <- half{c, r.Context().Value(rawKey{}).(net.Conn)}
+		}
+	}))
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, rawKey{}, c) }
+	server.Start()
+	s.t.Cleanup(server.Close)
+	n = s.start("--driver="+driver, "--upstream="+server.URL)
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		client.raw, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return client.raw, err
+	}}
+	var err error
+	if client.Conn, _, err = websocket.Dial(s.t.Context(), "ws://"+n.addr+"/half", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}}); err != nil {
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() { ln.Close() })
-	conns := make(chan *wire, 1)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			r := bufio.NewReader(c)
-			req, err := http.ReadRequest(r)
-			if err != nil { // each start tries whether the game server accepts connections
-				c.Close()
-				continue
-			}
-			sum := sha1.Sum([]byte(req.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-			fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
-			t.Cleanup(func() { c.Close() })
-			conns <- &wire{t, c, r}
-		}
-	}()
-	return "ws://" + ln.Addr().String(), conns
-}
-
-func rawClient(t *testing.T, n *node) *wire {
-	t.Helper()
-	c, err := net.Dial("tcp", n.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	fmt.Fprintf(c, "GET /half HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", n.addr)
-	r := bufio.NewReader(c)
-	resp, err := http.ReadResponse(r, nil)
-	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%v, %v", resp, err)
-	}
-	return &wire{t, c, r}
-}
-
-// message reads a whole message, and answers no ping.
-func (w *wire) message() (text string) {
-	w.t.Helper()
-	w.SetReadDeadline(time.Now().Add(patience))
-	for {
-		var head [2]byte
-		if _, err := io.ReadFull(w.r, head[:]); err != nil {
-			w.t.Fatal(err)
-		}
-		if size := int(head[1] & 0x7f); size > 125 {
-			w.t.Fatalf("a frame of another size: %x", head)
-		}
-		body := make([]byte, head[1]&0x7f+head[1]>>7*4)
-		if _, err := io.ReadFull(w.r, body); err != nil {
-			w.t.Fatal(err)
-		}
-		if head[1]>>7 == 1 {
-			for i := range body[4:] {
-				body[4+i] ^= body[i%4]
-			}
-			body = body[4:]
-		}
-		if head[0]&0x0f >= 8 {
-			continue // a ping or pong
-		}
-		if text += string(body); head[0]>>7 == 1 {
-			return text
-		}
-	}
-}
-
-// rawFrame makes a frame.
-func rawFrame(head byte, masked bool, body string) []byte {
-	if !masked {
-		return append([]byte{head, byte(len(body))}, body...)
-	}
-	key := []byte{1, 2, 3, 4}
-	b := append([]byte{head, 0x80 | byte(len(body))}, key...)
-	for i := range len(body) {
-		b = append(b, body[i]^key[i%4])
-	}
-	return b
+	s.t.Cleanup(func() { client.CloseNow() })
+	return n, client, <-joined
 }
 
 // An upgrade finds frames cut off anywhere, in both directions: a message of two fragments with a
@@ -481,34 +327,25 @@ func TestHalfFramesGoThroughUpgrades(t *testing.T) {
 	for _, driver := range []string{"net", "poll"} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			url, accepted := rawGame(t)
-			n := s.start("--driver="+driver, "--upstream="+url)
-			client := rawClient(t, n)
-			game := <-accepted
-			pid := n.cmd.Process.Pid
-			parts := func(masked bool) []byte {
-				return slices.Concat(rawFrame(0x01, masked, "first "), rawFrame(0x89, masked, "pi"), rawFrame(0x80, masked, "second"))
-			}
-			up, down := parts(true), parts(false)
+			n, client, game := newStage(t).halves(driver)
+			pid, key := n.pid(), [4]byte{1, 2, 3, 4}
+			first := frame.AppendMasked(nil, frame.Text, key, []byte("first "))
+			first[0] = frame.Text // not the last
+			up := slices.Concat(first, frame.AppendMasked(nil, frame.Ping, key, []byte("pi")), frame.AppendMasked(nil, frame.Continuation, key, []byte("second")))
+			first = frame.Append(nil, frame.Text, []byte("first "))
+			first[0] = frame.Text
+			down := slices.Concat(first, frame.Append(nil, frame.Ping, []byte("pi")), frame.Append(nil, frame.Continuation, []byte("second")))
 			for cut := 1; cut < len(up); cut++ {
 				downCut := min(cut, len(down)-1)
-				for _, half := range []struct {
-					w *wire
-					b []byte
-				}{{client, up[:cut]}, {game, down[:downCut]}} {
-					if _, err := half.w.Write(half.b); err != nil {
-						t.Fatal(err)
+				client.raw.Write(up[:cut])
+				game.raw.Write(down[:downCut])
+				pid = n.upgrade(pid)
+				client.raw.Write(up[cut:])
+				game.raw.Write(down[downCut:])
+				for what, reader := range map[string]half{"up": game, "down": client} {
+					if _, got, err := reader.Read(t.Context()); string(got) != "first second" {
+						t.Fatalf("%s, cut after %d bytes: %q, %v", what, cut, got, err)
 					}
-				}
-				pid = n.upgradeOver(pid)
-				client.Write(up[cut:])
-				game.Write(down[downCut:])
-				if got := game.message(); got != "first second" {
-					t.Fatalf("up, cut after %d bytes: %q", cut, got)
-				}
-				if got := client.message(); got != "first second" {
-					t.Fatalf("down, cut after %d bytes: %q", downCut, got)
 				}
 			}
 		})

@@ -19,10 +19,11 @@ const (
 	laterSecret   = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD1h0qDyyrJ2k="
 )
 
-// A hookServer receives the program's posts.
+// A hookServer receives the program's posts, once its gate is closed.
 type hookServer struct {
 	*httptest.Server
-	got chan hookPost
+	got  chan hookPost
+	gate chan struct{}
 }
 
 type hookPost struct {
@@ -33,12 +34,17 @@ type hookPost struct {
 }
 
 func newHookServer(t *testing.T) *hookServer {
-	h := &hookServer{got: make(chan hookPost, 100)}
-	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := &hookServer{got: make(chan hookPost, 1000), gate: make(chan struct{})}
+	close(h.gate)
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		p := hookPost{header: r.Header}
 		p.body, _ = io.ReadAll(r.Body)
 		json.Unmarshal(p.body, &p)
-		h.got <- p
+		select {
+		case <-h.gate:
+			h.got <- p
+		case <-r.Context().Done(): // its sender has exited
+		}
 	}))
 	t.Cleanup(h.Close)
 	return h
