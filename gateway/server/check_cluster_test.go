@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -69,36 +68,6 @@ func TestCheckSaysWhatDurableRoutesAskOfTheGameServer(t *testing.T) {
 		"--token-key-file", keys, "--cluster=nats://"+closed.Addr().String())
 	if want := "\nok    --durable /a/*, /c: cannot be tried: the game server must take a further request with the same Reseat-Session"; status != 1 || errs != "" || !strings.Contains(report, want) {
 		t.Errorf("status %d, stderr %q, want %q:\n%s", status, errs, want, report)
-	}
-}
-
-// Files for a cluster that cannot be read are refused by check and by a start, with the same status.
-func TestUnreadableFilesForAClusterAreRefused(t *testing.T) {
-	closed := startGame(t, nil)
-	closed.Close()
-	dir := t.TempDir()
-	one, two := testcert.New(t, "a.example"), testcert.New(t, "a.example")
-	cert, _ := one.Write(dir)
-	otherKey := writeFile(t, filepath.Join(dir, "other.pem"), string(two.Key))
-	text := writeFile(t, filepath.Join(dir, "text"), "nothing of the kind")
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--cluster-creds=/no/such/file"}, "--cluster-creds: open /no/such/file"},
-		{[]string{"--cluster-creds=" + text}, "--cluster-creds: " + text + ": want NATS user credentials, or the seed of a user's nkey"},
-		{[]string{"--cluster-ca=" + text}, "--cluster-ca: " + text + ": has no certificate in PEM"},
-		{[]string{"--node-cert=" + cert, "--node-key=" + otherKey, "--node-ca=" + cert}, "--node-cert, --node-key: tls: private key does not match public key"},
-		{[]string{"--node-cert=" + cert, "--node-key=" + otherKey, "--node-ca=/no/such/file"}, "--node-"},
-	} {
-		args := append([]string{"--demo", "--token-key-file", secretFile(t), "--cluster=nats://" + closed.Addr().String(), "--listen=127.0.0.1:0", "--node-listen=127.0.0.1:0"}, c.args...)
-		status, report, _ := once(append([]string{"check"}, args...)...)
-		if status != 2 || !strings.Contains(report, ": "+c.want) {
-			t.Errorf("%q: check: status %d, want %q:\n%s", c.args, status, c.want, report)
-		}
-		if status, _, errs := once(args...); status != 2 || !strings.HasPrefix(errs, "reseat: "+c.want) {
-			t.Errorf("%q: start: status %d, %s", c.args, status, errs)
-		}
 	}
 }
 

@@ -202,40 +202,6 @@ func TestCheckReportsEachFailingPart(t *testing.T) {
 	}
 }
 
-func TestCheckRefusesWhatAStartWouldRefuse(t *testing.T) {
-	closed := startGame(t, nil)
-	closed.Close()
-	pair := testcert.New(t, "game.example")
-	cert, _ := pair.Write(t.TempDir())
-	game := []string{"--upstream", closed.url("ws")}
-	for _, c := range []struct {
-		args   []string
-		report string // with the failing upstream beside it
-		stderr string
-	}{
-		{[]string{"--token-key-file=/no/such/file"}, "FAIL  --token-key-file: token key file /no/such/file: ", ""},
-		{[]string{"--viewer-token-file=/no/such/file"}, "FAIL  tokens of the admin address: --viewer-token-file: ", ""},
-		{[]string{"--webhook", closed.url("http"), "--webhook-secret-file=/no/such/file"}, "FAIL  webhook: --webhook-secret-file: want a file of secrets, got", ""},
-		{[]string{"--auth-key-file=/no/such/file"}, "FAIL  --auth-key-file: /no/such/file: ", ""},
-		{[]string{"--tls-cert", cert, "--tls-key=/no/such/file"}, "FAIL  certificate: --tls-key: /no/such/file: ", ""},
-		{[]string{"--acme-domain=a.example", "--acme-cache", cert, "--acme-directory", closed.url("https")}, "FAIL  certificate: --acme-cache: ", ""},
-		{[]string{"--grace=5"}, "", "reseat: --grace: want a duration"},
-		{[]string{"--grce=5"}, "", "reseat: --grce: unknown flag"},
-	} {
-		args := append(append([]string{"check"}, game...), c.args...)
-		status, report, stderr := once(args...)
-		if status != 2 || !strings.HasPrefix(stderr, c.stderr) || !strings.Contains(report, c.report) {
-			t.Errorf("%q: status %d, want 2\nstdout %s\nstderr %s", c.args, status, report, stderr)
-		}
-		if c.report != "" && !strings.Contains(report, "FAIL  upstream") {
-			t.Errorf("%q: parts after a failure are not checked:\n%s", c.args, report)
-		}
-		if startStatus, _, _ := once(args[1:]...); startStatus != 2 {
-			t.Errorf("%q: a start ends with %d, want 2", c.args, startStatus)
-		}
-	}
-}
-
 func TestCheckEndsAtASignal(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

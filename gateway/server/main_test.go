@@ -171,18 +171,3 @@ func TestEventStreamEndsCleanlyAtShutdown(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
-
-func TestBadTokenFilesAreExitStatus2(t *testing.T) {
-	for name, args := range map[string][]string{
-		"admin":  {"--admin-token-file=" + writeFile(t, filepath.Join(t.TempDir(), "a"), "SECRET SECRET")},
-		"viewer": {"--viewer-token-file=" + filepath.Join(t.TempDir(), "none")},
-		"open":   {"--admin=0.0.0.0:0"},
-	} {
-		var said strings.Builder
-		status := Run(append([]string{"--demo", "--listen=127.0.0.1:0"}, args...), nil, io.Discard, &said, nil)
-		flag, _, _ := strings.Cut(args[0], "=")
-		if status != 2 || strings.Count(said.String(), "\n") != 1 || !strings.HasPrefix(said.String(), "reseat: "+flag+": ") || strings.Contains(said.String(), "SECRET") {
-			t.Errorf("%s: exit status %d, %q", name, status, said.String())
-		}
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +36,6 @@ func TestExitStatus(t *testing.T) {
 	game, free := "--upstream=ws://127.0.0.1:9", "--listen=127.0.0.1:0"
 	pair := testcert.New(t, "game.example")
 	cert, key := pair.Write(t.TempDir())
-	noDir := filepath.Join(cert, "below")
 	for _, c := range []struct {
 		what   string
 		args   []string
@@ -50,13 +48,6 @@ func TestExitStatus(t *testing.T) {
 		{"a wrong value", []string{game, "--grace=45"}, 2, "reseat: --grace: want a duration"},
 		{"an unknown flag", []string{game, "--grce=45s"}, 2, "reseat: --grce: unknown flag"},
 		{"nothing to serve", nil, 2, "reseat: --upstream, --route, --demo: want at least one"},
-		{"a config file that is not there", []string{game, "--config=" + noDir}, 2, "reseat: --config: "},
-		{"no key for tokens", []string{game, "--token-key-file=" + noDir}, 2, "reseat: --token-key-file: "},
-		{"no key for logins", []string{game, "--auth-key-file=" + noDir}, 2, "reseat: --auth-key-file: "},
-		{"no token for the admin address", []string{game, "--admin-token-file=" + noDir}, 2, "reseat: --admin-token-file: "},
-		{"no secret for the webhook", []string{game, "--webhook=http://127.0.0.1:9", "--webhook-secret-file=" + noDir}, 2, "reseat: --webhook-secret-file: "},
-		{"no certificate", []string{game, "--tls-cert=" + noDir, "--tls-key=" + key}, 2, "reseat: --tls-cert: "},
-		{"no cache for ACME", []string{game, "--acme-domain=game.example", "--acme-cache=" + noDir}, 2, "reseat: --acme-cache: "},
 		{"a taken port", []string{game, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: listen tcp " + taken.Addr().String() + ": bind: address already in use; another program listens there: stop it, or choose another port"},
 		{"an address of another machine", []string{game, "--listen=192.0.2.1:8080", "--admin=off"}, 1, "reseat: --listen: listen tcp 192.0.2.1:8080: bind: cannot assign requested address; use an address of this machine"},
 		{"a taken port with TLS", []string{game, "--tls-cert=" + cert, "--tls-key=" + key, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: "},
