@@ -108,8 +108,7 @@ func TestCompressionNeedsRouteAndOffer(t *testing.T) {
 			if *compression {
 				t.Skip("all clients of these tests compress")
 			}
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, c.policy)
+			inWorld(t, c.policy, func(t *testing.T, w *world) {
 				w.Offer = c.offer
 				for _, join := range []func() *wstest.Peer{func() *wstest.Peer { return w.Player("/match/7").Peer }, func() *wstest.Peer { return w.Plain("/match/7") }} {
 					peer := join()
@@ -121,10 +120,8 @@ func TestCompressionNeedsRouteAndOffer(t *testing.T) {
 						t.Errorf("the upstream is offered %q", got)
 					}
 					for _, s := range []string{"", "short", prose(1000), noise(1000), prose(1001), prose(100000)} {
-						peer.Text(s)
-						game.Want(s)
-						game.Text(s)
-						peer.Want(s)
+						peer.Pass(game, s)
+						game.Pass(peer, s)
 					}
 				}
 			})
@@ -152,8 +149,7 @@ func TestResumeUsesCompressionOfItsSessionsRoute(t *testing.T) {
 			if got := extensions(p.Peer); got != want {
 				t.Errorf("%s: a resume is answered %q, want %q", path, got, want)
 			}
-			game.Text(prose(500))
-			p.Want(prose(500))
+			game.Pass(p, prose(500))
 			if got := extensions(p.TryResume("not.a.token", "0")); got != "" {
 				t.Errorf("a resume of no session is answered %q", got)
 			}
@@ -184,8 +180,7 @@ func testIndependentConnections(t *testing.T, policy policy.Policy) {
 		up, down := uint64(0), uint64(0)
 		for i := range 12 {
 			for _, s := range []string{prose(200 + i), "\x10" + prose(5000), noise(300), prose(70000)} {
-				p.Text(s)
-				game.Want(s)
+				p.Pass(game, s)
 				game.Binary(s)
 				p.Want(s)
 				up, down = up+1, down+1
@@ -234,10 +229,8 @@ func TestCompressingPlainClientBehavesAsOnDirectConnection(t *testing.T) {
 		w := newCompressingWorld(t, testPolicy())
 		c, game := w.plain()
 		for _, s := range []string{"x", "", "\x10", "\x10\x10x", "\x10hello {}", prose(70000), noise(70000)} {
-			c.Text(s)
-			game.Want(s)
-			game.Text(s)
-			c.Want(s)
+			c.Pass(game, s)
+			game.Pass(c, s)
 			c.Binary(s)
 			game.Want(s)
 			game.Binary(s)
@@ -266,8 +259,7 @@ func TestPingsPassUncompressed(t *testing.T) {
 			t.Errorf("a Ping got %d answers", pongs)
 		}
 		time.Sleep(5 * time.Minute) // it answers Pings
-		c.Text("here")
-		game.Want("here")
+		c.Pass(game, "here")
 		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 1 || list[0].RTT == nil {
 			t.Errorf("no Ping was answered in time: %+v", list)
 		}
@@ -337,8 +329,7 @@ func TestViolationsOfCompressingClientsAreRefused(t *testing.T) {
 				p.MaxMessage = most
 				w := newCompressingWorld(t, p)
 				player, game := w.play()
-				player.Text("before")
-				game.Want("before")
+				player.Pass(game, "before")
 				player.Raw(c.raw)
 				player.WantClosing(c.code)
 				game.WantClose(c.upCode)
@@ -359,10 +350,8 @@ func TestLargestMessagePassesCompressed(t *testing.T) {
 		w := newCompressingWorld(t, p)
 		c, game := w.play()
 		for _, s := range []string{prose(10000), "\x10" + prose(9999), noise(10000)} {
-			c.Text(s)
-			game.Want(s)
-			game.Text(s)
-			c.Want(s)
+			c.Pass(game, s)
+			game.Pass(c, s)
 		}
 	})
 }
@@ -532,10 +521,8 @@ func TestWindowsCountTowardsBufferTotal(t *testing.T) {
 		p.Sync()
 		before, held := w.metrics(), w.gw.BufferBytes()
 		for range 10 {
-			game.Text(prose(1000))
-			p.Want(prose(1000))
-			p.Text(prose(1000))
-			game.Want(prose(1000))
+			game.Pass(p, prose(1000))
+			p.Pass(game, prose(1000))
 		}
 		p.Ack(10)
 		p.Sync()

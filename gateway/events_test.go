@@ -43,8 +43,7 @@ func (l listener) want(id string, want ...string) {
 }
 
 func TestEachTransitionIsOneEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		l := w.listen()
 		p, game := w.play()
 		id := p.Hello.Session
@@ -57,11 +56,9 @@ func TestEachTransitionIsOneEvent(t *testing.T) {
 		l.want(id, events.Resumed)
 		q = q.Resume(0)
 		l.want(id, events.Superseded)
-		game.Text("no event")
-		q.Want("no event")
+		game.Pass(q, "no event")
 		q.Ack(1)
-		q.Text("nor this")
-		game.Want("nor this")
+		q.Pass(game, "nor this")
 		time.Sleep(time.Minute) // heartbeats
 		l.want(id)
 		q.Control("bye")
@@ -85,9 +82,7 @@ func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 		wire.Name(wire.CodeDraining): func(w *world, _ *wstest.Player, _ *wstest.Peer) { w.gw.Drain(w.t.Context()) },
 	} {
 		t.Run(reason, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
-				p, game := w.play()
+			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 				p.Ack(0)
 				p.Sync()
 				l := w.listen()
@@ -104,10 +99,7 @@ func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 
 // A second login ends the older session; it does not take it over.
 func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Duplicate = policy.Takeover
-		w := newWorld(t, pol)
+	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Duplicate = policy.Takeover }), func(t *testing.T, w *world) {
 		l := w.listen()
 		older, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/1", Player: "ann", Group: "red"})
 		if err != nil {
@@ -133,9 +125,7 @@ func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
 }
 
 func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		a, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, a *wstest.Player, _ *wstest.Peer) {
 		b := a.Resume(0)
 		b.Resume(0)
 		synctest.Wait() // its events have been published
@@ -155,9 +145,7 @@ func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
 
 // A thief may try a copy of a token after the session has ended.
 func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		a, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, a *wstest.Player, _ *wstest.Peer) {
 		b := a.Resume(0)
 		c := b.Resume(0)
 		c.Control("bye")
@@ -175,11 +163,7 @@ func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
 }
 
 func TestOverflowIsPublishedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.BufferMessages = 2
-		w := newWorld(t, pol)
-		p, game := w.play()
+	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.BufferMessages = 2 }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		l := w.listen()
 		p.Drop()
 		synctest.Wait()

@@ -35,8 +35,7 @@ func (c *slowConn) Write(b []byte) (int, error) {
 // A client can know its session, from its game, before it is attached. An operator's
 // disconnect must find it all the same.
 func TestDisconnectFindsClientBeforeItsAttach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(slowAnswer{rw, gate}, r)

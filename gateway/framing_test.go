@@ -120,8 +120,7 @@ func TestRefusedHandshakeDoesNotWaitForItsBody(t *testing.T) {
 		"a foreign Origin, too": "Origin: http://elsewhere.example\r\nContent-Length: 600\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
+			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 				conn, br, resp, err := w.Handshake("/match/7", nil, header)
 				if err != nil || resp.StatusCode != http.StatusBadRequest {
 					t.Fatalf("%v %v, want 400", resp, err)

@@ -12,8 +12,7 @@ import (
 // yet written, is beyond that: protocol section 5.
 func TestAckOfUnwrittenMessageIsAViolation(t *testing.T) {
 	for _, acked := range []string{"14", "13"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			c, br, _, err := w.Handshake("/match/7", []string{wire.Subprotocol}, "") // does not read by itself
 			if err != nil {
 				t.Fatal(err)

@@ -26,8 +26,7 @@ const (
 // beats has p send what is steady three times.
 func beats(p, game *wstest.Peer) {
 	for range 3 {
-		p.Text(alive)
-		game.Want(alive)
+		p.Pass(game, alive)
 		time.Sleep(5 * time.Second)
 	}
 }
@@ -59,9 +58,7 @@ func TestKeepaliveIsNamedOnceForRouteInLogAndInEachRecord(t *testing.T) {
 }
 
 func TestRouteShowsKeepalive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, keeps(session.KeepaliveHint))
-		p, game := w.play()
+	inSession(t, keeps(session.KeepaliveHint), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		if got := w.gw.Overview(registry.View{}).Routes[0].Keepalive; got != "" {
 			t.Errorf("keepalive %q", got)
 		}
@@ -201,10 +198,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 
 // Where the upstream is dialled again, the loss is explained in the same way.
 func TestUpstreamThatIsReplacedWhileClientIsAwayIsExplained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := redials()
-		pol.Keepalive = session.KeepaliveHint
-		w := newWorld(t, pol)
+	inWorld(t, changed(redials(), func(p *policy.Policy) { p.Keepalive = session.KeepaliveHint }), func(t *testing.T, w *world) {
 		l := w.listen()
 		p, game := w.play()
 		beats(p.Peer, game)

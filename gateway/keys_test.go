@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -192,9 +193,7 @@ func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 }
 
 func TestTokenIsRenewedAtHalfItsLifetime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		began := time.Now()
 		p.WantControl(wire.VerbToken)
 		if d := time.Since(began); d < 4*time.Minute || d > 6*time.Minute {
@@ -203,7 +202,7 @@ func TestTokenIsRenewedAtHalfItsLifetime(t *testing.T) {
 		p.WantControl(wire.VerbToken)
 		time.Sleep(time.Hour)
 		w.wantState(p, session.Attached)
-	})
+	}, func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
 }
 
 func TestTokenOutlivesTwiceTheGracePeriod(t *testing.T) {
@@ -221,15 +220,11 @@ func TestTokenLivesTwiceTheLongerGracePeriod(t *testing.T) {
 	for _, c := range []struct{ grace, before time.Duration }{
 		{time.Minute, time.Second}, {time.Second, time.Minute},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			pol := testPolicy()
-			pol.Grace, pol.GraceBeforeStart = c.grace, &c.before
-			w := newWorld(t, pol, func(c *gateway.Config) { c.TokenTTL = time.Second })
-			p, _ := w.play()
+		inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceBeforeStart = c.grace, &c.before }), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 			if life := time.Until(expiry(t, p.Hello.Token)); life < 2*time.Minute {
 				t.Errorf("grace %v, before the start %v: the token's lifetime is %v, want 2m", c.grace, c.before, life)
 			}
-		})
+		}, func(c *gateway.Config) { c.TokenTTL = time.Second })
 	}
 }
 
@@ -244,13 +239,11 @@ func expiry(t *testing.T, token string) time.Time {
 }
 
 func TestExpiredTokenIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.TokenTTL = time.Minute })
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		time.Sleep(61 * time.Second)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		w.wantState(p, session.Attached)
-	})
+	}, func(c *gateway.Config) { c.TokenTTL = time.Minute })
 }
 
 // syncBuffer is a log that can be read while it is written.
@@ -279,9 +272,7 @@ func TestNoTokenReachesLogsMetricsOrTheUpstream(t *testing.T) {
 		})
 		canary := "CANARY" + strings.Repeat("x", 40)
 		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		p.TryResume(canary+".a.b", "0").WantClosing(wire.CodeBadToken)
 		p.TryResume(p.Hello.Token+canary, "0").WantClosing(wire.CodeBadToken)
 		first := p.Hello.Token

@@ -41,8 +41,7 @@ func (failingConn) Write([]byte) (int, error) { return 0, errors.New("disconnect
 // The client has disconnected when its game server accepts. Nobody could resume that
 // session, so it ends at once, with its upstream.
 func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Takeover))
+	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.gw.ServeHTTP(failingAnswer{rw}, r)
 		}), 64<<10)
@@ -56,8 +55,7 @@ func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 
 // The same for sessions of players.
 func TestNothingIsHeldForPlayersAfterTheirSessionsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Takeover))
+	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
 		for _, player := range []string{"ann", "bob", "ann"} {
 			w.Player("/?player=" + player).Control(`bye {"code":1000,"reason":""}`)
 		}
@@ -68,8 +66,7 @@ func TestNothingIsHeldForPlayersAfterTheirSessionsEnd(t *testing.T) {
 // A pre-created session that is accepted after a newer one of its player leaves no
 // connection behind.
 func TestPreCreatedSessionAcceptedTooLateIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Takeover))
+	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
 		w.delayFirstDial()
 		made := make(chan error)
 		go func() {
@@ -90,8 +87,7 @@ func TestPreCreatedSessionAcceptedTooLateIsClosed(t *testing.T) {
 // A login that is still being dialled does not end the one that the game server has
 // accepted: it may yet be refused.
 func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, loggedIn(policy.Takeover))
+	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
 		var dials atomic.Int64
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			n := dials.Add(1)
@@ -118,8 +114,7 @@ func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
 // The session ends just as its new upstream has answered: that connection is closed, and the
 // client learns of the end.
 func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		gate := make(chan struct{})
 		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -149,8 +144,7 @@ func TestEndCancelsFirstDial(t *testing.T) {
 			"Close": func(w *world) { w.gw.Close() },
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, testPolicy())
+				inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 					w.game.Refuse = afterEightSeconds
 					over := make(chan bool)
 					go func() { begin(w); close(over) }()

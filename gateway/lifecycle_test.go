@@ -9,6 +9,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -35,13 +36,9 @@ var drops = map[string]func(p *wstest.Player){
 func TestEveryDisconnectDetachesWithoutLoss(t *testing.T) {
 	for name, drop := range drops {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
-				p, game := w.play()
-				p.Text("c1")
-				game.Want("c1")
-				game.Text("s1")
-				p.Want("s1")
+			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				p.Pass(game, "c1")
+				game.Pass(p, "s1")
 				p.Ack(1)
 				p.Sync()
 				drop(p)
@@ -54,19 +51,14 @@ func TestEveryDisconnectDetachesWithoutLoss(t *testing.T) {
 					t.Fatalf("hello %+v, want received 1, replay 1, lost 0", h)
 				}
 				p.Want("s2")
-				p.Text("c2")
-				game.Want("c2")
+				p.Pass(game, "c2")
 			})
 		})
 	}
 }
 
 func TestUnconfirmedHelloHasGracePeriodOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Grace, pol.GraceUnconfirmed = time.Hour, 2*time.Second
-		w := newWorld(t, pol)
-		p, game := w.play()
+	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceUnconfirmed = time.Hour, 2*time.Second }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Drop() // no ack: perhaps the token never arrived
 		time.Sleep(2*time.Second - time.Millisecond)
 		w.wantState(p, session.Detached)
@@ -87,9 +79,7 @@ func TestZeroGraceEndsAtDisconnect(t *testing.T) {
 }
 
 func TestGraceRestartsWithEachDisconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		for range 5 {
 			p.Sync()
 			p.Drop()
@@ -103,9 +93,7 @@ func TestGraceRestartsWithEachDisconnect(t *testing.T) {
 
 // A page that gives up while it connects says bye as soon as it has its hello.
 func TestByeRightAfterHelloEndsSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Control("bye")
 		game.WantClose(wire.CodeNormal)
 		p.WantClose(wire.CodeNormal)
@@ -124,9 +112,7 @@ func TestByeEndsSessionAfterPrecedingData(t *testing.T) {
 		`bye {"reason":"x","unknown":[1]}`:            {1000, "x"},
 	} {
 		t.Run(arg, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
-				p, game := w.play()
+			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 				p.Text("last words")
 				p.Control(arg)
 				game.Want("last words")
@@ -142,9 +128,7 @@ func TestByeEndsSessionAfterPrecedingData(t *testing.T) {
 }
 
 func TestByeHoldsIfConnectionBreaksAfterIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Control(`bye {"code":3000,"reason":"gone"}`)
 		p.Conn.Close()
 		game.WantClose(3000)
@@ -153,8 +137,7 @@ func TestByeHoldsIfConnectionBreaksAfterIt(t *testing.T) {
 }
 
 func TestByeGivesAStalledUpstreamTenSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		game, p := stalledGame(t, w)
 		for range 20 {
 			p.Text(strings.Repeat("x", 16<<10))
@@ -180,9 +163,7 @@ func TestUpstreamCloseReachesTheClientAfterAllMessages(t *testing.T) {
 		code   int
 		reason string
 	}{{1000, "over"}, {4007, "the end"}, {frame.NoStatus, ""}} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
-			p, game := w.play()
+		inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 			game.Text("s1")
 			game.Text("s2")
 			game.Close(c.code, c.reason)
@@ -229,9 +210,7 @@ func TestUpstreamCloseIsKeptForDetachedClient(t *testing.T) {
 }
 
 func TestUnansweredCloseDetachesAfterASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		game.Close(1000, "")
 		wantEnd(t, p.Peer, 1000, "")
@@ -241,9 +220,7 @@ func TestUnansweredCloseDetachesAfterASecond(t *testing.T) {
 }
 
 func TestUpstreamDisconnectIs4502AndThen4404(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Text("s1")
 		synctest.Wait()
 		game.Drop()
@@ -258,9 +235,7 @@ func TestUpstreamDisconnectIs4502AndThen4404(t *testing.T) {
 }
 
 func TestByeMayCrossUpstreamClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Close(4007, "")
 		wantEnd(t, p.Peer, 4007, "")
 		p.Control("bye")
@@ -270,9 +245,7 @@ func TestByeMayCrossUpstreamClose(t *testing.T) {
 }
 
 func TestSilentClientIsDisconnectedWithoutClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Mute.Store(true)
 		time.Sleep(29 * time.Second)
 		w.wantState(p, session.Attached)
@@ -283,9 +256,7 @@ func TestSilentClientIsDisconnectedWithoutClose(t *testing.T) {
 }
 
 func TestClientThatAnswersPingsStaysAttached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		time.Sleep(10 * time.Minute)
 		w.wantState(p, session.Attached)
 		i, _ := w.gw.Session(p.Hello.Session)
@@ -308,11 +279,7 @@ func TestUpstreamPingIsAnsweredWhileDetached(t *testing.T) {
 }
 
 func TestUpstreamHeartbeatDisconnectsSilentUpstream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.UpstreamHeartbeat = 5 * time.Second
-		w := newWorld(t, pol)
-		p, game := w.play()
+	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.UpstreamHeartbeat = 5 * time.Second }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		time.Sleep(time.Minute)
 		w.wantState(p, session.Attached) // it answered the Pings
 		game.Mute.Store(true)
@@ -322,9 +289,7 @@ func TestUpstreamHeartbeatDisconnectsSilentUpstream(t *testing.T) {
 }
 
 func TestStalledUpstreamStaysConnectedByDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Mute.Store(true)
 		time.Sleep(time.Hour)
 		w.wantState(p, session.Attached)
@@ -332,11 +297,7 @@ func TestStalledUpstreamStaysConnectedByDefault(t *testing.T) {
 }
 
 func TestReasonOfEndIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Grace = time.Minute
-		w := newWorld(t, pol)
-		p, game := w.play()
+	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = time.Minute }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		if w.gw.End(p.Hello.Session, 4000, "banned") != gateway.Done {
 			t.Fatal("not ended")
@@ -353,11 +314,7 @@ func TestReasonOfEndIsRemembered(t *testing.T) {
 }
 
 func TestEndIsRememberedForAtLeastHalfAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Grace = time.Second
-		w := newWorld(t, pol)
-		p, _ := w.play()
+	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = time.Second }), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		w.gw.End(p.Hello.Session, 1000, "banned")
 		p.WantClosing(wire.CodeEnded)
@@ -372,9 +329,7 @@ func TestEndIsRememberedForAtLeastHalfAMinute(t *testing.T) {
 func TestUnreadCloseTimesOut(t *testing.T) {
 	for wait, told := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
 		t.Run(wait.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
-				p, game := w.play()
+			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 				p.Sync()
 				p.Hold(true)
 				for range 40 { // more than its connection accepts

@@ -16,14 +16,13 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
 func TestMaxSessionsIsEnforced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessions = 2 })
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		w.Plain("/") // a plain client is a session, too
 		w.game.Next()
 		_, _, resp, err := w.Handshake("/", nil, "")
@@ -33,15 +32,13 @@ func TestMaxSessionsIsEnforced(t *testing.T) {
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		p = p.Resume(0) // a resume is not a new session
 		p.Control("bye")
 		game.WantClose(1000)
 		synctest.Wait()
 		w.Player("/").Sync()
-	})
+	}, func(c *gateway.Config) { c.MaxSessions = 2 })
 }
 
 func TestMaxSessionsPerIPIsEnforced(t *testing.T) {
@@ -113,8 +110,7 @@ func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 		"two addresses": {2, 1, 40, 45}, // more, the more of one come first
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy(), trustProxies)
+			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 				var now, most atomic.Int64
 				w.game.Refuse = func(net.Conn, *http.Request) bool {
 					if n := now.Add(1); n > most.Load() {
@@ -136,7 +132,7 @@ func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 				if n := int(most.Load()); n < c.least || n > c.most {
 					t.Errorf("%d dials at once, want %d to %d", n, c.least, c.most)
 				}
-			})
+			}, trustProxies)
 		})
 	}
 }
@@ -144,8 +140,7 @@ func TestDialsToOneUpstreamAreBounded(t *testing.T) {
 // A game server that leaves handshakes unanswered does not keep it from other clients: those of
 // another address, or, as far as anyone can tell them apart, of another path.
 func TestUnansweredHandshakesDelayNoOtherClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), trustProxies)
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.game.Refuse = func(_ net.Conn, r *http.Request) bool {
 			if r.URL.Path == "/hang" {
 				time.Sleep(time.Minute)
@@ -165,12 +160,11 @@ func TestUnansweredHandshakesDelayNoOtherClient(t *testing.T) {
 			p.Sync()
 		}
 		time.Sleep(time.Minute)
-	})
+	}, trustProxies)
 }
 
 func TestQueuedDialTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			time.Sleep(15 * time.Second) // longer than --dial-timeout
 			c.Close()
@@ -193,8 +187,7 @@ func TestQueuedDialTimesOut(t *testing.T) {
 }
 
 func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), trustProxies, func(c *gateway.Config) { c.Descriptors = 256 })
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		for range 86 { // 64 in reserve, two each; what is left is for other addresses
 			w.Player("/")
 		}
@@ -207,7 +200,7 @@ func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
 		if status := w.refused("/"); status != http.StatusServiceUnavailable {
 			t.Errorf("one more session: %d, want 503", status)
 		}
-	})
+	}, trustProxies, func(c *gateway.Config) { c.Descriptors = 256 })
 }
 
 // Proxied requests have two descriptors, like sessions. Endless ones may use at most half of

@@ -17,7 +17,6 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
-	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
 )
@@ -172,9 +171,7 @@ func TestHardResumeForwardsNoUnverifiedLogin(t *testing.T) {
 				w, _ := newLoginWorld(t, "header", false, func(p *policy.Policy) { p.Hard = true })
 				p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})+"\r\n")
 				w.game.Next()
-				p.Sync()
-				p.Drop()
-				w.wantState(p, session.Detached)
+				w.detach(p)
 				token := signed(t, jwt.MapClaims{"sub": c.sub, "aud": "game", "exp": time.Now().Add(c.life).Unix()}) + c.tail
 				offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
 				if _, _, resp, err := w.Handshake("/", offer, "Authorization: Bearer "+token+"\r\n"); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {

@@ -82,8 +82,7 @@ func TestGatewayThatIsItsOwnUpstreamAnswers508(t *testing.T) {
 
 // A client's Via passes only if it consists of at most eight ids.
 func TestForgedViaAffectsOnlyItsSender(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		id := strings.Repeat("0123456789abcdef", 2)
 		for header, want := range map[string]struct{ hops, status int }{
 			"":                                      {1, 101},

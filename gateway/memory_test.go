@@ -92,17 +92,13 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy(), withMemory)
-				reader, game := w.play()
+			inSession(t, testPolicy(), func(t *testing.T, w *world, reader *wstest.Player, game *wstest.Peer) {
 				n := uint64(0)
 				turn := func() time.Duration {
 					n++
 					began := time.Now()
-					reader.Text("up")
-					game.Want("up")
-					game.Text(kib(1))
-					reader.Want(kib(1))
+					reader.Pass(game, "up")
+					game.Pass(reader, kib(1))
 					reader.Ack(n)
 					reader.Sync()
 					return time.Since(began)
@@ -130,7 +126,7 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 				}
 				w.wantState(reader, session.Attached)
 				time.Sleep(20 * time.Second) // nobody sends any more
-			})
+			}, withMemory)
 		})
 	}
 }
@@ -166,8 +162,7 @@ func TestFullestUnreadSessionEndsThoughItsClientIsAttached(t *testing.T) {
 		if n := w.metrics()["reseat_sessions_evicted_total{attached}"]; n != 1 {
 			t.Errorf("%v sessions are counted", n)
 		}
-		readerGame.Text("unharmed")
-		reader.Want("unharmed")
+		readerGame.Pass(reader, "unharmed")
 		game.Text("on and on")
 	})
 }
@@ -175,8 +170,7 @@ func TestFullestUnreadSessionEndsThoughItsClientIsAttached(t *testing.T) {
 // A client in the middle of a large message would have to take the rest of it before a Close frame: its
 // memory is free at once.
 func TestEvictionDoesNotWaitForLargeMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), withMemory)
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		var full []*wstest.Player
 		var games []*wstest.Peer
 		for range 3 {
@@ -200,13 +194,12 @@ func TestEvictionDoesNotWaitForLargeMessage(t *testing.T) {
 		if ended != 1 || w.gw.BufferBytes() > memory {
 			t.Errorf("%d sessions have ended, and %d bytes are used", ended, w.gw.BufferBytes())
 		}
-	})
+	}, withMemory)
 }
 
 // An address that holds more than its share pays before others do, however much one of these holds.
 func TestAddressOverItsShareEndsFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), withMemory, trustProxies)
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		away, _ := w.hoard(from(1), 50)
 		away.Drop()
 		w.PlayerWith("/match/7", from(3))
@@ -230,13 +223,12 @@ func TestAddressOverItsShareEndsFirst(t *testing.T) {
 		if ended == 0 || ended > len(many)/2 {
 			t.Errorf("%d of %d sessions of the address that holds most have ended", ended, len(many))
 		}
-	})
+	}, withMemory, trustProxies)
 }
 
 // Sessions that leave just enough for those that exist do not keep new players out.
 func TestUnreadSessionsMakeRoomForNewOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), withMemory, trustProxies)
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		full := 0
 		for ; w.gw.BufferBytes() < memory/10*9; full++ {
 			w.hoard(from(full), 15)
@@ -254,15 +246,13 @@ func TestUnreadSessionsMakeRoomForNewOnes(t *testing.T) {
 		if status := w.refused("/"); status != http.StatusSwitchingProtocols {
 			t.Errorf("a new session after a while: %d, want 101", status)
 		}
-	})
+	}, withMemory, trustProxies)
 }
 
 // A session that is fuller than any other for a moment, whose client reads, is not ended: not even while the rest
 // of a message waits for memory that others hold.
 func TestBusyReaderIsNotEvicted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), withMemory)
-		busy, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, busy *wstest.Player, game *wstest.Peer) {
 		for range 60 {
 			w.hoard("", 10)
 			if w.gw.BufferBytes() > memory/20*17 {
@@ -279,5 +269,5 @@ func TestBusyReaderIsNotEvicted(t *testing.T) {
 			busy.Sync()
 		}
 		w.wantState(busy, session.Attached)
-	})
+	}, withMemory)
 }

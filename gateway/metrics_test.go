@@ -92,8 +92,7 @@ func (w *world) wantSince(before map[string]float64, family string, want map[str
 }
 
 func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		seen := make(map[string]bool)
 		for _, f := range w.gather() {
 			want, ok := promised[f.GetName()]
@@ -144,8 +143,7 @@ func TestMessagesAreCountedOncePerDirection(t *testing.T) {
 		p.Text("four")
 		p.Binary("12")
 		game.Want("four", "12")
-		game.Text("\x10 begins with DLE")
-		p.Want("\x10 begins with DLE")
+		game.Pass(p, "\x10 begins with DLE")
 		p.Sync()
 		p.Drop()
 		game.Want("away")
@@ -158,10 +156,8 @@ func TestMessagesAreCountedOncePerDirection(t *testing.T) {
 		p.Want("\x10 begins with DLE", "missed")
 		plain := w.Plain("/")
 		other := w.game.Next()
-		plain.Text("up")
-		other.Want("up")
-		other.Text("down!")
-		plain.Want("down!")
+		plain.Pass(other, "up")
+		other.Pass(plain, "down!")
 		w.wantSince(before, "reseat_messages_total", map[string]float64{"to_upstream": 3, "to_client": 3})
 		w.wantSince(before, "reseat_message_bytes_total", map[string]float64{"to_upstream": 4 + 2 + 2, "to_client": 17 + 6 + 5})
 		w.wantSince(before, "reseat_replayed_messages_total", map[string]float64{"": 2})
@@ -172,13 +168,10 @@ func TestMessagesAreCountedOncePerDirection(t *testing.T) {
 }
 
 func TestDroppedMessagesAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, small(session.DropOldest))
+	inWorld(t, small(session.DropOldest), func(t *testing.T, w *world) {
 		before := w.metrics()
 		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		sendAll(game, numbered(1, 17))
 		w.wantSince(before, "reseat_dropped_messages_total", map[string]float64{"": 7})
 		if w.metrics()["reseat_buffer_bytes"] == 0 {
@@ -190,13 +183,10 @@ func TestDroppedMessagesAreCounted(t *testing.T) {
 }
 
 func TestDetachedSecondsRunFromDisconnectToResumeOrEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		before := w.metrics()
 		p, game := w.play()
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		time.Sleep(7 * time.Second)
 		p = p.Resume(0)
 		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7})
@@ -244,8 +234,7 @@ func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
 		"plain":     func(w *world) *wstest.Peer { return w.Plain("/") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
+			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 				p := join(w)
 				synctest.Wait()
 				before := w.metrics()
@@ -259,8 +248,7 @@ func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
 }
 
 func TestDrainIsReportedInMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.gw.BeginDrain()
 		before := w.metrics()
 		if before["reseat_draining"] != 1 {
@@ -276,8 +264,7 @@ func TestDrainIsReportedInMetrics(t *testing.T) {
 }
 
 func TestLimitedLogLinesAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.gw.BeginDrain()
 		before := w.metrics()
 		for range 60 {

@@ -54,15 +54,10 @@ func TestPauseKeepsWhatFitsAndReadsTheRestAfterResume(t *testing.T) {
 }
 
 func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, small(session.DropOldest))
-		p, game := w.play()
-		game.Text("s1")
-		p.Want("s1")
+	inSession(t, small(session.DropOldest), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		game.Pass(p, "s1")
 		p.Ack(1)
-		p.Sync()
-		p.Drop()
-		w.wantState(p, session.Detached)
+		w.detach(p)
 		sendAll(game, numbered(2, 25))
 		synctest.Wait()
 		for _, received := range []string{"2", "14", "15", "25"} { // neither sent nor reported as lost
@@ -75,8 +70,7 @@ func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
 		p.Want(numbered(16, 25)...)
 		p.Ack(25) // numbers include lost messages
 		p.Sync()
-		game.Text("s26")
-		p.Want("s26")
+		game.Pass(p, "s26")
 		p.Ack(26)
 		p.Sync()
 		w.wantState(p, session.Attached)
@@ -121,9 +115,7 @@ func TestOverflowEndsTheSession(t *testing.T) {
 func TestSlowClientPausesTheUpstreamWhateverThePolicy(t *testing.T) {
 	for _, o := range []session.Overflow{session.Pause, session.DropOldest, session.EndSession} {
 		t.Run(o.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, small(o))
-				p, game := w.play()
+			inSession(t, small(o), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 				sendAll(game, numbered(1, 30)) // the client acks nothing
 				p.Want(numbered(1, 10)...)
 				p.WantNothing(10 * time.Second)
@@ -137,9 +129,7 @@ func TestSlowClientPausesTheUpstreamWhateverThePolicy(t *testing.T) {
 }
 
 func TestFullWindowRequestsAck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, small(session.Pause))
-		p, game := w.play()
+	inSession(t, small(session.Pause), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		sendAll(game, numbered(1, 11))
 		p.Want(numbered(1, 10)...)
 		began := time.Now()
@@ -151,9 +141,7 @@ func TestFullWindowRequestsAck(t *testing.T) {
 }
 
 func TestMessageUnackedForAMinuteAfterPongIsAViolation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, small(session.Pause))
-		p, game := w.play()
+	inSession(t, small(session.Pause), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		sendAll(game, numbered(1, 11)) // full: a ping goes out, and is answered
 		time.Sleep(59 * time.Second)
 		w.wantState(p, session.Attached)
@@ -180,15 +168,11 @@ func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
 }
 
 func TestBufferTotalEndsTheLargestDetachedSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = 1 << 20 })
-		attached, attachedGame := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, attached *wstest.Player, attachedGame *wstest.Peer) {
 		var away []*wstest.Player
 		for i := range 8 { // session i keeps 40 (i+1) KiB: 1,440 KiB altogether
 			p, game := w.play()
-			p.Sync()
-			p.Drop()
-			w.wantState(p, session.Detached)
+			w.detach(p)
 			away = append(away, p)
 			for range 10 * (i + 1) {
 				game.Text(strings.Repeat("x", 4<<10))
@@ -200,11 +184,10 @@ func TestBufferTotalEndsTheLargestDetachedSessions(t *testing.T) {
 				t.Errorf("session %d is %s, want %s", i, got, want)
 			}
 		}
-		attachedGame.Text("unharmed")
-		attached.Want("unharmed")
+		attachedGame.Pass(attached, "unharmed")
 		c := away[6].TryResume(away[6].Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
 		if c.Retry {
 			t.Fatal("4408 says retry")
 		}
-	})
+	}, func(c *gateway.Config) { c.BufferTotal = 1 << 20 })
 }

@@ -18,31 +18,26 @@ func (w *world) plain() (*wstest.Peer, *wstest.Peer) {
 }
 
 func TestPlainClientBehavesAsOnDirectConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		c, game := w.plain()
 		for _, s := range []string{"x", "", "\x10", "\x10\x10x", "\x10hello {}", strings.Repeat("z", 70000)} {
 			c.Frame(frame.Text, true, s)
 			game.Want(s)
-			game.Text(s)
-			c.Want(s)
+			game.Pass(c, s)
 			c.Binary(s)
 			game.Want(s)
 		}
 		c.Frame(frame.Text, true, "last")
 		c.Close(4123, "enough")
 		game.Want("last")
-		if r := game.WantClose(4123); r != "enough" {
-			t.Fatalf("reason %q", r)
-		}
+		game.WantReason(4123, "enough")
 		c.WantClose(4123)
 		c.WantEnd()
 	})
 }
 
 func TestPlainDisconnectDisconnectsUpstream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		c, game := w.plain()
 		c.Drop()
 		game.WantEnd()
@@ -53,23 +48,19 @@ func TestPlainDisconnectDisconnectsUpstream(t *testing.T) {
 }
 
 func TestUpstreamCloseReachesAPlainClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		c, game := w.plain()
 		game.Text("s1")
 		game.Close(4007, "the end")
 		c.Want("s1")
-		if r := c.WantClose(4007); r != "the end" {
-			t.Fatalf("reason %q", r)
-		}
+		c.WantReason(4007, "the end")
 		c.Close(4007, "")
 		c.WantEnd()
 	})
 }
 
 func TestUpstreamDisconnectDisconnectsPlainClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		c, game := w.plain()
 		game.Text("s1")
 		synctest.Wait()
@@ -96,8 +87,7 @@ func TestBrokenFramesOfPlainClientCloseIt(t *testing.T) {
 		"length not minimal":   {[]byte{0x82, 0xfe, 0, 5, 1, 2, 3, 4, 0, 0, 0, 0, 0}, wire.CodeProtocolError, wire.CodePolicyViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
+			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 				p, game := w.plain()
 				p.Raw(c.raw)
 				p.WantClose(c.code)
@@ -121,9 +111,7 @@ func TestBrokenFramesOfUpstreamCloseIt(t *testing.T) {
 		"close code 1005":    {0x88, 2, 3, 0xed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
-				p, game := w.play()
+			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 				game.Raw(raw)
 				p.WantClosing(wire.CodeUpstreamLost)
 				game.WantClose(wire.CodeProtocolError)
@@ -133,8 +121,7 @@ func TestBrokenFramesOfUpstreamCloseIt(t *testing.T) {
 }
 
 func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		game, _ := stalledGame(t, w)
 		_ = game
 		c := w.Plain("/stalled")
@@ -160,8 +147,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 }
 
 func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		conn, _, _, err := w.Handshake("/slow", nil, "")
 		if err != nil {
 			t.Fatal(err)
@@ -189,8 +175,7 @@ func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
 }
 
 func TestSilentPlainClientIsDisconnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		c, game := w.plain()
 		time.Sleep(5 * time.Minute) // it answers Pings
 		c.Frame(frame.Text, true, "here")

@@ -58,8 +58,7 @@ func TestProbeIsAnsweredAtEveryPath(t *testing.T) {
 
 // The client says so in each handshake, of a resume too.
 func TestHelloAnswersOffers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		p := w.Player("/", "reseat.parts")
 		first, q := p.Hello, p.Resume(0)
 		if first.PartBytes != session.PartBytes || q.Hello.PartBytes != session.PartBytes || !first.Probe {

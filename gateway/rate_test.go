@@ -31,8 +31,7 @@ func TestFastClientIsPaced(t *testing.T) {
 	} {
 		for kind, speaks := range map[string]bool{"resumable": true, "plain": false} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, rated(c.rate))
+				inWorld(t, rated(c.rate), func(t *testing.T, w *world) {
 					var p *wstest.Peer
 					if speaks {
 						p = w.Player("/").Peer
@@ -69,9 +68,7 @@ func pad(i, size int) string {
 }
 
 func TestPacedClientDoesNotDelayUpstreamPings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, rated(session.Rate{Messages: 1}))
-		p, game := w.play()
+	inSession(t, rated(session.Rate{Messages: 1}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		for i := range 100 {
 			p.Text(fmt.Sprint(i))
 		}
@@ -90,9 +87,7 @@ func TestPacedClientDoesNotDelayUpstreamPings(t *testing.T) {
 }
 
 func TestByeOfPacedClientComesAfterItsMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, rated(session.Rate{Messages: 1}))
-		p, game := w.play()
+	inSession(t, rated(session.Rate{Messages: 1}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		for i := range 20 {
 			p.Text(fmt.Sprint(i))
 		}
@@ -105,9 +100,7 @@ func TestByeOfPacedClientComesAfterItsMessages(t *testing.T) {
 }
 
 func TestFloodEndsSessionIfConfigured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, rated(session.Rate{Messages: 5, End: true}))
-		p, game := w.play()
+	inSession(t, rated(session.Rate{Messages: 5, End: true}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		for i := range 6 {
 			p.Text(fmt.Sprint(i))
 		}
@@ -133,19 +126,13 @@ func TestResumeMayResendAllUnackedAtOnce(t *testing.T) {
 		"bytes":    {session.Rate{Bytes: 2000, End: true}, 2000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, rated(c.rate))
-				p, game := w.play()
-				p.Text("0")
-				game.Want("0")
-				p.Sync()
-				p.Drop()
-				w.wantState(p, session.Detached)
+			inSession(t, rated(c.rate), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				p.Pass(game, "0")
+				w.detach(p)
 				p = p.Resume(0)
 				for i := range 500 {
 					text := fmt.Sprintf("%0*d", c.size, i)
-					p.Text(text)
-					game.Want(text)
+					p.Pass(game, text)
 				}
 				w.wantState(p, session.Attached)
 			})

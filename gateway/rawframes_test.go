@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
@@ -211,8 +210,7 @@ func TestFramesFollowRFC6455(t *testing.T) {
 					b = f.append(b, strings.Contains(leg, "from a "))
 				}
 				t.Run(c.section+" "+c.name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t, testPolicy())
+					inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 						if w.Offer != "" {
 							t.Skip("with compression RSV1 means something")
 						}
@@ -255,8 +253,7 @@ func passes(w *world, c rawCase, from, to *wstest.Peer, taken func()) bool {
 	case c.want.message != nil:
 		to.Want(*c.want.message)
 		taken()
-		from.Text("after")
-		to.Want("after")
+		from.Pass(to, "after")
 	case c.want.pong != nil:
 		wantPong(w, from, *c.want.pong)
 	default:

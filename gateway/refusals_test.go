@@ -18,6 +18,8 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/frame"
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/wire"
 )
 
@@ -55,23 +57,20 @@ func TestRefusedLoginIsReportedByClose(t *testing.T) {
 }
 
 func TestFullGatewayIsReportedByClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessions = 1 })
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.play()
 		w.wantShown("/", "", wire.Closing{Code: 4503, Status: 503, Reason: "full", Retry: true, RetryAfter: 5000})
-	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.MaxSessionsPerIP = 1 })
+	}, func(c *gateway.Config) { c.MaxSessions = 1 })
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.play()
 		w.wantShown("/", "", wire.Closing{Code: 4429, Status: 429, Reason: "too many sessions from this address", Retry: true, RetryAfter: 5000})
-	})
+	}, func(c *gateway.Config) { c.MaxSessionsPerIP = 1 })
 }
 
 func TestPathWithoutRouteIsReportedByClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Pattern = "/match/*" })
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.wantShown("/other", "", wire.Closing{Code: 4403, Status: 404, Reason: "no route"})
-	})
+	}, func(c *gateway.Config) { c.Routes[0].Pattern = "/match/*" })
 }
 
 func TestUnreachableUpstreamIsReportedByClose(t *testing.T) {
@@ -103,10 +102,9 @@ func TestUpstreamsRefusalIsReportedByClose(t *testing.T) {
 		"429 Slow\r\nRetry-After: -1\r\n":              {Code: 4403, Status: 429, Reason: "upstream: 429", Retry: true},
 		"302 Found\r\nLocation: http://elsewhere/\r\n": {Code: 4403, Status: 302, Reason: "upstream: 302"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Upstream.DialContext = answering(answer) })
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			w.wantShown("/", "", want)
-		})
+		}, func(c *gateway.Config) { c.Routes[0].Upstream.DialContext = answering(answer) })
 	}
 }
 
@@ -127,8 +125,7 @@ func answering(status string) func(context.Context, string, string) (net.Conn, e
 
 // A page of another site learns nothing, and a request that is not a handshake gets no 101.
 func TestOtherRefusalsAreAnsweredByHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		for header, want := range map[string]int{"Origin: http://elsewhere.example\r\n": 403, "Sec-WebSocket-Key: AAAA\r\n": 400} {
 			conn, _, resp, err := w.Handshake("/", showing, header)
 			if err != nil || resp.StatusCode != want {
@@ -136,14 +133,12 @@ func TestOtherRefusalsAreAnsweredByHTTP(t *testing.T) {
 			}
 			conn.Close()
 		}
-	})
+	}, func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
 }
 
 // protocol section 5: close() without a code is a Close without a body to both.
 func TestByeWithoutCodeIsCloseWithoutCode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, game := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Text("last")
 		p.Control(`bye {"code":1005,"reason":""}`)
 		game.Want("last")
@@ -192,8 +187,7 @@ func TestRefusalsOfTheGameServerKeepWhatTheirStatusNeeds(t *testing.T) {
 		{"302 Found\r\nLocation: /login", []string{"Location: /login"}},
 		{"416 Requested Range Not Satisfiable\r\nContent-Range: bytes */7", []string{"Content-Range: bytes */7"}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			w.game.Refuse = func(conn net.Conn, _ *http.Request) bool {
 				conn.Write([]byte("HTTP/1.1 " + c.answer + "\r\nX-Hop: 1\r\nKeep-Alive: 9\r\nContent-Length: 0\r\n\r\n"))
 				conn.Close()
@@ -217,10 +211,7 @@ func TestRefusalsOfTheGameServerKeepWhatTheirStatusNeeds(t *testing.T) {
 }
 
 func TestOwn426NamesTheProtocol(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := testPolicy()
-		p.HTTPOff = true
-		w := newWorld(t, p)
+	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.HTTPOff = true }), func(t *testing.T, w *world) {
 		for what, rest := range map[string]string{
 			"a handshake of an old version": asksForWS + "8\r\n\r\n", "one that reads refusals": asksForWS + "8\r\nSec-WebSocket-Protocol: reseat.v1, reseat.refusals\r\n\r\n",
 			"an ordinary request": ordinary, "a last request": "Connection: close\r\n" + ordinary,
@@ -237,8 +228,7 @@ func TestOwn426NamesTheProtocol(t *testing.T) {
 
 // The fields of HTTP/1 are no part of a close, nor of the 101 that carries it.
 func TestRefusalByCloseHasNoFieldsOfTheStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.game.Refuse = func(conn net.Conn, _ *http.Request) bool {
 			conn.Write([]byte("HTTP/1.1 426 Upgrade Required\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n"))
 			conn.Close()

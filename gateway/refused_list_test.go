@@ -18,6 +18,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/events"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/registry"
 	"reseat/gateway/wire"
 )
@@ -101,8 +102,7 @@ func TestARefusalOfTheGameServersIsListedWithWhatItSaid(t *testing.T) {
 			return err
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			w.game.Refuse = func(c net.Conn, _ *http.Request) bool { answer(w, c); return true }
 			w.PlayerRefused("/match/7", "").Next()
 			w.wantRefusal(want)
@@ -120,8 +120,7 @@ func TestARefusalOfTheGameServersIsListedWithWhatItSaid(t *testing.T) {
 // A game server that restarts answers 503: no setting of the gateway is wrong.
 func TestHintTellsABusyGameServerFromOneThatRefuses(t *testing.T) {
 	for status, want := range map[string]string{"503 Unavailable": "starting, restarting or overloaded", "429 Too Many": "starting, restarting or overloaded", "404 Not Found": "another path"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, testPolicy())
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 				io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n")
 				return true
@@ -136,9 +135,7 @@ func TestHintTellsABusyGameServerFromOneThatRefuses(t *testing.T) {
 }
 
 func TestRefusedResumesAreListedWithTheirFlag(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		first := p.Hello.Token
 		p = p.Resume(0)
@@ -172,8 +169,7 @@ func TestRefusedResumesAreListedWithTheirFlag(t *testing.T) {
 // A stranger who is refused again and again, with text as long as it can be, fills no
 // memory.
 func TestRefusalsAreBoundedAndTheNewestStay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		long := strings.Repeat("x", 4000)
 		for i := range 250 {
 			conn, _, _, err := w.Handshake(fmt.Sprintf("/%d/%s", i, long), nil, "Origin: https://"+long+"\r\n")
@@ -311,9 +307,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 
 // A session that is ended twice is ended by the first.
 func TestASessionIsEndedByTheFirstWhoEndsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
-		p, _ := w.play()
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		w.gw.EndBy("first", p.Hello.Session, 1000, "")
 		w.gw.EndBy("second", p.Hello.Session, 1000, "")
@@ -332,8 +326,7 @@ func TestASessionIsEndedByTheFirstWhoEndsIt(t *testing.T) {
 
 // What a stranger writes into a path takes a bounded place in each record.
 func TestThePathOfASessionIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		p := w.Player("/" + strings.Repeat("x", 10_000))
 		w.game.Next()
 		if info, _ := w.gw.Session(p.Hello.Session); len(info.Path) != 200 {

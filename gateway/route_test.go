@@ -120,8 +120,7 @@ func TestPathParametersThatChangeNoRoutePass(t *testing.T) {
 }
 
 func TestUnsafePathsPassIfAllowed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.UnsafePaths = true })
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		for path, want := range map[string]string{"/a%2fb": "/a%2Fb", "//a": "//a", "/a\\b": "/a%5Cb", "/x/..;/y": "/x/..;/y", "/x/../y": "/y"} {
 			if got := w.status(path, ""); got != http.StatusSwitchingProtocols {
 				t.Errorf("%s: %d", path, got)
@@ -132,15 +131,14 @@ func TestUnsafePathsPassIfAllowed(t *testing.T) {
 		if got := w.status("/a%00", ""); got != http.StatusBadRequest {
 			t.Errorf("a control character: %d", got)
 		}
-	})
+	}, func(c *gateway.Config) { c.UnsafePaths = true })
 }
 
 // A safe path, and any query, even an empty one: RFC 9112 section 3.2.1.
 var verbatim = []string{"/a?", "/a??", "/a?=&&b=", "/a?x;y;", "/a?//..%2F%2f", "/a;v=1/b?", "/a/?#", "/?", "/%C3%BC?%c3"}
 
 func TestRequestTargetReachesTheGameServerAsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, hard())
+	inWorld(t, hard(), func(t *testing.T, w *world) {
 		for _, path := range verbatim {
 			want := strings.ReplaceAll(path, "#", "%23")
 			p := w.Player(path)
@@ -164,8 +162,7 @@ func TestRequestTargetReachesTheGameServerAsSent(t *testing.T) {
 }
 
 func TestTargetOfOrdinaryRequestReachesTheGameServerAsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		var asked []string
 		w.game.Refuse = refusing(&asked)
 		for _, path := range verbatim {
@@ -181,8 +178,7 @@ func TestTargetOfOrdinaryRequestReachesTheGameServerAsSent(t *testing.T) {
 
 // The base path of --upstream ws://g/public cannot be left, by handshakes or requests.
 func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		var asked []string
 		w.game.Refuse = refusing(&asked)
 		for _, path := range append([]string{"/../admin", "/%2e%2e/admin", "/x/../../admin", "/.%2e/.%2e/admin", "/..;/admin", "/..%2fadmin", "/..\\admin"}, spellings...) {
@@ -199,13 +195,12 @@ func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 		if len(asked) < 2*len(spellings) {
 			t.Errorf("only %d requests reached the game server", len(asked))
 		}
-	})
+	}, func(c *gateway.Config) { c.Routes[0].Upstream.URL.Path = "/public" })
 }
 
 // Protocol section 2: path and query of a resume are ignored.
 func TestPathOfResumeIsIgnored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		for _, path := range []string{"//x", "/a%2fb", "/%2572"} {
 			p, game := w.play()
 			p.Drop()
@@ -226,8 +221,7 @@ func hasHello(r *bufio.Reader) bool {
 }
 
 func TestPreCreatedSessionGetsNormalPath(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
 			t.Fatal(err)
 		}

@@ -28,9 +28,7 @@ func TestSlowPeerDuringResumeDelaysNobody(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, testPolicy())
-				other, otherGame := w.play()
+			inSession(t, testPolicy(), func(t *testing.T, w *world, other *wstest.Player, otherGame *wstest.Peer) {
 				p, game := w.play()
 				p.Sync()
 				for i := range 20 {
@@ -58,10 +56,8 @@ func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
 	w.t.Helper()
 	other.Drop()
 	other = other.Resume(0)
-	game.Text("down")
-	other.Want("down")
-	other.Text("up")
-	game.Want("up")
+	game.Pass(other, "down")
+	other.Pass(game, "up")
 	w.play()
 	if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
 		w.t.Errorf("%d sessions are listed, want 3", len(list))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -52,10 +54,7 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 }
 
 func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Notices.Detach = `{"player":"{player}","in":"{session}"}`
-		w := newWorld(t, pol)
+	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Notices.Detach = `{"player":"{player}","in":"{session}"}` }), func(t *testing.T, w *world) {
 		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
 		if err != nil {
 			t.Fatal(err)
@@ -69,15 +68,11 @@ func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 }
 
 func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
-		w := newWorld(t, pol)
-		p, game := w.play()
-		game.Text("2")
-		p.Want("2")
-		p.Text("3")
-		game.Want("3")
+	inSession(t, changed(testPolicy(), func(p *policy.Policy) {
+		p.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
+	}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		game.Pass(p, "2")
+		p.Pass(game, "3")
 		p.Ack(1)
 		game.Text("2") // numbered, and not acked when the client disconnects
 		p.Want("2")
@@ -121,11 +116,9 @@ func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
 }
 
 func TestBeatsAreSentWhileDetached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Keepalives = []session.Keepalive{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
-		w := newWorld(t, pol)
-		p, game := w.play()
+	inSession(t, changed(testPolicy(), func(p *policy.Policy) {
+		p.Keepalives = []session.Keepalive{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
+	}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
 		game.WantNothing(20 * time.Second)
 		p.Drop()
@@ -145,16 +138,13 @@ func TestIdleTimeoutEndsSilentSession(t *testing.T) {
 		"attached": func(t *testing.T, w *world) {
 			p, game := w.play()
 			time.Sleep(50 * time.Second)
-			game.Text("once")
-			p.Want("once")
+			game.Pass(p, "once")
 			time.Sleep(time.Minute - time.Millisecond)
 			w.wantState(p, session.Attached)
 			if c := p.WantClosing(wire.CodeEnded); c.Reason != "idle timeout" || c.Retry {
 				t.Errorf("close %+v", c)
 			}
-			if reason := game.WantClose(wire.CodeGoingAway); reason != "idle timeout" {
-				t.Errorf("reason %q", reason)
-			}
+			game.WantReason(wire.CodeGoingAway, "idle timeout")
 		},
 		"detached": func(t *testing.T, w *world) {
 			p, game := w.play()
@@ -166,9 +156,7 @@ func TestIdleTimeoutEndsSilentSession(t *testing.T) {
 		"plain": func(t *testing.T, w *world) {
 			p := w.Plain("/match/7")
 			w.game.Next().WantClose(wire.CodeGoingAway)
-			if reason := p.WantClose(wire.CodeGoingAway); reason != "idle timeout" {
-				t.Errorf("reason %q", reason)
-			}
+			p.WantReason(wire.CodeGoingAway, "idle timeout")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,9 +22,7 @@ func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 		p.Overflow = session.DropOldest
 		w := newWorld(t, p)
 		player, game := w.play()
-		player.Sync()
-		player.Drop()
-		w.wantState(player, session.Detached)
+		w.detach(player)
 		const sent = 20_000
 		for range sent {
 			game.Binary("")
@@ -43,8 +41,7 @@ func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
 
 // T28: clients that are closed together get different retry times.
 func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy())
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		var players []*wstest.Player
 		for range 100 {
 			p, _ := w.play()
@@ -82,8 +79,7 @@ func TestPanicIsLoggedOnceWithStackAndCounted(t *testing.T) {
 			t.Error("1011 says retry")
 		}
 		badGame.WantClose(wire.CodeInternalError)
-		good.Text("still here?")
-		goodGame.Want("still here?")
+		good.Pass(goodGame, "still here?")
 		time.Sleep(time.Second)
 		log := said.String()
 		if strings.Count(log, "msg=session.panicked") != 1 || strings.Count(log, `stack="goroutine `) != 1 || !strings.Contains(log, bad.Hello.Session) {
