@@ -1,10 +1,12 @@
 package gateway_test
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,119 +23,203 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/wire"
+	"reseat/tokens/login"
 )
 
+// showing is the offer of a client that reads refusals as closes: protocol section 2.
 var showing = []string{wire.Subprotocol, "reseat.refusals"}
 
-// wantShown begins a session that offers reseat.refusals, and wants the refusal c; without
-// the offer it wants the HTTP status.
-func (w *world) wantShown(path, header string, c wire.Closing) {
-	w.t.Helper()
-	p := w.PlayerRefused(path, header)
-	if got := p.WantClosing(c.Code); got != c {
-		w.t.Errorf("%s: %+v, want %+v", path, got, c)
+const expired = "Authorization: Bearer $EXPIRED\r\n"
+
+// A refusal is a first handshake that is refused, and what everybody hears of that.
+type refusal struct {
+	config             func(*gateway.Config)
+	login              bool // the route requires one, in a header
+	before             func(*world)
+	game               string       // answer of the game server; "silence" for none, "" if it need not answer
+	host, path, header string       // "" for game.example and /match/7
+	want               wire.Closing // with a Status alone: by HTTP, also for a client that reads refusals
+	listed             string       // in the list of refusals, as "why | hint's flag, a part of the hint"
+	logged             string       // "message | part of its line | ..."
+}
+
+func refusals() map[string]refusal {
+	strict := func(c *gateway.Config) { c.Hosts, c.Routes[0].Pattern = []string{"game.example"}, "/match/*" }
+	playing := func(w *world) { w.play() }
+	full := wire.Closing{Code: 4503, Status: 503, Reason: "full", Retry: true, RetryAfter: 5000}
+	return map[string]refusal{
+		"no login": {login: true, want: wire.Closing{Code: 4403, Status: 401, Reason: "login: missing"},
+			listed: "unauthorized: missing | --auth-from", logged: "handshake.refused | status=401 | why=unauthorized | path=/match/7 | login=missing"},
+		"old login": {login: true, header: expired, want: wire.Closing{Code: 4403, Status: 401, Reason: "login: expired"},
+			listed: "unauthorized: expired | no setting", logged: "handshake.refused | status=401 | why=unauthorized | path=/match/7 | login=expired"},
+		"another page": {config: strict, path: "/match/7?token=secret", header: "Origin: https://Play.example\r\n", want: wire.Closing{Status: 403},
+			listed: "origin: https://Play.example | --origin", logged: "origin.refused | add --origin https://play.example;"},
+		"a page of this machine": {header: "Origin: http://localhost:3000\r\n", want: wire.Closing{Status: 403},
+			listed: "origin: http://localhost:3000 | --origin", logged: "origin.refused | add --origin http://localhost:3000;"},
+		"a page without origin": {header: "Origin: null\r\n", want: wire.Closing{Status: 403}, listed: "origin: null | --origin", logged: "origin.refused | add its origin;"},
+		"an origin for a shell": {header: "Origin: https://a.example;reboot\r\n", want: wire.Closing{Status: 403},
+			listed: "origin: https://a.example;reboot | --origin", logged: "origin.refused | add its origin;"},
+		"another host": {config: strict, host: "play.example:8443", want: wire.Closing{Status: 421},
+			listed: "host_not_allowed: play.example:8443 | --host", logged: `handshake.refused | add --host play.example:8443"`},
+		"a host for a shell": {config: strict, host: "$(reboot)", want: wire.Closing{Status: 421}, listed: "host_not_allowed: $(reboot) | --host", logged: `handshake.refused | add this name"`},
+		"no handshake":       {header: "Sec-WebSocket-Key: AAAA\r\n", want: wire.Closing{Status: 400}, listed: "bad_handshake | no setting", logged: "handshake.refused | why=bad_handshake"},
+		"no route": {config: strict, path: "/other/caf%C3%A9", want: wire.Closing{Code: 4403, Status: 404, Reason: "no route"},
+			listed: "no_route | --route", logged: "handshake.refused | path=/other/caf%C3%A9"},
+		"an ambiguous path": {path: "/match//7", want: wire.Closing{Code: 4403, Status: 400, Reason: "unsafe path"},
+			listed: "unsafe_path: an empty segment (//) | --unsafe-paths", logged: "handshake.refused | why=unsafe_path"},
+		"full": {config: func(c *gateway.Config) { c.MaxSessions = 1 }, before: playing, want: full, listed: "max_sessions | --max-sessions", logged: "handshake.refused | why=max_sessions"},
+		"one address": {config: func(c *gateway.Config) { c.MaxSessionsPerIP = 1 }, before: playing,
+			want:   wire.Closing{Code: 4429, Status: 429, Reason: "too many sessions from this address", Retry: true, RetryAfter: 5000},
+			listed: "max_sessions_per_ip | --max-sessions-per-ip", logged: "handshake.refused | why=max_sessions_per_ip"},
+		"draining": {before: func(w *world) { w.gw.BeginDrain() }, want: wire.Closing{Code: 4503, Status: 503, Reason: "draining", Retry: true, RetryAfter: 5000},
+			listed: "draining | no setting", logged: "handshake.refused | why=draining"},
+		"unreachable": {config: func(c *gateway.Config) {
+			c.Routes[0].Upstream.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
+		}, want: wire.Closing{Code: 4502, Status: 502, Reason: "upstream: unreachable", Retry: true},
+			listed: "upstream: game.example:9000: connection refused | --upstream", logged: "upstream.refused | route=/*"},
+		"silent": {game: "silence", want: wire.Closing{Code: 4502, Status: 504, Reason: "upstream: not in time", Retry: true},
+			listed: "upstream: game.example:9000: no answer in time: context deadline exceeded | --dial-timeout", logged: "upstream.refused"},
+		"game, 404": {path: "/match/7?token=secret", game: "404 Not Found", want: wire.Closing{Code: 4403, Status: 404, Reason: "upstream: 404"},
+			listed: "upstream: refused with status 404 | --upstream, another path", logged: `upstream.refused | route=/* | path=/match/7  | err="upstream refused with status 404"`},
+		"game, 403": {game: "403 Forbidden", want: wire.Closing{Code: 4403, Status: 403, Reason: "upstream: 403"}, listed: "upstream: refused with status 403 | --upstream, another path", logged: "upstream.refused"},
+		"game, 302": {game: "302 Found\r\nLocation: http://elsewhere/", want: wire.Closing{Code: 4403, Status: 302, Reason: "upstream: 302"},
+			listed: "upstream: refused with status 302 | --upstream", logged: "upstream.refused"},
+		"game, busy": {game: "503 Busy\r\nRetry-After: 7", want: wire.Closing{Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true, RetryAfter: 7000},
+			listed: "upstream: refused with status 503 | --upstream, starting, restarting or overloaded", logged: "upstream.refused"},
+		"game, overloaded": {game: "429 Slow\r\nRetry-After: -1", want: wire.Closing{Code: 4403, Status: 429, Reason: "upstream: 429", Retry: true},
+			listed: "upstream: refused with status 429 | --upstream, starting, restarting or overloaded", logged: "upstream.refused"},
+		"game, 502": {game: "502 Bad", want: wire.Closing{Code: 4403, Status: 502, Reason: "upstream: 502", Retry: true}, listed: "upstream: refused with status 502 | --upstream", logged: "upstream.refused"},
 	}
-	p.WantEnd()
-	for _, protocols := range [][]string{{wire.Subprotocol}, {"reseat.refusals"}, nil} {
-		conn, _, resp, err := w.Handshake(path, protocols, header)
-		if err != nil || resp.StatusCode != c.Status {
-			w.t.Errorf("%s with %q: %v %v, want status %d", path, protocols, resp, err, c.Status)
+}
+
+// A client hears why its handshake is refused, and operators read it in the list and in the log, with the flag that would
+// change that. A page of another site learns nothing, and a request that is not a handshake gets no 101.
+func TestRefusedHandshakeIsExplained(t *testing.T) {
+	eachInBubble(t, refusals(), func(t *testing.T, c refusal) {
+		said := new(bytes.Buffer)
+		pol := testPolicy()
+		if c.login {
+			pol.Auth = headerLogin(t)
 		}
-		conn.Close()
-	}
-}
-
-func TestRefusedLoginIsReportedByClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, said := newLoginWorld(t, "header", false)
-		old := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(-time.Hour).Unix()}) + "\r\n"
-		for header, reason := range map[string]string{"": "login: missing", old: "login: expired"} {
-			w.wantShown("/m", header, wire.Closing{Code: 4403, Status: 401, Reason: reason})
-		}
-		if n := strings.Count(said.String(), "handshake.refused"); n != 8 {
-			t.Errorf("%d lines for 8 handshakes", n)
-		}
-	})
-}
-
-func TestFullGatewayIsReportedByClose(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		w.play()
-		w.wantShown("/", "", wire.Closing{Code: 4503, Status: 503, Reason: "full", Retry: true, RetryAfter: 5000})
-	}, func(c *gateway.Config) { c.MaxSessions = 1 })
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		w.play()
-		w.wantShown("/", "", wire.Closing{Code: 4429, Status: 429, Reason: "too many sessions from this address", Retry: true, RetryAfter: 5000})
-	}, func(c *gateway.Config) { c.MaxSessionsPerIP = 1 })
-}
-
-func TestPathWithoutRouteIsReportedByClose(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		w.wantShown("/other", "", wire.Closing{Code: 4403, Status: 404, Reason: "no route"})
-	}, func(c *gateway.Config) { c.Routes[0].Pattern = "/match/*" })
-}
-
-func TestUnreachableUpstreamIsReportedByClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		dials := 0
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			c.Log = slog.New(slog.NewTextHandler(&log, nil))
-			c.Routes[0].Upstream.DialContext = func(context.Context, string, string) (net.Conn, error) {
-				dials++
-				return nil, errors.New("refused")
+		w := newWorld(t, pol, func(cfg *gateway.Config) {
+			cfg.Log = slog.New(slog.NewTextHandler(said, nil))
+			if err := gateway.OpenLogins(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			if c.config != nil {
+				c.config(cfg)
 			}
 		})
-		p := w.PlayerRefused("/", "")
-		if got, want := p.WantClosing(4502), (wire.Closing{Code: 4502, Status: 502, Reason: "upstream: unreachable", Retry: true}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
+		if c.before != nil {
+			c.before(w)
 		}
-		if n := strings.Count(log.String(), "level="); dials != 1 || n != 1 {
-			t.Errorf("%d dials, %d lines: %s", dials, n, log.String())
+		if c.game != "" {
+			w.game.Refuse = answering(c.game)
+		}
+		token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Unix()})
+		path, header := cmp.Or(c.path, "/match/7"), strings.ReplaceAll(c.header, "$EXPIRED", token)
+		if c.host != "" {
+			header += "Host: " + c.host + "\r\n"
+		}
+		bare, _, _ := strings.Cut(path, "?")
+		said.Reset()
+		asked := 0
+		ask := func(code string, protocols ...string) {
+			asked++
+			if code != "null" {
+				p := w.PlayerRefused(path, header)
+				wstest.Equal(t, "the close", p.WantClosing(c.want.Code), c.want)
+				p.WantEnd()
+			} else if conn, resp := w.handshake(path, header, protocols); resp.StatusCode != c.want.Status {
+				t.Errorf("with %q: %s, want status %d", protocols, resp.Status, c.want.Status)
+			} else {
+				conn.Close()
+			}
+			why, hint, _ := strings.Cut(c.listed, " | ")
+			w.wantRefusal(fmt.Sprint(c.want.Status, " | ", code, " | ", why, " | ", bare), strings.Split(hint, ", ")...)
+		}
+		if c.want.Code > 0 {
+			ask(fmt.Sprint(c.want.Code))
+		} else {
+			ask("null", showing...)
+		}
+		ask("null", wire.Subprotocol)
+		ask("null", "reseat.refusals")
+		ask("null")
+		parts := strings.Split(c.logged, " | ")
+		wantLine(t, said, parts[0], parts[1:]...)
+		wstest.Equal(t, "lines of the log", strings.Count(said.String(), "msg="+parts[0]+" "), asked)
+		if strings.Contains(said.String(), "secret") || strings.Contains(said.String(), token) {
+			t.Errorf("the log contains the query, or the login: %s", said)
 		}
 	})
 }
 
-func TestUpstreamsRefusalIsReportedByClose(t *testing.T) {
-	for answer, want := range map[string]wire.Closing{
-		"403 Forbidden\r\n":                            {Code: 4403, Status: 403, Reason: "upstream: 403"},
-		"503 Busy\r\nRetry-After: 7\r\n":               {Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true, RetryAfter: 7000},
-		"502 Bad\r\n":                                  {Code: 4403, Status: 502, Reason: "upstream: 502", Retry: true},
-		"429 Slow\r\nRetry-After: -1\r\n":              {Code: 4403, Status: 429, Reason: "upstream: 429", Retry: true},
-		"302 Found\r\nLocation: http://elsewhere/\r\n": {Code: 4403, Status: 302, Reason: "upstream: 302"},
-	} {
-		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-			w.wantShown("/", "", want)
-		}, func(c *gateway.Config) { c.Routes[0].Upstream.DialContext = answering(answer) })
+// headerLogin requires a login in a header.
+func headerLogin(t *testing.T) *policy.Auth {
+	t.Helper()
+	from, err := login.ParseSources("header")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: from}
+}
+
+// handshake is Handshake, with the Host that the header may have.
+func (w *world) handshake(path, header string, protocols []string) (net.Conn, *http.Response) {
+	w.t.Helper()
+	if !strings.Contains(header, "Host: ") {
+		header += "Host: game.example\r\n"
+	}
+	if len(protocols) > 0 {
+		header += "Sec-WebSocket-Protocol: " + strings.Join(protocols, ", ") + "\r\n"
+	}
+	conn, br := w.Request("GET " + path + " HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" + header + "\r\n")
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return conn, resp
+}
+
+// answering is a game server that answers every handshake with a status and header, or with silence.
+func answering(status string) func(net.Conn, *http.Request) bool {
+	return func(c net.Conn, _ *http.Request) bool {
+		if status == "silence" {
+			io.Copy(io.Discard, c)
+		} else {
+			io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n")
+			c.Close()
+		}
+		return true
 	}
 }
 
-// answering is a game server that answers every handshake with status.
-func answering(status string) func(context.Context, string, string) (net.Conn, error) {
-	return func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		go func() {
-			defer far.Close()
-			if req, err := http.ReadRequest(bufio.NewReader(far)); err == nil {
-				req.Body.Close()
-				far.Write([]byte("HTTP/1.1 " + status + "Content-Length: 0\r\n\r\n"))
-			}
-		}()
-		return near, nil
-	}
-}
-
-// A page of another site learns nothing, and a request that is not a handshake gets no 101.
-func TestOtherRefusalsAreAnsweredByHTTP(t *testing.T) {
+// An ordinary request is answered by status, and in no list.
+func TestRefusedRequestIsNotListed(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		for header, want := range map[string]int{"Origin: http://elsewhere.example\r\n": 403, "Sec-WebSocket-Key: AAAA\r\n": 400} {
-			conn, _, resp, err := w.Handshake("/", showing, header)
-			if err != nil || resp.StatusCode != want {
-				t.Errorf("%q: %v %v, want %d", header, resp, err, want)
-			}
-			conn.Close()
+		_, br := w.Request("GET /match/7 HTTP/1.1\r\nHost: 203.0.113.9\r\nConnection: close\r\n\r\n")
+		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 421 || len(w.gw.Refusals()) != 0 {
+			t.Errorf("%v, %v, and the refusals %v; want 421 and none", resp, err, w.gw.Refusals())
 		}
 	}, func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
+}
+
+// wantLine waits for the log line with msg, which must contain all parts.
+func wantLine(t *testing.T, said *bytes.Buffer, msg string, parts ...string) {
+	t.Helper()
+	synctest.Wait()
+	line := ""
+	for l := range strings.Lines(said.String()) {
+		if strings.Contains(l, "msg="+msg+" ") {
+			line = l
+		}
+	}
+	for _, part := range parts {
+		if !strings.Contains(line, part) {
+			t.Errorf("%q is not in the line of %q: %s", part, msg, line)
+		}
+	}
 }
 
 // protocol section 5: close() without a code is a Close without a body to both.

@@ -1,12 +1,7 @@
 package gateway_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -20,11 +15,10 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/registry"
-	"reseat/gateway/wire"
 )
 
-// newestRefusal is the newest of the list as "status code why path hint's flag".
-func (w *world) newestRefusal() string {
+// wantRefusal checks the newest refusal of the list, "status | code | why | path", and that its hint has the parts.
+func (w *world) wantRefusal(want string, hint ...string) {
 	w.t.Helper()
 	synctest.Wait()
 	list := w.gw.Refusals()
@@ -39,98 +33,11 @@ func (w *world) newestRefusal() string {
 	if r.Peer == "" || time.Since(r.Time) != 0 {
 		w.t.Errorf("peer %q, time %v", r.Peer, r.Time)
 	}
-	flag, _, _ := strings.Cut(r.Hint, ":")
-	return strings.Join([]string{fmt.Sprint(r.Status), code, r.Why, r.Path, flag}, " | ")
-}
-
-func (w *world) wantRefusal(want string) {
-	w.t.Helper()
-	if got := w.newestRefusal(); got != want {
-		w.t.Errorf("%s, want %s", got, want)
-	}
-}
-
-// Each kind of refused handshake is listed with the flag that would change it.
-func TestRefusedHandshakesAreListedWithTheirFlag(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			c.Routes[0].Pattern, c.Hosts, c.MaxSessionsPerIP = "/match/*", []string{"game.example"}, 1
-		})
-		try := func(path, header string) {
-			conn, _, _, err := w.Handshake(path, []string{wire.Subprotocol}, header)
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn.Close()
+	wstest.Equal(w.t, "the newest refusal", fmt.Sprint(r.Status, " | ", code, " | ", r.Why, " | ", r.Path), want)
+	for i, part := range hint {
+		if i == 0 && !strings.HasPrefix(r.Hint, part+": ") || !strings.Contains(r.Hint, part) {
+			w.t.Errorf("hint %q, want %q", r.Hint, hint)
 		}
-		try("/match/7?token=secret", "Origin: https://elsewhere.example\r\n")
-		w.wantRefusal("403 | null | origin: https://elsewhere.example | /match/7 | --origin")
-		try("/match/7", "Sec-WebSocket-Key: AAAA\r\n")
-		w.wantRefusal("400 | null | bad_handshake | /match/7 | no setting")
-		try("/other/caf%C3%A9", "")
-		w.wantRefusal("404 | null | no_route | /other/caf%C3%A9 | --route")
-		try("/match//7", "")
-		w.wantRefusal("400 | null | unsafe_path: an empty segment (//) | /match//7 | --unsafe-paths")
-		w.PlayerRefused("/other", "").WantClosing(4403)
-		w.wantRefusal("404 | 4403 | no_route | /other | --route")
-		conn, br := w.Request("GET /match/7 HTTP/1.1\r\nHost: 203.0.113.9\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
-		http.ReadResponse(br, nil)
-		conn.Close()
-		w.wantRefusal("421 | null | host_not_allowed: 203.0.113.9 | /match/7 | --host")
-		listed := len(w.gw.Refusals())
-		_, br = w.Request("GET /match/7 HTTP/1.1\r\nHost: 203.0.113.9\r\nConnection: close\r\n\r\n")
-		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 421 || len(w.gw.Refusals()) != listed {
-			t.Errorf("an ordinary request: %v, %v, and %d refusals after %d", resp, err, len(w.gw.Refusals()), listed)
-		}
-		w.play()
-		try("/match/8", "")
-		w.wantRefusal("429 | null | max_sessions_per_ip | /match/8 | --max-sessions-per-ip")
-		w.gw.BeginDrain()
-		try("/match/8", "")
-		w.wantRefusal("503 | null | draining | /match/8 | no setting")
-	})
-}
-
-func TestARefusalOfTheGameServersIsListedWithWhatItSaid(t *testing.T) {
-	for want, answer := range map[string]func(w *world, c net.Conn) error{
-		"404 | 4403 | upstream: refused with status 404 | /match/7 | --upstream": func(_ *world, c net.Conn) error {
-			_, err := io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-			return err
-		},
-		"504 | 4502 | upstream: game.example:9000: no answer in time: context deadline exceeded | /match/7 | --dial-timeout": func(_ *world, c net.Conn) error {
-			_, err := io.Copy(io.Discard, c)
-			return err
-		},
-	} {
-		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-			w.game.Refuse = func(c net.Conn, _ *http.Request) bool { answer(w, c); return true }
-			w.PlayerRefused("/match/7", "").Next()
-			w.wantRefusal(want)
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			c.Routes[0].Upstream.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
-		})
-		w.Handshake("/match/7", nil, "")
-		w.wantRefusal("502 | null | upstream: game.example:9000: connection refused | /match/7 | --upstream")
-	})
-}
-
-// A game server that restarts answers 503: no setting of the gateway is wrong.
-func TestHintTellsABusyGameServerFromOneThatRefuses(t *testing.T) {
-	for status, want := range map[string]string{"503 Unavailable": "starting, restarting or overloaded", "429 Too Many": "starting, restarting or overloaded", "404 Not Found": "another path"} {
-		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-			w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
-				io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n")
-				return true
-			}
-			w.PlayerRefused("/match/7", "").Next()
-			synctest.Wait()
-			if hint := w.gw.Refusals()[0].Hint; !strings.Contains(hint, want) {
-				t.Errorf("%s: %q, want %q in it", status, hint, want)
-			}
-		})
 	}
 }
 
@@ -141,23 +48,20 @@ func TestRefusedResumesAreListedWithTheirFlag(t *testing.T) {
 		p = p.Resume(0)
 		p.Sync()
 		p.TryResume(first, "0").WantClosing(4401)
-		w.wantRefusal("101 | 4401 | bad_token: superseded | /resume | no setting")
-		if hint := w.gw.Refusals()[0].Hint; !strings.Contains(hint, "older token") {
-			t.Errorf("hint %q", hint)
-		}
+		w.wantRefusal("101 | 4401 | bad_token: superseded | /resume", "no setting", "older token")
 		p.TryResume("no.token.atall", "0").WantClosing(4401)
-		w.wantRefusal("101 | 4401 | bad_token: malformed | /resume | --token-key-file")
+		w.wantRefusal("101 | 4401 | bad_token: malformed | /resume", "--token-key-file")
 		p.Drop()
 		time.Sleep(31 * time.Second)
 		p.TryResume(p.Hello.Token, "0").WantClosing(4404)
-		w.wantRefusal("101 | 4404 | no_session: grace_over | /resume | --grace")
+		w.wantRefusal("101 | 4404 | no_session: grace_over | /resume", "--grace")
 		time.Sleep(time.Minute) // nothing is remembered
 		p.TryResume(p.Hello.Token, "0").WantClosing(4404)
-		w.wantRefusal("101 | 4404 | no_session | /resume | no setting")
+		w.wantRefusal("101 | 4404 | no_session | /resume", "no setting")
 		q, _ := w.play()
 		q.Sync()
 		q.TryResume(q.Hello.Token, "99").WantClosing(4400)
-		w.wantRefusal("101 | 4400 | protocol_violation: received 99 is beyond what was sent | /resume | no setting")
+		w.wantRefusal("101 | 4400 | protocol_violation: received 99 is beyond what was sent | /resume", "no setting")
 		for _, r := range w.gw.Refusals() {
 			if all := fmt.Sprint(r); strings.Contains(all, q.Hello.Token) || strings.Contains(all, first) {
 				t.Errorf("a refusal holds a token: %s", all)
