@@ -37,34 +37,26 @@ func keeps(m session.KeepaliveMode) policy.Policy {
 	return p
 }
 
-func TestKeepaliveIsNamedOnceForRouteInLogAndInEachRecord(t *testing.T) {
+func TestKeepaliveIsNamedOnceInLogAndInRouteAndEachRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		w := newWorld(t, keeps(session.KeepaliveHint), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+		route := ""
 		for range 2 {
 			p, game := w.play()
-			if i, _ := w.gw.Session(p.Hello.Session); i.Keepalive != "" {
-				t.Errorf("keepalive %q of a new session", i.Keepalive)
+			shown := func(record string) {
+				t.Helper()
+				i, _ := w.gw.Session(p.Hello.Session)
+				wstest.Equal(t, "keepalive of the session", i.Keepalive, record)
+				wstest.Equal(t, "keepalive of the route", w.gw.Overview(registry.View{}).Routes[0].Keepalive, route)
 			}
+			shown("")
 			beats(p.Peer, game)
-			if i, _ := w.gw.Session(p.Hello.Session); i.Keepalive != aliveFlag {
-				t.Errorf("keepalive %q, want %q", i.Keepalive, aliveFlag)
-			}
+			route = aliveFlag
+			shown(aliveFlag)
 		}
 		if n := strings.Count(said.String(), "keepalive.noticed"); n != 1 || !strings.Contains(said.String(), `hint="--keepalive-send '5s:{\"type\":\"keep-alive\"}'"`) {
 			t.Errorf("%d lines in %s", n, &said)
-		}
-	})
-}
-
-func TestRouteShowsKeepalive(t *testing.T) {
-	inSession(t, keeps(session.KeepaliveHint), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		if got := w.gw.Overview(registry.View{}).Routes[0].Keepalive; got != "" {
-			t.Errorf("keepalive %q", got)
-		}
-		beats(p.Peer, game)
-		if got := w.gw.Overview(registry.View{}).Routes[0].Keepalive; got != aliveFlag {
-			t.Errorf("keepalive %q, want %q", got, aliveFlag)
 		}
 	})
 }

@@ -26,6 +26,7 @@ var drops = map[string]func(p *wstest.Player){
 	"in mid-header":  func(p *wstest.Player) { p.Raw([]byte{0x81, 0xfe}); p.Drop() },
 	"in mid-message": func(p *wstest.Player) { p.Frame(frame.Text, false, "half"); p.Drop() },
 	"silence":        func(p *wstest.Player) { p.Conn.Silence(); time.Sleep(31 * time.Second) },
+	"no answer":      func(p *wstest.Player) { p.Mute.Store(true); time.Sleep(31 * time.Second); p.WantEnd() },
 	"silence mid-data": func(p *wstest.Player) {
 		p.Frame(frame.Text, false, "half")
 		p.Conn.Silence()
@@ -78,35 +79,14 @@ func TestZeroGraceEndsAtDisconnect(t *testing.T) {
 	})
 }
 
-func TestGraceRestartsWithEachDisconnect(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		for range 5 {
-			p.Sync()
-			p.Drop()
-			time.Sleep(29 * time.Second)
-			p = p.Resume(0)
-		}
-		p.Sync()
-		w.wantState(p, session.Attached)
-	})
-}
-
-// A page that gives up while it connects says bye as soon as it has its hello.
-func TestByeRightAfterHelloEndsSession(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Control("bye")
-		game.WantClose(wire.CodeNormal)
-		p.WantClose(wire.CodeNormal)
-		w.wantState(p, session.Ended)
-	})
-}
-
+// A bye holds, also if the connection breaks after it.
 func TestByeEndsSessionAfterPrecedingData(t *testing.T) {
 	for arg, want := range map[string]struct {
 		code   int
 		reason string
 	}{
-		"bye": {1000, ""},
+		"bye":                           {1000, ""},
+		`bye {"code":1005,"reason":""}`: {frame.NoStatus, ""}, // protocol section 5: close() without a code
 		`bye {"code":4321,"reason":"left the match"}`: {4321, "left the match"},
 		`bye {"code":1001}`:                           {1001, ""},
 		`bye {"reason":"x","unknown":[1]}`:            {1000, "x"},
@@ -116,24 +96,18 @@ func TestByeEndsSessionAfterPrecedingData(t *testing.T) {
 				p.Text("last words")
 				p.Control(arg)
 				game.Want("last words")
-				if reason := game.WantClose(want.code); reason != want.reason {
-					t.Fatalf("the upstream got reason %q, want %q", reason, want.reason)
-				}
+				game.WantReason(want.code, want.reason)
 				p.WantClose(want.code) // without a close before it
 				w.wantState(p, session.Ended)
 				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+				p, game = w.play()
+				p.Control(arg)
+				p.Conn.Close()
+				game.WantReason(want.code, want.reason)
+				w.wantState(p, session.Ended)
 			})
 		})
 	}
-}
-
-func TestByeHoldsIfConnectionBreaksAfterIt(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Control(`bye {"code":3000,"reason":"gone"}`)
-		p.Conn.Close()
-		game.WantClose(3000)
-		w.wantState(p, session.Ended)
-	})
 }
 
 func TestByeGivesAStalledUpstreamTenSeconds(t *testing.T) {
@@ -244,28 +218,6 @@ func TestByeMayCrossUpstreamClose(t *testing.T) {
 	})
 }
 
-func TestSilentClientIsDisconnectedWithoutClose(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		p.Mute.Store(true)
-		time.Sleep(29 * time.Second)
-		w.wantState(p, session.Attached)
-		time.Sleep(2 * time.Second)
-		w.wantState(p, session.Detached)
-		p.WantEnd()
-	})
-}
-
-func TestClientThatAnswersPingsStaysAttached(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		time.Sleep(10 * time.Minute)
-		w.wantState(p, session.Attached)
-		i, _ := w.gw.Session(p.Hello.Session)
-		if i.State != "attached" {
-			t.Fatal(i.State)
-		}
-	})
-}
-
 func TestUpstreamPingIsAnsweredWhileDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p, game := newDetached(t, testPolicy())
@@ -275,53 +227,6 @@ func TestUpstreamPingIsAnsweredWhileDetached(t *testing.T) {
 		if m.Op != frame.Pong || m.Data != "still there?" {
 			t.Fatalf("got %v, want the Pong", m)
 		}
-	})
-}
-
-func TestUpstreamHeartbeatDisconnectsSilentUpstream(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.UpstreamHeartbeat = 5 * time.Second }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		time.Sleep(time.Minute)
-		w.wantState(p, session.Attached) // it answered the Pings
-		game.Mute.Store(true)
-		time.Sleep(11 * time.Second)
-		p.WantClosing(wire.CodeUpstreamLost)
-	})
-}
-
-func TestStalledUpstreamStaysConnectedByDefault(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Mute.Store(true)
-		time.Sleep(time.Hour)
-		w.wantState(p, session.Attached)
-	})
-}
-
-func TestReasonOfEndIsRemembered(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = time.Minute }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		if w.gw.End(p.Hello.Session, 4000, "banned") != gateway.Done {
-			t.Fatal("not ended")
-		}
-		game.WantClose(4000)
-		p.WantClosing(wire.CodeEnded)
-		time.Sleep(59 * time.Second)
-		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded); c.Reason != "banned" {
-			t.Fatalf("reason %q, want banned", c.Reason)
-		}
-		time.Sleep(3 * time.Second)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-	})
-}
-
-func TestEndIsRememberedForAtLeastHalfAMinute(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = time.Second }), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		p.Sync()
-		w.gw.End(p.Hello.Session, 1000, "banned")
-		p.WantClosing(wire.CodeEnded)
-		time.Sleep(29 * time.Second)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
-		time.Sleep(3 * time.Second)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 	})
 }
 
@@ -348,6 +253,50 @@ func TestUnreadCloseTimesOut(t *testing.T) {
 				}
 				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
 			})
+		})
+	}
+}
+
+// A peer that answers Pings stays connected. A silent client is disconnected within twice the heartbeat, a silent game server
+// if there is an --upstream-heartbeat.
+func TestSilentPeerIsDisconnected(t *testing.T) {
+	pol := testPolicy()
+	inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		plain, plainGame := w.plain()
+		game.Mute.Store(true) // which nobody asks for an answer
+		time.Sleep(time.Hour)
+		w.wantState(p, session.Attached)
+		goesOn(plain, plainGame)
+		p.Mute.Store(true)
+		plain.Mute.Store(true)
+		time.Sleep(29 * time.Second)
+		w.wantState(p, session.Attached)
+		time.Sleep(2 * time.Second)
+		w.wantState(p, session.Detached)
+		plainGame.WantEnd()
+	})
+	pol.UpstreamHeartbeat = 5 * time.Second
+	inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+		time.Sleep(time.Minute)
+		w.wantState(p, session.Attached)
+		game.Mute.Store(true)
+		time.Sleep(11 * time.Second)
+		p.WantClosing(wire.CodeUpstreamLost)
+	})
+}
+
+// The reason of an end is remembered for the grace period, or for half a minute if that is longer.
+func TestReasonOfEndIsRemembered(t *testing.T) {
+	for grace, kept := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Second: 30 * time.Second} {
+		inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = grace }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+			p.Sync()
+			wstest.Equal(t, "the outcome", w.gw.End(p.Hello.Session, 4000, "banned"), gateway.Done)
+			game.WantClose(4000)
+			p.WantClosing(wire.CodeEnded)
+			time.Sleep(kept - time.Second)
+			wstest.Equal(t, "the reason", p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded).Reason, "banned")
+			time.Sleep(3 * time.Second)
+			p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 		})
 	}
 }

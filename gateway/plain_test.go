@@ -8,7 +8,6 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/wire"
 )
 
 func (w *world) plain() (*wstest.Peer, *wstest.Peer) {
@@ -27,7 +26,7 @@ func TestPlainClientBehavesAsOnDirectConnection(t *testing.T) {
 			c.Binary(s)
 			game.Want(s)
 		}
-		c.Frame(frame.Text, true, "last")
+		c.Text("last")
 		c.Close(4123, "enough")
 		game.Want("last")
 		game.WantReason(4123, "enough")
@@ -36,88 +35,35 @@ func TestPlainClientBehavesAsOnDirectConnection(t *testing.T) {
 	})
 }
 
-func TestPlainDisconnectDisconnectsUpstream(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		c, game := w.plain()
-		c.Drop()
-		game.WantEnd()
+func TestEndOfEitherSideReachesTheOther(t *testing.T) {
+	eachInBubble(t, map[string]func(c, game *wstest.Peer){
+		"the client disconnects": func(c, game *wstest.Peer) {
+			c.Drop()
+			game.WantEnd()
+		},
+		"the game server closes": func(c, game *wstest.Peer) {
+			game.Text("s1")
+			game.Close(4007, "the end")
+			c.Want("s1")
+			c.WantReason(4007, "the end")
+			c.Close(4007, "")
+			c.WantEnd()
+		},
+		"the game server disconnects": func(c, game *wstest.Peer) {
+			game.Text("s1")
+			synctest.Wait()
+			game.Drop()
+			c.Want("s1")
+			c.WantEnd()
+		},
+	}, func(t *testing.T, end func(c, game *wstest.Peer)) {
+		w := newWorld(t, testPolicy())
+		end(w.plain())
+		synctest.Wait()
 		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 0 {
-			t.Fatalf("%d sessions are left", len(list))
+			t.Errorf("%d sessions are left", len(list))
 		}
 	})
-}
-
-func TestUpstreamCloseReachesAPlainClient(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		c, game := w.plain()
-		game.Text("s1")
-		game.Close(4007, "the end")
-		c.Want("s1")
-		c.WantReason(4007, "the end")
-		c.Close(4007, "")
-		c.WantEnd()
-	})
-}
-
-func TestUpstreamDisconnectDisconnectsPlainClient(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		c, game := w.plain()
-		game.Text("s1")
-		synctest.Wait()
-		game.Drop()
-		c.Want("s1")
-		c.WantEnd()
-	})
-}
-
-func TestBrokenFramesOfPlainClientCloseIt(t *testing.T) {
-	for name, c := range map[string]struct {
-		raw    []byte
-		code   int
-		upCode int
-	}{
-		"unmasked":             {[]byte{0x81, 1, 'x'}, wire.CodeProtocolError, wire.CodePolicyViolation},
-		"reserved bit":         {[]byte{0xc1, 0x80, 0, 0, 0, 0}, wire.CodeProtocolError, wire.CodePolicyViolation},
-		"reserved opcode":      {[]byte{0x83, 0x80, 0, 0, 0, 0}, wire.CodeProtocolError, wire.CodePolicyViolation},
-		"stray continuation":   {[]byte{0x80, 0x80, 0, 0, 0, 0}, wire.CodeProtocolError, wire.CodePolicyViolation},
-		"fragmented ping":      {[]byte{0x09, 0x80, 0, 0, 0, 0}, wire.CodeProtocolError, wire.CodePolicyViolation},
-		"close of one byte":    {[]byte{0x88, 0x81, 0, 0, 0, 0, 3}, wire.CodeProtocolError, wire.CodePolicyViolation},
-		"announced oversize":   {[]byte{0x82, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, wire.CodeMessageTooBig, wire.CodeMessageTooBig},
-		"length above 2^63 -1": {[]byte{0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}, wire.CodeProtocolError, wire.CodePolicyViolation},
-		"length not minimal":   {[]byte{0x82, 0xfe, 0, 5, 1, 2, 3, 4, 0, 0, 0, 0, 0}, wire.CodeProtocolError, wire.CodePolicyViolation},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-				p, game := w.plain()
-				p.Raw(c.raw)
-				p.WantClose(c.code)
-				game.WantClose(c.upCode)
-
-				q, game := w.play()
-				q.Raw(c.raw)
-				q.WantClosing(c.code)
-				game.WantClose(c.upCode)
-			})
-		})
-	}
-}
-
-func TestBrokenFramesOfUpstreamCloseIt(t *testing.T) {
-	for name, raw := range map[string][]byte{
-		"masked":             {0x81, 0x81, 0, 0, 0, 0, 'x'},
-		"reserved bit":       {0xc1, 0},
-		"stray continuation": {0x80, 0},
-		"text in a message":  {0x01, 1, 'x', 0x81, 1, 'y'},
-		"close code 1005":    {0x88, 2, 3, 0xed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				game.Raw(raw)
-				p.WantClosing(wire.CodeUpstreamLost)
-				game.WantClose(wire.CodeProtocolError)
-			})
-		})
-	}
 }
 
 func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
@@ -171,17 +117,5 @@ func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
 		if n := list[0].BufferBytes; n > 1<<20 {
 			t.Fatalf("%d bytes are buffered for it", n)
 		}
-	})
-}
-
-func TestSilentPlainClientIsDisconnected(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		c, game := w.plain()
-		time.Sleep(5 * time.Minute) // it answers Pings
-		c.Frame(frame.Text, true, "here")
-		game.Want("here")
-		c.Mute.Store(true)
-		time.Sleep(31 * time.Second)
-		game.WantEnd()
 	})
 }

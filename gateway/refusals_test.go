@@ -19,7 +19,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
-	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/wire"
@@ -220,17 +219,6 @@ func wantLine(t *testing.T, said *bytes.Buffer, msg string, parts ...string) {
 			t.Errorf("%q is not in the line of %q: %s", part, msg, line)
 		}
 	}
-}
-
-// protocol section 5: close() without a code is a Close without a body to both.
-func TestByeWithoutCodeIsCloseWithoutCode(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Text("last")
-		p.Control(`bye {"code":1005,"reason":""}`)
-		game.Want("last")
-		game.WantClose(frame.NoStatus)
-		p.WantClose(frame.NoStatus)
-	})
 }
 
 // answerHead returns the lines of the answer to raw, without the empty one.

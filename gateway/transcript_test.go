@@ -66,28 +66,16 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// deviations are changes of a transcript, and what the failure must name.
+// deviations are changes of a transcript, and what the failure must name: of what client and network do, of the order, and of
+// flags. Each check is corrupted by TestTranscriptWithOneCorruptedCheckFails.
 var deviations = []struct{ file, from, to, blame string }{
 	// counts
-	{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":1,"lost":0,"replay":2`, `"replay":2}: got`},
-	{"drop-and-resume", `"received":1,"lost":0,"replay":1`, `"received":2,"lost":0,"replay":1`, `"received":2`},
 	{"drop-and-resume", "v1, received=1", "v1, received=0", "G> ^hello"},
-	{"drop-and-resume", "v1, received=1", "v1, received=2", "G> ^hello"},
-	{"drop-and-resume", "G> ^ack 2", "G> ^ack 3", "G> ^ack 3: the last ack is 2"},
 	{"drop-and-resume", "C> ^ack 3", "C> ^ack 4", "G> ^ack 2: no ack came"},
 	{"overflow-drop-oldest", "C> ^ack 6", "C> ^ack 7", "at the end"},
 	{"overflow-drop-oldest", "received=5", "received=4", "G> ^hello"},
-	// contents
-	{"drop-and-resume", `"protocol":"chat.v2"`, `"protocol":""`, `"protocol":""}: got`},
-	{"dle-escape", `G> "\u0010\u0010"` + "\n", `G> "\u0010"` + "\n", `G> "\u0010": got`},
-	{"dle-escape", `G> x"1010"`, `G> "\u0010\u0010"`, `G> "\u0010\u0010": got`},
 	{"dle-escape", `C> "\u0010\u0010ack 9"`, `C> "\u0010ack 9"`, "U<"},
-	{"grace-over", `"grace period over"`, `"grace is over"`, "U< Close 1001"},
-	{"grace-over", `"retry":false`, `"retry":true`, "G> ^close"},
 	// omissions
-	{"drop-and-resume", "G> \"tick 2\"\n", "", `G> "tick 3"`},
-	{"drop-and-resume", `                 G> "tick 3"`, "", "at the end"},
-	{"drop-and-resume", `                U< "go east"`, "", "at the end"},
 	{"drop-and-resume", `C> "go east"                U<`, "U<", `U< "go east": nothing came`},
 	{"takeover-half-open", `G#1> "tick 2"` + "\n", "", "G#1> ^close"},
 	{"upstream-end-while-away", `G> Close 4000 "match over"`, "", "at the end"},
@@ -97,11 +85,6 @@ var deviations = []struct{ file, from, to, blame string }{
 	{"resend", `C> "two"                    U< "two"`, `C> "three"  U< "three"`, `C> "three": message 2 was`},
 	{"grace-over", "G> ^close {\"code\":4404,\"retry\":false}\nG> Close 4404", "G> Close 4404", "G> Close 4404: got"},
 	{"upstream-end-while-away", "G> \"final score 3:2\"\nG> ^end {", "G> ^end {", "G> ^end"},
-	{"takeover-half-open", `G#1> "tick 2"`, `G> "tick 2"`, "G#1> ^close"},
-	// codes
-	{"takeover-half-open", `{"code":4409`, `{"code":4410`, "G#1> ^close"},
-	{"takeover-half-open", "Close 4409", "Close 4408", "G#1> Close 4408"},
-	{"bye-while-detached", "U< Close 4001", "U< Close 1000", "U< Close 1000"},
 	{"bye-while-detached", `^bye {"code":4001`, `^bye {"code":4003`, "G> Close 4001"},
 	// network, clock and flags
 	{"drop-and-resume", "--- drop\n", "", "at the end"},
