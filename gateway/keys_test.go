@@ -22,7 +22,6 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 	"reseat/tokens"
-	"reseat/tokens/login"
 )
 
 var gatewayAll = registry.Filter{Limit: 1000}
@@ -131,12 +130,8 @@ func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 		t.Run(c.bad, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tokenFiles, with := keyFiles(t, "a")
-				sources, err := login.ParseSources("header")
-				if err != nil {
-					t.Fatal(err)
-				}
 				pol := testPolicy()
-				pol.Auth = &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
+				pol.Auth = headerLogin(t)
 				var log syncBuffer
 				w := newWorld(t, pol, with, func(c *gateway.Config) {
 					c.Log = slog.New(slog.NewTextHandler(&log, nil))

@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
@@ -31,6 +32,22 @@ func signed(t *testing.T, claims jwt.MapClaims) string {
 		t.Fatal(err)
 	}
 	return token
+}
+
+// loginOf is the login of a player, for so long.
+func loginOf(t *testing.T, player string, life time.Duration) string {
+	t.Helper()
+	return signed(t, jwt.MapClaims{"sub": player, "aud": "game", "exp": time.Now().Add(life).Unix()})
+}
+
+// bearer is the header of a login.
+func bearer(token string) string { return "Authorization: Bearer " + token + "\r\n" }
+
+// seen is all that a game server sees of a request.
+func seen(r *http.Request) string {
+	var all bytes.Buffer
+	r.Header.Write(&all)
+	return all.String() + r.RequestURI
 }
 
 // loginKey is a file that holds the secret.
@@ -65,8 +82,8 @@ func newLoginWorld(t *testing.T, from string, conceal bool, change ...func(*poli
 	return w, said
 }
 
-// A login is found in every place, and the game server sees only as much of it as configured.
-// None of it is logged.
+// A login is found in every place, and the game server sees only as much of it as configured: in handshakes, and in ordinary
+// requests, since pages, scripts and matchmaking carry the same. None of it is logged.
 func TestLoginIsFoundAndConcealed(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, path, header string // $ is the JWT
@@ -82,7 +99,7 @@ func TestLoginIsFoundAndConcealed(t *testing.T) {
 			t.Run(name+map[bool]string{false: "/forwarded", true: "/concealed"}[conceal], func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w, said := newLoginWorld(t, c.from, conceal)
-					token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
+					token := loginOf(t, "ann", time.Hour)
 					fill := func(s string) string { return strings.ReplaceAll(s, "$", token) }
 					offer := []string{wire.Subprotocol}
 					for _, p := range c.offer {
@@ -100,15 +117,22 @@ func TestLoginIsFoundAndConcealed(t *testing.T) {
 					if strings.Contains(strings.Join(req.Header["Sec-Websocket-Protocol"], ","), token) {
 						t.Error("the login is among the subprotocols offered to the upstream")
 					}
-					var seen bytes.Buffer
-					req.Header.Write(&seen)
-					seen.WriteString(req.URL.String())
-					shown := strings.Contains(seen.String(), token)
-					if want := !conceal && name != "protocol"; shown != want {
-						t.Errorf("the upstream sees the login: %v, want %v", shown, want)
+					wantSeen := func(r *http.Request) {
+						wstest.Equal(t, "the upstream sees the login", strings.Contains(seen(r), token), !conceal && name != "protocol")
+						if conceal {
+							wstest.Equal(t, "the upstream was asked for", r.RequestURI, c.concealed)
+						}
 					}
-					if conceal && req.URL.String() != c.concealed {
-						t.Errorf("the upstream was asked for %s, want %s", req.URL, c.concealed)
+					wantSeen(req)
+					if name != "protocol" {
+						w.game.Refuse = func(conn net.Conn, r *http.Request) bool {
+							wantSeen(r)
+							io.WriteString(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+							conn.Close()
+							return true
+						}
+						wstest.Equal(t, "the status of an ordinary request", w.get(fill(c.path), fill(c.header)).StatusCode, http.StatusNoContent)
+						w.game.Refuse = nil
 					}
 					w.Handshake(fill(c.path)+"x", offer, "Authorization: Bearer "+token+"forged\r\n")
 					synctest.Wait()
@@ -133,18 +157,14 @@ func TestOnlyVerifiedLoginReachesUpstream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, _ := newLoginWorld(t, "header,query:token,cookie:sid", false)
-				good := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
-				forged := signed(t, jwt.MapClaims{"sub": "bob", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "x"
+				good, forged := loginOf(t, "ann", time.Hour), loginOf(t, "bob", time.Hour)+"x"
 				fill := strings.NewReplacer("$", good, "!", forged).Replace
 				if _, _, resp, err := w.Handshake(fill(request.path), []string{wire.Subprotocol}, fill(request.header)); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 					t.Fatalf("%v %v, want 101", resp, err)
 				}
 				req := w.game.Next().Req
-				var seen bytes.Buffer
-				req.Header.Write(&seen)
-				seen.WriteString(req.RequestURI)
-				if strings.Contains(seen.String(), forged) || !strings.Contains(seen.String(), "Authorization: Bearer "+good) {
-					t.Errorf("the upstream sees %s", seen.String())
+				if all := seen(req); strings.Contains(all, forged) || !strings.Contains(all, "Authorization: Bearer "+good) {
+					t.Errorf("the upstream sees %s", all)
 				}
 				if !strings.Contains(req.URL.RawQuery, "x=1") || !strings.HasSuffix(req.URL.RawQuery, "y=2") {
 					t.Errorf("the query has become %q", req.URL.RawQuery)
@@ -169,12 +189,12 @@ func TestHardResumeForwardsNoUnverifiedLogin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, _ := newLoginWorld(t, "header", false, func(p *policy.Policy) { p.Hard = true })
-				p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})+"\r\n")
+				p := w.PlayerWith("/", bearer(loginOf(t, "ann", time.Hour)))
 				w.game.Next()
 				w.detach(p)
-				token := signed(t, jwt.MapClaims{"sub": c.sub, "aud": "game", "exp": time.Now().Add(c.life).Unix()}) + c.tail
+				token := loginOf(t, c.sub, c.life) + c.tail
 				offer := []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}
-				if _, _, resp, err := w.Handshake("/", offer, "Authorization: Bearer "+token+"\r\n"); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+				if _, _, resp, err := w.Handshake("/", offer, bearer(token)); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 					t.Fatalf("%v %v, want 101", resp, err)
 				}
 				h := w.game.Next().Req.Header
@@ -198,7 +218,7 @@ func TestLoginsForOtherServicesAreRefused(t *testing.T) {
 			"a resume token":   p.Token,
 			"none":             "",
 		} {
-			header := "Authorization: Bearer " + token + "\r\n"
+			header := bearer(token)
 			if token == "" {
 				header = ""
 			}
@@ -213,45 +233,10 @@ func TestLoginsForOtherServicesAreRefused(t *testing.T) {
 	})
 }
 
-// --auth-forward off also holds for ordinary requests: pages, scripts and matchmaking carry
-// the same cookie, header or query.
-func TestLoginIsConcealedInOrdinaryRequests(t *testing.T) {
-	for name, c := range map[string]struct{ from, path, header, want string }{
-		"header": {"header", "/m?x=1", "Authorization: Bearer $\r\n", "/m?x=1"},
-		"query":  {"query:token", "/m?x=1&token=$&y=2", "", "/m?x=1&y=2"},
-		"cookie": {"cookie:sid", "/m?x=1", "Cookie: a=1; sid=$; b=2\r\n", "/m?x=1"},
-	} {
-		for _, conceal := range []bool{false, true} {
-			t.Run(name+map[bool]string{false: "/forwarded", true: "/concealed"}[conceal], func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w, _ := newLoginWorld(t, c.from, conceal)
-					var seen bytes.Buffer
-					w.game.Refuse = func(conn net.Conn, r *http.Request) bool {
-						r.Header.Write(&seen)
-						seen.WriteString(r.RequestURI)
-						io.WriteString(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
-						conn.Close()
-						return true
-					}
-					token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()})
-					fill := func(s string) string { return strings.ReplaceAll(s, "$", token) }
-					_, br := w.Request("GET " + fill(c.path) + " HTTP/1.1\r\nHost: game.example\r\n" + fill(c.header) + "\r\n")
-					if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != http.StatusNoContent {
-						t.Fatal(resp, err)
-					}
-					if shown := strings.Contains(seen.String(), token); shown == conceal || conceal && !strings.HasSuffix(seen.String(), c.want) {
-						t.Errorf("the game server sees %q", seen.String())
-					}
-				})
-			})
-		}
-	}
-}
-
 // begun begins a session with a login in the header, and returns its hello.
 func (w *world) begun(t *testing.T, claims jwt.MapClaims) wire.Hello {
 	t.Helper()
-	p := w.PlayerWith("/", "Authorization: Bearer "+signed(t, claims)+"\r\n")
+	p := w.PlayerWith("/", bearer(signed(t, claims)))
 	w.game.Next()
 	return p.Hello
 }

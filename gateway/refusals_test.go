@@ -14,9 +14,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
-
-	"github.com/golang-jwt/jwt/v5"
 
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
@@ -115,7 +112,7 @@ func TestRefusedHandshakeIsExplained(t *testing.T) {
 		if c.game != "" {
 			w.game.Refuse = answering(c.game)
 		}
-		token := signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Unix()})
+		token := loginOf(t, "ann", 0)
 		path, header := cmp.Or(c.path, "/match/7"), strings.ReplaceAll(c.header, "$EXPIRED", token)
 		if c.host != "" {
 			header += "Host: " + c.host + "\r\n"

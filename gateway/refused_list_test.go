@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
@@ -165,7 +163,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, said := newLoginWorld(t, "query:login", false)
 		l := w.listen()
-		p := w.Player("/match/caf%C3%A9?login=" + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}))
+		p := w.Player("/match/caf%C3%A9?login=" + loginOf(t, "ann", time.Hour))
 		w.game.Next()
 		p.Sync()
 		id := p.Hello.Session

@@ -11,12 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"reseat/gateway"
-	"reseat/gateway/policy"
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/wire"
-	"reseat/tokens/login"
 )
 
 // spellings of /ranked/7 that a game server treats as that path, T45.
@@ -36,16 +33,12 @@ var ambiguous = []string{
 // paths require neither.
 func newStrictWorld(t *testing.T) *world {
 	t.Helper()
-	sources, err := login.ParseSources("header")
-	if err != nil {
-		t.Fatal(err)
-	}
 	return newWorld(t, testPolicy(), func(c *gateway.Config) {
 		c.Default.Origins = []string{"*"}
 		c.Routes[0].Policy.Origins = []string{"*"}
 		ranked := c.Routes[0]
 		ranked.Pattern = "/ranked/*"
-		ranked.Policy.Auth = &policy.Auth{KeyFile: loginKey(t), Audience: "game", From: sources}
+		ranked.Policy.Auth = headerLogin(t)
 		ranked.Policy.Origins = []string{"https://play.example"}
 		c.Routes = append(c.Routes, ranked)
 		if err := gateway.OpenLogins(t.Context(), c); err != nil {
@@ -65,10 +58,22 @@ func (w *world) status(path, header string) int {
 	return resp.StatusCode
 }
 
+// get sends an ordinary request with header lines, and returns the answer.
+func (w *world) get(path string, header ...string) *http.Response {
+	w.t.Helper()
+	c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n" + strings.Join(header, "") + "\r\n")
+	defer c.Close()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		w.t.Fatalf("GET %s: %v", path, err)
+	}
+	return resp
+}
+
 func TestEverySpellingOfPathMeetsItsRoutesRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStrictWorld(t)
-		login := "Authorization: Bearer " + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "\r\n"
+		login := bearer(loginOf(t, "ann", time.Hour))
 		for _, path := range spellings {
 			if got := w.status(path, "Origin: https://play.example\r\n"); got != http.StatusUnauthorized {
 				t.Errorf("%s without a login: %d", path, got)
@@ -82,9 +87,7 @@ func TestEverySpellingOfPathMeetsItsRoutesRules(t *testing.T) {
 				t.Errorf("%s: the game server was asked for %s", path, game.Req.RequestURI)
 			}
 		}
-		if n := w.game.Joined(); n > 0 {
-			t.Errorf("%d more connections at the game server", n)
-		}
+		w.wantNoDial()
 	})
 }
 
@@ -95,27 +98,13 @@ func TestAmbiguousPathsAreRefused(t *testing.T) {
 			if got := w.status(path, "Origin: https://evil.example\r\n"); got != http.StatusBadRequest {
 				t.Errorf("%s: %d", path, got)
 			}
-			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n\r\n")
-			if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != http.StatusBadRequest {
-				t.Errorf("GET %s: %v %v", path, resp, err)
+			if resp := w.get(path); resp.StatusCode != http.StatusBadRequest {
+				t.Errorf("GET %s: %v", path, resp)
 			}
-			c.Close()
 		}
-		if n := w.game.Joined(); n > 0 {
-			t.Errorf("%d connections at the game server", n)
-		}
-	})
-}
-
-func TestPathParametersThatChangeNoRoutePass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newStrictWorld(t)
-		if got := w.status("/lobby;v=1/7", ""); got != http.StatusSwitchingProtocols {
-			t.Fatal(got)
-		}
-		if got := w.game.Next().Req.RequestURI; got != "/lobby;v=1/7" {
-			t.Errorf("the game server was asked for %s", got)
-		}
+		w.wantNoDial()
+		wstest.Equal(t, "a path whose parameter changes no route", w.status("/lobby;v=1/7", ""), http.StatusSwitchingProtocols)
+		wstest.Equal(t, "the request of the game server", w.game.Next().Req.RequestURI, "/lobby;v=1/7")
 	})
 }
 
@@ -157,21 +146,13 @@ func TestRequestTargetReachesTheGameServerAsSent(t *testing.T) {
 			} else if got := w.game.Next().Req.RequestURI; got != want {
 				t.Errorf("%s created: the game server was asked for %s", path, got)
 			}
-		}
-	})
-}
-
-func TestTargetOfOrdinaryRequestReachesTheGameServerAsSent(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		var asked []string
-		w.game.Refuse = refusing(&asked)
-		for _, path := range verbatim {
-			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n\r\n")
-			http.ReadResponse(r, nil)
-			c.Close()
-		}
-		if want := strings.Split(strings.ReplaceAll(strings.Join(verbatim, " "), "#", "%23"), " "); !slices.Equal(asked, want) {
-			t.Errorf("the game server was asked for %q, want %q", asked, want)
+			var asked []string
+			w.game.Refuse = refusing(&asked)
+			w.get(path)
+			w.game.Refuse = nil
+			if !slices.Equal(asked, []string{want}) {
+				t.Errorf("%s by an ordinary request: the game server was asked for %q", path, asked)
+			}
 		}
 	})
 }
@@ -183,9 +164,7 @@ func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 		w.game.Refuse = refusing(&asked)
 		for _, path := range append([]string{"/../admin", "/%2e%2e/admin", "/x/../../admin", "/.%2e/.%2e/admin", "/..;/admin", "/..%2fadmin", "/..\\admin"}, spellings...) {
 			w.status(path, "")
-			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n\r\n")
-			http.ReadResponse(r, nil)
-			c.Close()
+			w.get(path)
 		}
 		for _, uri := range asked {
 			if !strings.HasPrefix(uri, "/public/") || strings.Contains(uri, "..") {
@@ -266,11 +245,9 @@ func TestRouteListsTheClientHeadersOfItsGameServer(t *testing.T) {
 			if got(head) != want || head.Get("Reseat-Session") != p.Hello.Session || head["Reseat-Player"] != nil || head["X-Forwarded-For"] == nil {
 				t.Errorf("%s: the game server sees %v", path, head)
 			}
-			c, r := w.Request("GET " + path + " HTTP/1.1\r\nHost: game.example\r\n" + sent + "\r\n")
-			if resp, err := http.ReadResponse(r, nil); err != nil || resp.Header.Get("X-Got") != want {
-				t.Errorf("%s: of an ordinary request the game server sees %v, %v", path, resp, err)
+			if resp := w.get(path, sent); resp.Header.Get("X-Got") != want {
+				t.Errorf("%s: of an ordinary request the game server sees %v", path, resp)
 			}
-			c.Close()
 		}
 	})
 }
