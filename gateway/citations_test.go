@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,26 +61,41 @@ func TestCitationsResolve(t *testing.T) {
 		return err == nil
 	}
 	cited := 0
-	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
-		switch base := filepath.Base(name); {
-		case err != nil:
-			return err
-		case name == "../testdata/compat/reseat-v0.mjs": // kept unchanged, with old citations
-			return nil
-		case d.IsDir() && (base == "node_modules" || base == "out" || base == "bin" || base == "dist" || len(base) > 2 && base[0] == '.'):
-			return filepath.SkipDir
-		case d.IsDir(), !slices.Contains(citingSuffixes, filepath.Ext(name)), base == "citations_test.go":
-			return nil
+	for name, text := range repository(t, citingSuffixes...) {
+		if name == "../testdata/compat/reseat-v0.mjs" || filepath.Base(name) == "citations_test.go" { // the former is kept unchanged
+			continue
 		}
-		b, err := os.ReadFile(name)
-		for _, fault := range faultsOfCitations(string(b), sections, page) {
+		for _, fault := range faultsOfCitations(text, sections, page) {
 			t.Errorf("%s cites %q", name, fault)
 		}
-		cited += len(sectionsCited.FindAll(b, -1))
-		return err
-	})
-	if err != nil || cited < 50 {
-		t.Errorf("%d citations, %v", cited, err)
+		cited += len(sectionsCited.FindAllString(text, -1))
+	}
+	if cited < 50 {
+		t.Errorf("%d citations", cited)
+	}
+}
+
+// repository yields the name and the text of each file whose name ends in a suffix.
+func repository(t *testing.T, suffixes ...string) iter.Seq2[string, string] {
+	return func(yield func(name, text string) bool) {
+		err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+			switch base := filepath.Base(name); {
+			case err != nil:
+				return err
+			case d.IsDir() && (slices.Contains([]string{"node_modules", "out", "bin", "dist"}, base) || len(base) > 2 && base[0] == '.'):
+				return filepath.SkipDir
+			case d.IsDir() || !slices.ContainsFunc(suffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }):
+				return nil
+			}
+			text, err := os.ReadFile(name)
+			if err == nil && !yield(name, string(text)) {
+				return filepath.SkipAll
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -112,21 +112,3 @@ func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 		t.Errorf("%v allocations for one session, %v for a page of 100, %v for none, of %d", one, page, none, many)
 	}
 }
-
-func BenchmarkSessions(b *testing.B) {
-	g := newCrowd(b, many)
-	for name, f := range map[string]registry.Filter{
-		"first-page":  {Limit: 100},
-		"group":       {Group: "g3", Limit: 100},
-		"no-such":     {Group: "x", Limit: 100},
-		"by-state":    {State: "detached", Limit: 100},
-		"latter-page": {After: many - 200, Limit: 100},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				g.Sessions(f)
-			}
-		})
-	}
-}

@@ -53,21 +53,3 @@ func TestOverviewCountsAllEndedSessions(t *testing.T) {
 		t.Errorf("%d listed, next %d", len(list), next)
 	}
 }
-
-func BenchmarkOverview(b *testing.B) {
-	g := newCrowd(b, many)
-	for name, v := range map[string]registry.View{
-		"oldest":   {Filter: registry.Filter{Limit: 100}},
-		"slowest":  {Filter: registry.Filter{Limit: 100}, Sort: registry.ByRTT, Descending: true},
-		"fullest":  {Filter: registry.Filter{Limit: 100}, Sort: registry.ByBuffer, Descending: true},
-		"searched": {Filter: registry.Filter{Limit: 100}, Text: "p3"},
-		"totals":   {},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				g.Overview(v)
-			}
-		})
-	}
-}

@@ -2,9 +2,7 @@ package gateway_test
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,21 +64,8 @@ func TestProofPageCountsTheFuzzTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && d.Name() == "node_modules":
-			return filepath.SkipDir
-		case !strings.HasSuffix(p, "_test.go"):
-			return nil
-		}
-		source, err := os.ReadFile(p)
-		n += strings.Count(string(source), "\nfunc Fuzz")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, source := range repository(t, "_test.go") {
+		n += strings.Count(source, "\nfunc Fuzz")
 	}
 	if want := fmt.Sprintf("There are %d fuzz targets", n); !strings.Contains(string(page), want) {
 		t.Errorf("the page does not say %q", want)

@@ -2,10 +2,9 @@ package gateway_test
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,104 +12,60 @@ import (
 var (
 	namedTest   = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9]+)`")
 	namedTitle  = regexp.MustCompile("`([a-z0-9_/.]+\\.test\\.(?:js|mjs)): ([^`]+)`")
+	threatRow   = regexp.MustCompile(`^\| [TH]`)
 	definedTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 )
 
-// Each row of the security page must name tests that exist, or say that it is open.
+// Each row T of the security page must name tests that exist, or say that it is open. Each row H, a resource that a client can
+// make the process hold, must have limits, a payer, and a test that tries to exceed them.
 func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 	defined := definedTests(t)
 	page, err := os.ReadFile("../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := 0
+	rows := map[string]int{}
 	for line := range strings.Lines(string(page)) {
 		names, titles := namedTest.FindAllStringSubmatch(line, -1), namedTitle.FindAllStringSubmatch(line, -1)
-		if strings.HasPrefix(line, "| T") {
-			row++
-			if !strings.HasPrefix(line, fmt.Sprintf("| T%d |", row)) {
-				t.Errorf("want row T%d, got %.40s", row, line)
-			}
-			if len(names)+len(titles) == 0 && !strings.Contains(line, "Open: ") {
-				t.Errorf("T%d names no test, and does not say that it is open", row)
-			}
-		}
 		for _, n := range names {
 			if !defined[n[1]] {
-				t.Errorf("T%d: there is no %s", row, n[1])
+				t.Errorf("there is no %s: %.60s", n[1], line)
 			}
 		}
 		for _, n := range titles {
 			source, err := os.ReadFile("../" + n[1])
 			if err != nil || !strings.Contains(strings.ReplaceAll(string(source), `\'`, "'"), n[2]) {
-				t.Errorf("T%d: there is no %q in %s", row, n[2], n[1])
+				t.Errorf("there is no %q in %s: %.60s", n[2], n[1], line)
 			}
 		}
-	}
-	if row < 51 {
-		t.Errorf("%d rows, want 51 at least", row)
-	}
-}
-
-// Each resource that a client can make the process hold must have limits, a payer, and a
-// test that tries to exceed them.
-func TestEachResourceOnTheSecurityPageHasItsBoundsAndATest(t *testing.T) {
-	defined := definedTests(t)
-	page, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := 0
-	for line := range strings.Lines(string(page)) {
-		if !strings.HasPrefix(line, "| H") {
+		kind := threatRow.FindString(line)
+		if kind == "" {
 			continue
 		}
-		row++
+		rows[kind]++
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 7 || strings.TrimSpace(cells[0]) != fmt.Sprintf("H%d", row) {
-			t.Errorf("want H%d and six cells more, got %d cells: %.60s", row, len(cells), line)
-			continue
+		if want := fmt.Sprint(strings.TrimPrefix(kind, "| "), rows[kind]); strings.TrimSpace(cells[0]) != want {
+			t.Errorf("want row %s, got %.60s", want, line)
 		}
-		for i, cell := range cells {
-			if strings.TrimSpace(cell) == "" {
-				t.Errorf("H%d: cell %d is empty", row, i+1)
-			}
+		if len(names)+len(titles) == 0 && (kind == "| H" || !strings.Contains(line, "Open: ")) {
+			t.Errorf("%sno test is named, and it does not say that it is open", cells[0])
 		}
-		names := namedTest.FindAllStringSubmatch(cells[6], -1)
-		if len(names) == 0 {
-			t.Errorf("H%d names no test", row)
-		}
-		for _, n := range names {
-			if !defined[n[1]] {
-				t.Errorf("H%d: there is no %s", row, n[1])
-			}
+		if kind == "| H" && (len(cells) != 7 || slices.ContainsFunc(cells, func(c string) bool { return strings.TrimSpace(c) == "" })) {
+			t.Errorf("%swant seven cells with text: %.60s", cells[0], line)
 		}
 	}
-	if row < 30 {
-		t.Errorf("%d rows, want 30 at least", row)
+	if rows["| T"] < 51 || rows["| H"] < 30 {
+		t.Errorf("%v rows, want 51 of T and 30 of H at least", rows)
 	}
 }
 
 func definedTests(t *testing.T) map[string]bool {
 	t.Helper()
 	defined := make(map[string]bool)
-	err := filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && d.Name() == "node_modules":
-			return filepath.SkipDir
-		case !strings.HasSuffix(p, "_test.go"):
-			return nil
-		}
-		source, err := os.ReadFile(p)
-		for _, m := range definedTest.FindAllStringSubmatch(string(source), -1) {
+	for _, source := range repository(t, "_test.go") {
+		for _, m := range definedTest.FindAllStringSubmatch(source, -1) {
 			defined[m[1]] = true
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return defined
 }
