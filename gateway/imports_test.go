@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"iter"
 	"maps"
 	"path"
 	"path/filepath"
@@ -77,58 +78,27 @@ var impure = []string{"bufio", "context", "crypto/rand", "crypto/tls", "io", "lo
 // clocks are the functions of package time that read the clock or wait.
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-// sources calls f for every file of the module that is not a test.
-func sources(t *testing.T, f func(pkg string, file *ast.File, set *token.FileSet)) {
-	t.Helper()
-	root := ".."
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		name := d.Name()
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (name == "testdata" || name == "node_modules" || name != ".." && strings.HasPrefix(name, ".")):
-			return filepath.SkipDir
-		case d.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, p, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		dir, err := filepath.Rel(root, filepath.Dir(p))
-		f(filepath.ToSlash(dir), file, set)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// imports returns the paths that a file imports.
-func imports(file *ast.File) (list []string) {
-	for _, i := range file.Imports {
-		p, _ := strconv.Unquote(i.Path.Value)
-		list = append(list, p)
-	}
-	return list
-}
-
-func TestImportsPointOneWay(t *testing.T) {
-	seen := map[string]bool{}
-	sources(t, func(pkg string, file *ast.File, _ *token.FileSet) {
-		allowed, known := mayImport[pkg]
-		seen[pkg] = true
-		for _, p := range imports(file) {
-			own, ok := strings.CutPrefix(p, "reseat/")
-			if ok && known && !slices.Contains(allowed, own) {
-				t.Errorf("%s may not import %s", pkg, own)
+// sources yields every file of the module that is not a test, with its package.
+func sources(t *testing.T) iter.Seq2[string, *ast.File] {
+	return func(yield func(pkg string, file *ast.File) bool) {
+		err := filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
+			name := d.Name()
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (name == "testdata" || name == "node_modules" || name != ".." && strings.HasPrefix(name, ".")):
+				return filepath.SkipDir
+			case d.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"):
+				return nil
 			}
-		}
-	})
-	for pkg := range mayImport {
-		if !seen[pkg] {
-			t.Errorf("no package %s was found", pkg)
+			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+			if err == nil && !yield(strings.TrimPrefix(filepath.ToSlash(filepath.Dir(p)), "../"), file) {
+				return filepath.SkipAll
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -137,73 +107,57 @@ func TestImportsPointOneWay(t *testing.T) {
 // it stands in one place what is asked of them.
 var onlyIn = map[string]string{"github.com/nats-io/": "gateway/cluster/engine"}
 
-func TestLibrariesStayInTheirPackage(t *testing.T) {
-	found := map[string]bool{}
-	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
-		for _, p := range imports(file) {
+func TestImportsPointOneWay(t *testing.T) {
+	seen := map[string]bool{}
+	for pkg, file := range sources(t) {
+		allowed, known := mayImport[pkg]
+		seen[pkg] = true
+		for _, i := range file.Imports {
+			p, _ := strconv.Unquote(i.Path.Value)
+			if own, ok := strings.CutPrefix(p, "reseat/"); ok && known && !slices.Contains(allowed, own) {
+				t.Errorf("%s may not import %s", pkg, own)
+			}
 			for library, owner := range onlyIn {
-				if !strings.HasPrefix(p, library) {
-					continue
-				}
-				found[library] = true
-				if pkg != owner {
-					t.Errorf("%s imports %s, which only %s may", pkg, p, owner)
+				if strings.HasPrefix(p, library) {
+					seen[library] = true
+					if pkg != owner {
+						t.Errorf("%s imports %s, which only %s may", pkg, p, owner)
+					}
 				}
 			}
 		}
-	})
-	for library := range onlyIn {
-		if !found[library] {
-			t.Errorf("nobody imports %s", library)
+	}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(mayImport)), slices.Collect(maps.Keys(onlyIn))) {
+		if !seen[name] {
+			t.Errorf("no package %s was found", name)
 		}
 	}
 }
 
-// The table itself must have no cycle.
-func TestImportTableHasNoCycle(t *testing.T) {
-	below := map[string]int{} // the depth below a package
-	var depth func(pkg string, above []string) int
-	depth = func(pkg string, above []string) int {
-		if slices.Contains(above, pkg) {
-			t.Fatalf("a circle: %v", append(above, pkg))
-		}
-		n := 0
-		for _, p := range mayImport[pkg] {
-			n = max(n, 1+depth(p, append(above, pkg)))
-		}
-		below[pkg] = n
-		return n
-	}
-	for _, pkg := range slices.Sorted(maps.Keys(mayImport)) {
-		depth(pkg, nil)
-	}
-	order := []string{"gateway/frame", "gateway/replay", "gateway/session", "gateway/transport", "gateway/registry", "gateway", "gateway/admin"}
-	if !slices.IsSortedFunc(order, func(a, b string) int { return below[a] - below[b] }) {
-		t.Errorf("%v", below)
-	}
-}
-
+// A dot import or another name would hide a package.
 func TestPurePackagesUseNoSocketClockOrLock(t *testing.T) {
-	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
+	for pkg, file := range sources(t) {
 		allowed, ok := pure[pkg]
 		if !ok {
-			return
+			continue
 		}
-		for _, p := range imports(file) {
-			if p == "sync/atomic" && slices.Contains(allowed, "sync") {
-				continue
-			}
-			if slices.Contains(impure, p) && !slices.Contains(allowed, p) || p == "sync/atomic" {
+		for _, i := range file.Imports {
+			p, _ := strconv.Unquote(i.Path.Value)
+			atomics := p == "sync/atomic" && !slices.Contains(allowed, "sync")
+			if slices.Contains(impure, p) && !slices.Contains(allowed, p) || atomics {
 				t.Errorf("%s imports %s", pkg, p)
+			}
+			if i.Name != nil && i.Name.Name != path.Base(p) {
+				t.Errorf("%s imports %s as %s", pkg, p, i.Name.Name)
 			}
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if what := effect(n); what != "" {
-				t.Errorf("%s: %s", set.Position(n.Pos()), what)
+				t.Errorf("%s %s", pkg, what)
 			}
 			return true
 		})
-	})
+	}
 }
 
 // effect names what a pure package may not do.
@@ -214,24 +168,10 @@ func effect(n ast.Node) string {
 	case *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
 		return "uses a channel"
 	case *ast.SelectorExpr:
-		if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, n.Sel.Name) {
-			return "time." + n.Sel.Name
-		}
-		if x, ok := n.X.(*ast.Ident); ok && x.Name == "http" && n.Sel.Name != "Header" {
-			return "http." + n.Sel.Name
+		x, ok := n.X.(*ast.Ident)
+		if ok && (x.Name == "time" && slices.Contains(clocks, n.Sel.Name) || x.Name == "http" && n.Sel.Name != "Header") {
+			return "uses " + x.Name + "." + n.Sel.Name
 		}
 	}
 	return ""
-}
-
-// A dot import or another name would hide a package from the tests above.
-func TestImportsAreNotRenamed(t *testing.T) {
-	sources(t, func(pkg string, file *ast.File, set *token.FileSet) {
-		for _, i := range file.Imports {
-			p, _ := strconv.Unquote(i.Path.Value)
-			if _, ok := pure[pkg]; ok && i.Name != nil && i.Name.Name != path.Base(p) {
-				t.Errorf("%s: %s is imported as %s", set.Position(i.Pos()), p, i.Name.Name)
-			}
-		}
-	})
 }

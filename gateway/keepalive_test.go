@@ -84,14 +84,15 @@ func TestKeepaliveOfSessionThatHasNoUseForItIsNotNoticed(t *testing.T) {
 func TestAutoKeepaliveIsSentAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := keeps(session.KeepaliveAuto)
-		pol.Keepalives = []session.Keepalive{{Every: 7 * time.Second, Text: "own"}, {Every: 20 * time.Second, Kind: session.KeepalivePing}}
+		pol.Keepalives = []session.Keepalive{{Every: 7 * time.Second, Text: "own {session}"}, {Every: 20 * time.Second, Kind: session.KeepalivePing}}
 		w := newWorld(t, pol)
 		p, game := w.play()
 		beats(p.Peer, game)
 		p.Sync()
 		before := w.metrics()
 		p.Drop()
-		game.Want(alive, alive, "own", alive, "own")
+		own := "own " + p.Hello.Session
+		game.Want(alive, alive, own, alive, own)
 		w.wantSince(before, "reseat_keepalives_sent_total", map[string]float64{"auto": 3, "flag": 2})
 		p.Resume(0)
 		game.WantNothing(20 * time.Second)

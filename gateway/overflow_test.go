@@ -133,17 +133,6 @@ func TestSlowClientPausesTheUpstreamWhateverThePolicy(t *testing.T) {
 	}
 }
 
-func TestMessageUnackedForAMinuteAfterPongIsAViolation(t *testing.T) {
-	inSession(t, small(session.Pause), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		sendAll(game, numbered(1, 11)) // full: a ping goes out, and is answered
-		time.Sleep(59 * time.Second)
-		w.wantState(p, session.Attached)
-		time.Sleep(17 * time.Second)
-		w.wantState(p, session.Ended)
-		game.WantClose(wire.CodePolicyViolation)
-	})
-}
-
 func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pol := testPolicy()

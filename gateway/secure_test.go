@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
@@ -180,28 +179,4 @@ func TestUpgradeRequiredOverHTTP2OmitsConnectionFields(t *testing.T) {
 			}
 		})
 	}
-}
-
-// If the server announced SETTINGS_ENABLE_CONNECT_PROTOCOL (8, RFC 8441 section 3), browsers
-// would open their WebSockets over HTTP/2.
-func TestExtendedConnectIsNotAnnounced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSecureWorld(t, testPolicy())
-		c, _ := w.dial("h2")
-		defer c.Close()
-		io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-		head := make([]byte, 9)
-		if _, err := io.ReadFull(c, head); err != nil || head[3] != 4 || head[4] != 0 {
-			t.Fatalf("the first frame is % x, %v; want SETTINGS", head, err)
-		}
-		settings := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
-		if _, err := io.ReadFull(c, settings); err != nil || len(settings) == 0 {
-			t.Fatalf("%d bytes of settings, %v", len(settings), err)
-		}
-		for ; len(settings) >= 6; settings = settings[6:] {
-			if id := binary.BigEndian.Uint16(settings); id == 8 {
-				t.Error("extended CONNECT is announced")
-			}
-		}
-	})
 }

@@ -115,24 +115,6 @@ func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
 	})
 }
 
-func TestBeatsAreSentWhileDetached(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) {
-		p.Keepalives = []session.Keepalive{{Every: 4 * time.Second, Text: "here"}, {Every: 9 * time.Second, Text: "{session}"}}
-	}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		game.WantNothing(20 * time.Second)
-		p.Drop()
-		w.wantState(p, session.Detached)
-		began := time.Now()
-		game.Want("here", "here", p.Hello.Session, "here")
-		if d := time.Since(began); d != 12*time.Second {
-			t.Errorf("three beats of 4 s took %v", d)
-		}
-		p.Resume(0)
-		game.WantNothing(20 * time.Second)
-	})
-}
-
 func TestIdleTimeoutEndsSilentSession(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *world){
 		"attached": func(t *testing.T, w *world) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -147,13 +148,11 @@ func TestDemoDropsConnectionsUnderTLS(t *testing.T) {
 	}
 }
 
-// Each stream may hold a connection to the game server, so the number of streams per
-// client connection is limited.
-func TestHTTP2StreamsAreLimited(t *testing.T) {
-	pair := testcert.New(t, "127.0.0.1")
-	cert, key := pair.Write(t.TempDir())
-	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)
-	c, err := tls.Dial("tcp", p.clients["addr"].(string), pair.Client("h2"))
+// Each stream may hold a connection to the game server, so the number of streams per client connection is limited. If the
+// server announced extended CONNECT (RFC 8441 section 3), browsers would open their WebSockets over HTTP/2.
+func TestHTTP2StreamsAreLimitedAndExtendedConnectIsNotAnnounced(t *testing.T) {
+	_, pair, _, addr := secured(t)
+	c, err := tls.Dial("tcp", addr, pair.Client("h2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,17 +162,16 @@ func TestHTTP2StreamsAreLimited(t *testing.T) {
 	if _, err := io.ReadFull(c, head[:]); err != nil || head[3] != 4 {
 		t.Fatalf("frame %x, %v, want SETTINGS", head, err)
 	}
-	settings := make([]byte, int(head[1])<<8|int(head[2]))
-	if _, err := io.ReadFull(c, settings); err != nil {
+	frame := make([]byte, int(head[1])<<8|int(head[2]))
+	if _, err := io.ReadFull(c, frame); err != nil {
 		t.Fatal(err)
 	}
-	for s := settings; len(s) >= 6; s = s[6:] {
-		if s[1] == 3 { // SETTINGS_MAX_CONCURRENT_STREAMS, RFC 9113 section 6.5.2
-			if n := int(s[2])<<24 | int(s[3])<<16 | int(s[4])<<8 | int(s[5]); n != 32 {
-				t.Errorf("%d streams at a time, want 32", n)
-			}
-			return
-		}
+	settings := map[uint16]uint32{}
+	for s := frame; len(s) >= 6; s = s[6:] {
+		settings[binary.BigEndian.Uint16(s)] = binary.BigEndian.Uint32(s[2:])
 	}
-	t.Errorf("the settings %x bound no streams", settings)
+	const streams, extendedConnect = 3, 8 // RFC 9113 section 6.5.2, RFC 8441
+	if _, ok := settings[extendedConnect]; settings[streams] != 32 || ok {
+		t.Errorf("the settings %v, want 32 streams at a time and no extended CONNECT", settings)
+	}
 }

@@ -193,8 +193,11 @@ func TestEachChangeOfTheConfigFileIsLoggedOnce(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&said, nil))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
+		write("grace = \"60s\"\n") // between its reading and the first check
 		go c.watch(ctx, log)
-		want()
+		want("restart to apply")
+		write("grace = \"5s\"\n")
+		want("settings.restored")
 		write("grace = \"5s\"\n") // the content counts
 		want()
 		write("grace = 6\n")
@@ -267,24 +270,6 @@ func TestErrorsOfNetHTTPAreLoggedAndLimited(t *testing.T) {
 		log.Print("http2: server connection error from 192.0.2.1:1: PROTOCOL_ERROR")
 		if said.Len() > 0 {
 			t.Errorf("a client's error is logged: %s", said.String())
-		}
-	})
-}
-
-// The file may change between its reading and the first check.
-func TestConfigChangeBeforeTheFirstCheckIsLogged(t *testing.T) {
-	file := writeFile(t, filepath.Join(t.TempDir(), "reseat.toml"), "grace = \"5s\"\n")
-	c := watchConfig(file, []string{"--config=" + file, "--upstream=ws://127.0.0.1:1"}, nil)
-	writeFile(t, file, "grace = \"60s\"\n")
-	synctest.Test(t, func(t *testing.T) {
-		var log sharedLog
-		ctx, cancel := context.WithCancel(t.Context())
-		go c.watch(ctx, slog.New(slog.NewTextHandler(&log, nil)))
-		time.Sleep(5 * configEvery)
-		cancel()
-		synctest.Wait()
-		if got := log.take(); strings.Count(got, "settings.changed") != 1 {
-			t.Errorf("%q", got)
 		}
 	})
 }
