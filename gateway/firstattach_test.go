@@ -11,17 +11,23 @@ import (
 	"reseat/gateway/internal/test/wstest"
 )
 
-// A slowAnswer hijacks connections whose first write waits for the gate.
-type slowAnswer struct {
+// A wrapped response hijacks connections that wrap changes.
+type wrapped struct {
 	http.ResponseWriter
-	gate chan struct{}
+	wrap func(net.Conn) net.Conn
 }
 
-func (w slowAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w wrapped) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	return &slowConn{Conn: conn, gate: w.gate}, rw, err
+	return w.wrap(conn), rw, err
 }
 
+// through opens a door whose connections are wrapped once they are hijacked.
+func (w *world) through(wrap func(net.Conn) net.Conn) *wstest.Door {
+	return wstest.Open(w.t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.gw.ServeHTTP(wrapped{rw, wrap}, r) }), 64<<10)
+}
+
+// A slowConn waits for the gate with each write.
 type slowConn struct {
 	net.Conn
 	gate chan struct{}
@@ -37,9 +43,7 @@ func (c *slowConn) Write(b []byte) (int, error) {
 func TestDisconnectFindsClientBeforeItsAttach(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		gate := make(chan struct{})
-		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			w.gw.ServeHTTP(slowAnswer{rw, gate}, r)
-		}), 64<<10)
+		door := w.through(func(c net.Conn) net.Conn { return &slowConn{c, gate} })
 		client := make(chan *wstest.Peer)
 		go func() { client <- door.Plain("/match/7") }()
 		id := w.game.Next().Req.Header.Get("Reseat-Session")

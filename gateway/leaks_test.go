@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bufio"
 	"errors"
 	"net"
 	"net/http"
@@ -26,14 +25,7 @@ func wantNothingLeft(t *testing.T, w *world) {
 	}
 }
 
-// A failingAnswer hijacks connections whose client has disconnected: writes fail.
-type failingAnswer struct{ http.ResponseWriter }
-
-func (w failingAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	return failingConn{conn}, rw, err
-}
-
+// The client of a failingConn has disconnected: writes fail.
 type failingConn struct{ net.Conn }
 
 func (failingConn) Write([]byte) (int, error) { return 0, errors.New("disconnected") }
@@ -42,9 +34,7 @@ func (failingConn) Write([]byte) (int, error) { return 0, errors.New("disconnect
 // session, so it ends at once, with its upstream.
 func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
-		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			w.gw.ServeHTTP(failingAnswer{rw}, r)
-		}), 64<<10)
+		door := w.through(func(c net.Conn) net.Conn { return failingConn{c} })
 		if _, err := door.Dial("/?player=ann", []string{wire.Subprotocol}); err == nil {
 			t.Fatal("it was answered")
 		}

@@ -42,9 +42,7 @@ func fakeNATS(t *testing.T, version string) string {
 const rightsLine = `ok    rights of a NATS user that is for nodes alone: permissions: {publish: ["test.>", "$JS.API.INFO", `
 
 func TestCheckReportsNATSThatCannotBeUsed(t *testing.T) {
-	closed := startGame(t, nil)
-	closed.Close()
-	down, old := closed.Addr().String(), fakeNATS(t, "2.11.8")
+	down, old := closedGame(t).Addr().String(), fakeNATS(t, "2.11.8")
 	game, keys := startGame(t, nil), secretFile(t)
 	status, report, errs := once("check", "--upstream", game.url("ws"), "--token-key-file", keys, "--cluster-name=test",
 		"--cluster=nats://someone:secret@"+down, "--cluster=nats://"+old, "--node-advertise="+down, "--node-listen=127.0.0.1:0")
@@ -62,8 +60,7 @@ func TestCheckReportsNATSThatCannotBeUsed(t *testing.T) {
 // Whether a game server takes redials cannot be tried without being a player.
 func TestCheckSaysWhatDurableRoutesAskOfTheGameServer(t *testing.T) {
 	game, keys := startGame(t, nil), secretFile(t)
-	closed := startGame(t, nil)
-	closed.Close()
+	closed := closedGame(t)
 	status, report, errs := once("check", "--route", "/a/*="+game.url("ws")+";durable=on", "--route", "/b/*="+game.url("ws"), "--route", "/c="+game.url("ws")+";durable=on",
 		"--token-key-file", keys, "--cluster=nats://"+closed.Addr().String())
 	if want := "\nok    --durable /a/*, /c: cannot be tried: the game server must take a further request with the same Reseat-Session"; status != 1 || errs != "" || !strings.Contains(report, want) {
@@ -72,9 +69,7 @@ func TestCheckSaysWhatDurableRoutesAskOfTheGameServer(t *testing.T) {
 }
 
 func TestCheckReportsTheNodesCertificateAndAddress(t *testing.T) {
-	closed := startGame(t, nil)
-	closed.Close()
-	free := closed.Addr().String()
+	free := closedGame(t).Addr().String()
 	cert, key := testcert.New(t, "127.0.0.1").Write(t.TempDir()) // for servers, and not for clients
 	other := startGame(t, nil)                                   // accepts, and does not speak TLS
 	for _, c := range []struct {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -51,17 +50,19 @@ func startGame(t *testing.T, config *tls.Config) *gameServer {
 	return g
 }
 
+// closedGame is one that nobody can reach any more.
+func closedGame(t *testing.T) *gameServer {
+	t.Helper()
+	g := startGame(t, nil)
+	g.Close()
+	return g
+}
+
 func (g *gameServer) url(scheme string) string { return scheme + "://" + g.Addr().String() }
 
 func secretFile(t *testing.T) string {
 	t.Helper()
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	name := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(name, secret, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return writeFile(t, filepath.Join(t.TempDir(), "secret"), goodSecret)
 }
 
 // wantLines checks that a report has exactly the lines that begin with want.
@@ -120,8 +121,7 @@ func TestCheckReportsEachWorkingPart(t *testing.T) {
 }
 
 func TestCheckTriesThePorts(t *testing.T) {
-	taken, free, game := startGame(t, nil), startGame(t, nil), startGame(t, nil)
-	free.Close()
+	taken, free, game := startGame(t, nil), closedGame(t), startGame(t, nil)
 	status, report, _ := once("check", "--upstream="+game.url("ws"), "--listen="+taken.Addr().String(), "--admin="+free.Addr().String())
 	if line := "FAIL  --listen " + taken.Addr().String() + ": listen tcp " + taken.Addr().String() + ": bind: address already in use; another program listens there: stop it, or choose another port\n"; status != 1 || !strings.Contains(report, line) {
 		t.Errorf("status %d, want 1 and %s:\n%s", status, line, report)
@@ -167,8 +167,7 @@ func TestErrorsOfTheSystemSayWhatToDo(t *testing.T) {
 }
 
 func TestCheckReportsEachFailingPart(t *testing.T) {
-	closed := startGame(t, nil)
-	closed.Close()
+	closed := closedGame(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // connections wait in its backlog
 	if err != nil {
 		t.Fatal(err)

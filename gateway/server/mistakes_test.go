@@ -136,8 +136,7 @@ var mistakes = []struct {
 // a start alike. Check goes on after a file that is refused.
 func TestCheckAndStartReportMistakesAlike(t *testing.T) {
 	dir := mistaken(t)
-	closed := startGame(t, nil)
-	closed.Close()
+	closed := closedGame(t)
 	up := "--upstream=" + startGame(t, nil).url("ws")
 	fill := strings.NewReplacer("$UP", up, "$DIR", dir,
 		"$NATS", up+" --token-key-file="+dir+"/secret --node-listen=127.0.0.1:0 --cluster=nats://"+closed.Addr().String()).Replace

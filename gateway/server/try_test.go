@@ -83,8 +83,7 @@ func TestTryReportsRouteAndUpstreamResponse(t *testing.T) {
 }
 
 func TestUnreachableUpstreamIsLoggedAtStart(t *testing.T) {
-	closed := startGame(t, nil)
-	closed.Close()
+	closed := closedGame(t)
 	p := beginWith(t, "--upstream="+closed.url("ws"))
 	if line := p.wait("dashboard.ready"); line["level"] != "INFO" || !strings.HasPrefix(line["url"].(string), "http://127.0.0.1:") {
 		t.Errorf("%v", line)
