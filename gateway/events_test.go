@@ -1,11 +1,19 @@
 package gateway_test
 
 import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"reseat/gateway"
 	"reseat/gateway/events"
@@ -174,6 +182,282 @@ func TestOverflowIsPublishedOnce(t *testing.T) {
 		list, _ := l.Next(make([]events.Event, 0, 8))
 		if len(list) != 2 || list[0].Type != events.Detached || list[1].Type != events.Overflowed || list[1].Reason == "" {
 			t.Errorf("got %+v", list)
+		}
+	})
+}
+
+// docs/operating.md, written out: dashboards rely on these names and values.
+var (
+	results = []string{
+		"ok", "protocol_error", "invalid_utf8", "message_too_big", "internal_error", "protocol_violation", "bad_token", "refused",
+		"no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "draining", "node_unreachable",
+	}
+	reasons = append([]string{
+		"bye", "grace_over", "upstream_closed", "idle_timeout", "no_progress", "client_gone", "node_lost",
+	}, results[1:len(results)-1]...) // node_unreachable ends no session
+	promised = map[string]struct {
+		kind   dto.MetricType
+		label  string
+		values []string
+	}{
+		"reseat_sessions":                {dto.MetricType_GAUGE, "state", []string{"connecting", "attached", "detached"}},
+		"reseat_sessions_created_total":  {dto.MetricType_COUNTER, "", nil},
+		"reseat_sessions_ended_total":    {dto.MetricType_COUNTER, "reason", reasons},
+		"reseat_resumes_total":           {dto.MetricType_COUNTER, "result", results},
+		"reseat_messages_total":          {dto.MetricType_COUNTER, "direction", []string{"to_upstream", "to_client"}},
+		"reseat_message_bytes_total":     {dto.MetricType_COUNTER, "direction", []string{"to_upstream", "to_client"}},
+		"reseat_replayed_messages_total": {dto.MetricType_COUNTER, "", nil},
+		"reseat_dropped_messages_total":  {dto.MetricType_COUNTER, "", nil},
+		"reseat_buffer_bytes":            {dto.MetricType_GAUGE, "", nil},
+		"reseat_detached_seconds":        {dto.MetricType_HISTOGRAM, "", nil},
+		"reseat_resume_seconds":          {dto.MetricType_HISTOGRAM, "", nil},
+		"reseat_client_rtt_seconds":      {dto.MetricType_HISTOGRAM, "", nil},
+	}
+)
+
+func (w *world) gather() []*dto.MetricFamily {
+	w.t.Helper()
+	synctest.Wait()
+	families, err := w.gw.Metrics().Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return families
+}
+
+// metrics returns all series by name and label, `name` or `name{label}`; of a histogram the
+// sum.
+func (w *world) metrics() map[string]float64 {
+	w.t.Helper()
+	all := make(map[string]float64)
+	for _, f := range w.gather() {
+		for _, m := range f.Metric {
+			name := f.GetName()
+			for _, l := range m.Label {
+				name += "{" + l.GetValue() + "}"
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+		}
+	}
+	return all
+}
+
+// wantSince checks that a family's series changed by exactly these values since before.
+func (w *world) wantSince(before map[string]float64, family string, want map[string]float64) {
+	w.t.Helper()
+	got := make(map[string]float64)
+	for name, v := range w.metrics() {
+		if label, ok := strings.CutPrefix(name, family); ok && (label == "" || label[0] == '{') && v != before[name] {
+			got[strings.Trim(label, "{}")] = v - before[name]
+		}
+	}
+	if !maps.Equal(got, want) {
+		w.t.Errorf("%s changed by %v, want %v", family, got, want)
+	}
+}
+
+func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		seen := make(map[string]bool)
+		for _, f := range w.gather() {
+			want, ok := promised[f.GetName()]
+			if !ok {
+				continue
+			}
+			seen[f.GetName()] = true
+			var values []string
+			for _, m := range f.Metric {
+				for _, l := range m.Label {
+					if l.GetName() != want.label {
+						t.Errorf("%s has a label %s", f.GetName(), l.GetName())
+					}
+					values = append(values, l.GetValue())
+				}
+			}
+			if slices.Sort(values); f.GetType() != want.kind || !slices.Equal(values, slices.Sorted(slices.Values(want.values))) {
+				t.Errorf("%s is a %v of %v, want a %v of %v", f.GetName(), f.GetType(), values, want.kind, want.values)
+			}
+		}
+		for name := range promised {
+			if !seen[name] {
+				t.Errorf("there is no %s", name)
+			}
+		}
+	})
+}
+
+// Each data message counts once, for both kinds of client. Replays, the gateway's own
+// messages and configured texts do not count.
+func TestMessagesAreCountedOncePerDirection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := testPolicy()
+		pol.Notices = session.Notices{Detach: "away", Resume: "back"}
+		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}}
+		w := newWorld(t, pol)
+		before := w.metrics()
+		p, game := w.play()
+		p.Text("four")
+		p.Binary("12")
+		game.Want("four", "12")
+		game.Pass(p, "\x10 begins with DLE")
+		p.Sync()
+		p.Drop()
+		game.Want("away")
+		game.Text("2")
+		game.Want("3")
+		game.Text("missed")
+		synctest.Wait()
+		p = p.Resume(0)
+		game.Want("back")
+		p.Want("\x10 begins with DLE", "missed")
+		plain := w.Plain("/")
+		other := w.game.Next()
+		plain.Pass(other, "up")
+		other.Pass(plain, "down!")
+		w.wantSince(before, "reseat_messages_total", map[string]float64{"to_upstream": 3, "to_client": 3})
+		w.wantSince(before, "reseat_message_bytes_total", map[string]float64{"to_upstream": 4 + 2 + 2, "to_client": 17 + 6 + 5})
+		w.wantSince(before, "reseat_replayed_messages_total", map[string]float64{"": 2})
+		w.wantSince(before, "reseat_sessions", map[string]float64{"attached": 2})
+		plain.Drop() // an ended session still counts
+		w.wantSince(before, "reseat_messages_total", map[string]float64{"to_upstream": 3, "to_client": 3})
+	})
+}
+
+func TestDroppedMessagesAreCounted(t *testing.T) {
+	inWorld(t, small(session.DropOldest), func(t *testing.T, w *world) {
+		before := w.metrics()
+		p, game := w.play()
+		w.detach(p)
+		sendAll(game, numbered(1, 17))
+		w.wantSince(before, "reseat_dropped_messages_total", map[string]float64{"": 7})
+		if w.metrics()["reseat_buffer_bytes"] == 0 {
+			t.Error("no memory is held by a full replay buffer")
+		}
+		p.Resume(0)
+		w.wantSince(before, "reseat_replayed_messages_total", map[string]float64{"": 10})
+	})
+}
+
+func TestDetachedSecondsRunFromDisconnectToResumeOrEnd(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		before := w.metrics()
+		p, game := w.play()
+		w.detach(p)
+		time.Sleep(7 * time.Second)
+		p = p.Resume(0)
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7})
+		p = p.Resume(0) // a takeover: never detached
+		p.Sync()
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7})
+		p.Drop()
+		game.WantClose(wire.CodeGoingAway)
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7 + 30})
+		p, _ = w.play()
+		p.Control("bye") // it was never detached
+		p.WantClose(wire.CodeNormal)
+		w.wantSince(before, "reseat_detached_seconds", map[string]float64{"": 7 + 30})
+	})
+}
+
+// A resume lasts until the last byte of the replay is written: here the client stops reading
+// for five seconds in the middle of it.
+func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p, game := newDetached(t, testPolicy())
+		w.wantState(p, session.Detached)
+		before := w.metrics()
+		for range 10 {
+			game.Binary(noise(32 << 10)) // more than the connection accepts
+		}
+		synctest.Wait()
+		c, unread, _, err := w.Handshake("/", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		synctest.Wait()
+		game.Text("live")
+		time.Sleep(5 * time.Second)
+		w.wantSince(before, "reseat_resume_seconds", map[string]float64{})
+		go io.Copy(io.Discard, unread)
+		w.wantSince(before, "reseat_resume_seconds", map[string]float64{"": 5})
+	})
+}
+
+func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
+	for name, join := range map[string]func(w *world) *wstest.Peer{
+		"resumable": func(w *world) *wstest.Peer { return w.Player("/").Peer },
+		"plain":     func(w *world) *wstest.Peer { return w.Plain("/") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+				p := join(w)
+				synctest.Wait()
+				before := w.metrics()
+				p.Hold(true)
+				time.Sleep(17 * time.Second) // pinged after 15
+				p.Hold(false)
+				w.wantSince(before, "reseat_client_rtt_seconds", map[string]float64{"": 2})
+			})
+		})
+	}
+}
+
+func TestDrainIsReportedInMetrics(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		w.gw.BeginDrain()
+		before := w.metrics()
+		if before["reseat_draining"] != 1 {
+			t.Error("the drain is not in the metrics")
+		}
+		w.refused("/")
+		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"draining": 1})
+		w.gw.CallOffDrain()
+		if w.metrics()["reseat_draining"] != 0 {
+			t.Error("a cancelled drain is in the metrics")
+		}
+	})
+}
+
+func TestLimitedLogLinesAreCounted(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		w.gw.BeginDrain()
+		before := w.metrics()
+		for range 60 {
+			w.refused("/")
+		}
+		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"draining": 60})
+		w.wantSince(before, "reseat_log_lines_limited_total", map[string]float64{"": 10})
+	})
+}
+
+var refusedWith = regexp.MustCompile(`(?:refuse(?:HTTP|Busy)\(w, r, (?:[\w.]+, )?|badHandshake\{status, |refused\.WithLabelValues\()"(\w+)"`)
+
+// Each reason for a refused handshake is a series from the start.
+func TestRefusalReasonsExistFromTheStart(t *testing.T) {
+	used := make(map[string]bool)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		source, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range refusedWith.FindAllStringSubmatch(string(source), -1) {
+			used[m[1]] = true
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		shown := make(map[string]bool)
+		for name := range newWorld(t, testPolicy()).metrics() {
+			if label, ok := strings.CutPrefix(name, "reseat_handshakes_refused_total"); ok {
+				shown[strings.Trim(label, "{}")] = true
+			}
+		}
+		if !maps.Equal(used, shown) {
+			t.Errorf("the code refuses for %v, the metrics show %v", fmt.Sprint(used), fmt.Sprint(shown))
 		}
 	})
 }

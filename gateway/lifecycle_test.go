@@ -1,6 +1,10 @@
 package gateway_test
 
 import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +14,7 @@ import (
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -290,5 +295,247 @@ func TestReasonOfEndIsRemembered(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 		})
+	}
+}
+
+func (w *world) plain() (*wstest.Peer, *wstest.Peer) {
+	w.t.Helper()
+	c := w.Plain("/plain")
+	return c, w.game.Next()
+}
+
+func TestPlainClientBehavesAsOnDirectConnection(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		c, game := w.plain()
+		for _, s := range []string{"x", "", "\x10", "\x10\x10x", "\x10hello {}", strings.Repeat("z", 70000)} {
+			c.Frame(frame.Text, true, s)
+			game.Want(s)
+			game.Pass(c, s)
+			c.Binary(s)
+			game.Want(s)
+		}
+		c.Text("last")
+		c.Close(4123, "enough")
+		game.Want("last")
+		game.WantReason(4123, "enough")
+		c.WantClose(4123)
+		c.WantEnd()
+	})
+}
+
+func TestEndOfEitherSideReachesTheOther(t *testing.T) {
+	eachInBubble(t, map[string]func(c, game *wstest.Peer){
+		"the client disconnects": func(c, game *wstest.Peer) {
+			c.Drop()
+			game.WantEnd()
+		},
+		"the game server closes": func(c, game *wstest.Peer) {
+			game.Text("s1")
+			game.Close(4007, "the end")
+			c.Want("s1")
+			c.WantReason(4007, "the end")
+			c.Close(4007, "")
+			c.WantEnd()
+		},
+		"the game server disconnects": func(c, game *wstest.Peer) {
+			game.Text("s1")
+			synctest.Wait()
+			game.Drop()
+			c.Want("s1")
+			c.WantEnd()
+		},
+	}, func(t *testing.T, end func(c, game *wstest.Peer)) {
+		w := newWorld(t, testPolicy())
+		end(w.plain())
+		synctest.Wait()
+		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 0 {
+			t.Errorf("%d sessions are left", len(list))
+		}
+	})
+}
+
+func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		game, _ := stalledGame(t, w)
+		_ = game
+		c := w.Plain("/stalled")
+		wrote := make(chan int, 1)
+		go func() {
+			n := 0
+			for range 64 {
+				c.Binary(noise(16 << 10))
+				n++
+			}
+			wrote <- n
+		}()
+		time.Sleep(10 * time.Minute) // the gateway does not read: its silence must not disconnect it
+		select {
+		case <-wrote:
+			t.Fatal("the gateway took a megabyte that the upstream does not take")
+		default:
+		}
+		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 2 {
+			t.Fatalf("%d sessions, want 2", len(list))
+		}
+	})
+}
+
+func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		conn, _, _, err := w.Handshake("/slow", nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		game := w.game.Next()
+		done := make(chan bool)
+		go func() {
+			for range 1000 {
+				game.Binary(noise(16 << 10))
+			}
+			close(done)
+		}()
+		time.Sleep(5 * time.Second)
+		select {
+		case <-done:
+			t.Fatal("16 MB were read for a client that reads nothing")
+		default:
+		}
+		list, _ := w.gw.Sessions(gatewayAll)
+		if n := list[0].BufferBytes; n > 1<<20 {
+			t.Fatalf("%d bytes are buffered for it", n)
+		}
+	})
+}
+
+// A stalled game server has answered the handshake and does not read until the test says so.
+type stalled struct{ conn *wstest.Conn }
+
+// closed reports whether the gateway has closed the connection.
+func (s *stalled) closed() bool {
+	_, err := s.conn.Write([]byte{0x8a, 0})
+	return err != nil
+}
+
+// read starts reading.
+func (s *stalled) read(t *testing.T) *wstest.Peer { return wstest.Accept(t, s.conn) }
+
+func stalledGame(t *testing.T, w *world) (*stalled, *wstest.Player) {
+	t.Helper()
+	s := make(chan *wstest.Conn, 1)
+	w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+			"Sec-WebSocket-Accept: "+frame.AcceptKey(r.Header.Get("Sec-WebSocket-Key"))+"\r\n\r\n")
+		s <- c.(*wstest.Conn)
+		return true
+	}
+	p := w.Player("/stalled")
+	conn := <-s
+	t.Cleanup(func() { conn.Close() })
+	return &stalled{conn}, p
+}
+
+// A client may ack only what it can have read. Data that is queued for its socket, and not
+// yet written, is beyond that: protocol section 5.
+func TestAckOfUnwrittenMessageIsAViolation(t *testing.T) {
+	for _, acked := range []string{"14", "13"} {
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+			c, br, _, err := w.Handshake("/match/7", []string{wire.Subprotocol}, "") // does not read by itself
+			if err != nil {
+				t.Fatal(err)
+			}
+			game := w.game.Next()
+			for range 14 {
+				game.Text(noise(16 << 10))
+			}
+			synctest.Wait()
+			br.Discard(40 << 10) // so that the rest is stuck on its way
+			synctest.Wait()
+			c.Write(frame.AppendMasked(nil, frame.Text, [4]byte{1, 2, 3, 4}, []byte("\x10ack "+acked)))
+			synctest.Wait()
+			go func() { // now it reads
+				for {
+					if _, err := br.Discard(1); err != nil {
+						return
+					}
+				}
+			}()
+			game.WantClose(wire.CodePolicyViolation)
+		})
+	}
+}
+
+// A peer that stops reading, at any point of a resume, delays nobody: no other session, not
+// the list of sessions, and not the next resume of its own session. None of that takes any
+// time on the fake clock; waiting for the peer would take forever.
+func TestSlowPeerDuringResumeDelaysNobody(t *testing.T) {
+	for name, slow := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
+		"before its 101":   (*world).resumeUnread,
+		"before its hello": func(w *world, p *wstest.Player, _ *wstest.Peer) { w.resumeRead(p, 150) },
+		"in its replay":    func(w *world, p *wstest.Player, _ *wstest.Peer) { w.resumeRead(p, 10000) },
+		"as the older connection": func(w *world, p *wstest.Player, game *wstest.Peer) {
+			p.Hold(true)
+			for i := range 200 {
+				game.Text(fmt.Sprint(i, strings.Repeat("x", 2000)))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, testPolicy(), func(t *testing.T, w *world, other *wstest.Player, otherGame *wstest.Peer) {
+				p, game := w.play()
+				p.Sync()
+				for i := range 20 {
+					game.Text(fmt.Sprint("early ", i, strings.Repeat("x", 2000)))
+				}
+				slow(w, p, game)
+				synctest.Wait()
+				began := time.Now()
+				w.wantOthersAtEase(other, otherGame)
+				q := p.Resume(0)
+				for i := range 20 {
+					q.Want(fmt.Sprint("early ", i, strings.Repeat("x", 2000)))
+				}
+				if d := time.Since(began); d > 0 {
+					t.Errorf("others were delayed by %v", d)
+				}
+			})
+		})
+	}
+}
+
+// wantOthersAtEase checks that another session resumes and exchanges messages, that a new
+// one begins, and that all are listed.
+func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
+	w.t.Helper()
+	other.Drop()
+	other = other.Resume(0)
+	game.Pass(other, "down")
+	other.Pass(game, "up")
+	w.play()
+	if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
+		w.t.Errorf("%d sessions are listed, want 3", len(list))
+	}
+	w.gw.Session(other.Hello.Session)
+}
+
+// resumeUnread sends a resume of p on a connection that accepts 16 bytes of an answer that is
+// never read.
+func (w *world) resumeUnread(p *wstest.Player, _ *wstest.Peer) {
+	w.resumeRead(p, 0)
+}
+
+// resumeRead sends a resume of p on a connection that accepts 16 bytes more than the first n
+// of its answer, which are read.
+func (w *world) resumeRead(p *wstest.Player, n int) {
+	door := wstest.Open(w.t, w.gw, 16)
+	offer := strings.Join([]string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, ", ")
+	c, _ := door.Request("GET /resume HTTP/1.1\r\nHost: game.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: " + offer + "\r\n\r\n")
+	for got := 0; got < n; {
+		k, err := c.Read(make([]byte, n-got))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		got += k
 	}
 }

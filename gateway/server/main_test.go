@@ -2,8 +2,10 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +13,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"reseat/gateway/internal/test/testcert"
 )
 
 // A started is the program, running within the test on loopback ports.
@@ -170,4 +179,175 @@ func TestEventStreamEndsCleanlyAtShutdown(t *testing.T) {
 	if got, err := io.ReadAll(stream.Body); err != nil || !strings.HasPrefix(string(got), ":") {
 		t.Errorf("%q, %v", got, err)
 	}
+}
+
+// once runs the program until it exits by itself.
+func once(args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = Run(onFreePorts(args), nil, &out, &errs, make(chan os.Signal))
+	return status, out.String(), errs.String()
+}
+
+// onFreePorts returns the arguments of a check with ports that are free, if they name none.
+func onFreePorts(args []string) []string {
+	if len(args) == 0 || args[0] != "check" {
+		return args
+	}
+	return append(args[:1:1], override([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0"}, args[1:]...)...)
+}
+
+func TestExitStatus(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	game, free := "--upstream=ws://127.0.0.1:9", "--listen=127.0.0.1:0"
+	pair := testcert.New(t, "game.example")
+	cert, key := pair.Write(t.TempDir())
+	for _, c := range []struct {
+		what   string
+		args   []string
+		status int
+		says   string // how the only line begins: on stdout for status 0, else on stderr
+	}{
+		{"version", []string{"--version"}, 0, "reseat "},
+		{"help", []string{"--help"}, 0, "reseat keeps"},
+		{"help of check", []string{"check", "--help"}, 0, "reseat keeps"},
+		{"a wrong value", []string{game, "--grace=45"}, 2, "reseat: --grace: want a duration"},
+		{"an unknown flag", []string{game, "--grce=45s"}, 2, "reseat: --grce: unknown flag"},
+		{"nothing to serve", nil, 2, "reseat: --upstream, --route, --demo: want at least one"},
+		{"a taken port", []string{game, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: listen tcp " + taken.Addr().String() + ": bind: address already in use; another program listens there: stop it, or choose another port"},
+		{"an address of another machine", []string{game, "--listen=192.0.2.1:8080", "--admin=off"}, 1, "reseat: --listen: listen tcp 192.0.2.1:8080: bind: cannot assign requested address; use an address of this machine"},
+		{"a taken port with TLS", []string{game, "--tls-cert=" + cert, "--tls-key=" + key, "--listen=" + taken.Addr().String(), "--admin=off"}, 1, "reseat: --listen: "},
+		{"a taken port of the admin address", []string{game, free, "--admin=" + taken.Addr().String()}, 1, "reseat: --admin: "},
+	} {
+		status, stdout, stderr := once(append(c.args, "--log-level=error")...)
+		said, other := stderr, stdout
+		if c.status == 0 {
+			said, other = other, said
+		}
+		if status != c.status || !strings.HasPrefix(said, c.says) || other != "" {
+			t.Errorf("%s: status %d, stdout %q, stderr %q; want %d and %q", c.what, status, stdout, stderr, c.status, c.says)
+		}
+		if c.status > 0 && strings.Count(said, "\n") != 1 {
+			t.Errorf("%s: want one line, got %q", c.what, said)
+		}
+	}
+}
+
+func TestRequestedStopExitsWithZero(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		p := begin(t)
+		p.signals <- s
+		p.wait("shutdown.started")
+		if status := <-p.status; status != 0 {
+			t.Errorf("%v: exit status %d", s, status)
+		}
+	}
+}
+
+func TestSecondSignalExitsImmediately(t *testing.T) {
+	p := begin(t)
+	join(t, p.clients["ws"].(string)+"/demo/play", nil)
+	p.signals <- syscall.SIGTERM
+	p.wait("shutdown.started") // a player is attached: the drain takes ten seconds
+	p.signals <- syscall.SIGTERM
+	if status := <-p.status; status != 1 {
+		t.Errorf("exit status %d, want 1", status)
+	}
+}
+
+func TestLogNamesAddressesThatBrowsersCanOpen(t *testing.T) {
+	p := begin(t, "--listen=:0")
+	_, port, err := net.SplitHostPort(p.clients["addr"].(string))
+	if err != nil || p.clients["http"] != "http://localhost:"+port || p.clients["ws"] != "ws://localhost:"+port {
+		t.Errorf("clients: %v, %v", p.clients, err)
+	}
+	if p.demo != "http://localhost:"+port+"/" || !strings.HasPrefix(p.admin, "http://127.0.0.1:") {
+		t.Errorf("demo %s, admin %s", p.demo, p.admin)
+	}
+	for _, url := range []string{p.demo, p.admin + "/healthz"} {
+		if resp := get(t, http.DefaultClient, url); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", url, resp.Status)
+		}
+	}
+}
+
+// metrics are those of a scrape.
+func (p *started) metrics() map[string]*dto.MetricFamily {
+	p.t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(p.ask("GET", "/metrics", "").Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return families
+}
+
+// reloaded sends SIGHUP twice: when the line of the second reload is logged, the first one
+// has been counted.
+func (p *started) reloaded(result, line string) {
+	p.t.Helper()
+	for range 2 {
+		p.signals <- syscall.SIGHUP
+		p.wait(line)
+	}
+	for _, m := range p.metrics()["reseat_reloads_total"].Metric {
+		if m.Label[0].GetValue() == result && m.Counter.GetValue() == 0 {
+			p.t.Errorf("a reload is not counted as %s", result)
+		}
+	}
+}
+
+func TestScrapeIncludesProcessMetrics(t *testing.T) {
+	pair := testcert.New(t, "game.example")
+	cert, key := pair.Write(t.TempDir())
+	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)
+	m := p.metrics()
+	for _, name := range []string{
+		"go_goroutines", "go_memstats_heap_inuse_bytes", "process_open_fds", "process_max_fds", "process_resident_memory_bytes",
+		"process_cpu_seconds_total", "process_start_time_seconds", "reseat_sessions", "reseat_admin_refused_total", "reseat_log_lines_dropped_total",
+	} {
+		if m[name] == nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	labels := make(map[string]string)
+	for _, l := range m["reseat_build_info"].GetMetric()[0].Label {
+		labels[l.GetName()] = l.GetValue()
+	}
+	if labels["version"] == "" || !strings.HasPrefix(labels["goversion"], "go1.") || len(labels) != 2 {
+		t.Errorf("build info %v", labels)
+	}
+	if got := m["reseat_certificate_not_after_timestamp_seconds"].GetMetric()[0].Gauge.GetValue(); got != float64(pair.Leaf.NotAfter.Unix()) {
+		t.Errorf("the certificate is good until %v, want %v", got, pair.Leaf.NotAfter.Unix())
+	}
+}
+
+func TestMetricsFollowPrometheusConventions(t *testing.T) {
+	p := begin(t)
+	body, err := io.ReadAll(p.ask("GET", "/metrics", "").Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.New(bytes.NewReader(body)).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	if resp := p.ask("GET", "/metrics", ""); !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain; version=0.0.4") || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s, %s", resp.Status, resp.Header)
+	}
+}
+
+func TestReloadsAreCountedByTheirResult(t *testing.T) {
+	pair := testcert.New(t, "game.example")
+	cert, key := pair.Write(t.TempDir())
+	tokens := writeFile(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
+	p := begin(t, "--tls-cert="+cert, "--tls-key="+key, "--token-key-file="+tokens)
+	p.reloaded("ok", "keys.reloaded")
+	if err := os.WriteFile(cert, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.reloaded("failed", "cert.reload_failed")
 }
