@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -362,7 +361,7 @@ func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 				tokenFiles, with := keyFiles(t, "a")
 				pol := testPolicy()
 				pol.Auth = headerLogin(t)
-				var log syncBuffer
+				var log wstest.Log
 				w := newWorld(t, pol, with, func(c *gateway.Config) {
 					c.Log = slog.New(slog.NewTextHandler(&log, nil))
 					if err := gateway.OpenLogins(t.Context(), c); err != nil {
@@ -454,27 +453,11 @@ func TestExpiredTokenIsRefused(t *testing.T) {
 	}, func(c *gateway.Config) { c.TokenTTL = time.Minute })
 }
 
-// syncBuffer is a log that can be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
+type syncBuffer = wstest.Log
 
 func TestNoTokenReachesLogsMetricsOrTheUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log syncBuffer
+		var log wstest.Log
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
 			c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})

@@ -583,7 +583,7 @@ func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
 // the others continue.
 func TestPanicIsLoggedOnceWithStackAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said := new(syncBuffer)
+		said := new(wstest.Log)
 		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
 		bad, badGame := w.play()
 		good, goodGame := w.play()

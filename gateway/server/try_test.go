@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/upstream"
 )
@@ -93,31 +93,10 @@ func TestUnreachableUpstreamIsLoggedAtStart(t *testing.T) {
 	}
 }
 
-// A sharedLog is written by one goroutine and read by another.
-type sharedLog struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *sharedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-// take is what was written since the last call.
-func (l *sharedLog) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.buf.String()
-	l.buf.Reset()
-	return s
-}
-
 // A game server that cannot be reached is said to be so once, and once when it can.
 func TestAnUpstreamThatBecomesReachableIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said sharedLog
+		var said wstest.Log
 		var up atomic.Bool
 		var dials atomic.Int64
 		at := func(scheme, host string) policy.Route {
@@ -139,7 +118,7 @@ func TestAnUpstreamThatBecomesReachableIsLogged(t *testing.T) {
 		}()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := said.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "upstream.unreachable upstream=ws://late:1") {
+		if got := said.Take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "upstream.unreachable upstream=ws://late:1") {
 			t.Errorf("in an hour: %s", got)
 		}
 		if n := dials.Load(); n > 140 {
@@ -147,7 +126,7 @@ func TestAnUpstreamThatBecomesReachableIsLogged(t *testing.T) {
 		}
 		up.Store(true)
 		<-done
-		if got := said.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO msg=upstream.reachable upstream=ws://late:1") {
+		if got := said.Take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO msg=upstream.reachable upstream=ws://late:1") {
 			t.Errorf("once it is there: %s", got)
 		}
 	})
@@ -165,7 +144,7 @@ func TestChangedConfigFileIsLoggedByItself(t *testing.T) {
 
 func TestEachChangeOfTheConfigFileIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said sharedLog
+		var said wstest.Log
 		at := time.Now()
 		file := filepath.Join(t.TempDir(), "reseat.toml")
 		write := func(text string) {
@@ -177,7 +156,7 @@ func TestEachChangeOfTheConfigFileIsLoggedOnce(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			got := strings.TrimSpace(said.take())
+			got := strings.TrimSpace(said.Take())
 			if n := strings.Count(got, "msg="); n != len(lines) {
 				t.Errorf("%d lines, want %d: %s", n, len(lines), got)
 			}

@@ -668,3 +668,14 @@ func (r *relay) until(k handover.Kind) {
 		r.t.Fatal(err)
 	}
 }
+
+// upgradeUpTo has players play at a process whose upgrade stops before a message.
+func upgradeUpTo(t *testing.T, at handover.Kind, count int, more ...string) (s *stage, n *node, p *players, r *relay, next *node) {
+	t.Helper()
+	s = newStage(t)
+	n = s.start(append(more, "--upgrade-socket="+s.socket)...)
+	p = s.play(n, count)
+	r, next = s.between(n)
+	r.until(at)
+	return s, n, p, r, next
+}

@@ -304,11 +304,7 @@ func TestSuccessorOfKilledProcessHasAllSessionsOrNone(t *testing.T) {
 		"before the offer": handover.Offer, "before ACCEPT": handover.Accept, "before the sessions": handover.Sessions, "before the rest": handover.Rest, "READY": handover.Ready,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			n := s.start("--upgrade-socket=" + s.socket)
-			p := s.play(n, 6)
-			r, next := s.between(n)
-			r.until(at)
+			s, n, p, r, next := upgradeUpTo(t, at, 6)
 			n.cmd.Process.Kill()
 			<-n.exited
 			r.old.Close()
@@ -337,11 +333,7 @@ func TestSuccessorOfStoppedProcessWaits(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			n := s.start("--upgrade-socket=" + s.socket)
-			p := s.play(n, 6)
-			r, next := s.between(n)
-			r.until(handover.Ready)
+			s, n, p, r, next := upgradeUpTo(t, handover.Ready, 6)
 			stop(t, n.pid())
 			if err := r.old.Send(handover.Ready, nil); err != nil {
 				t.Fatal(err)
@@ -371,11 +363,7 @@ func TestAbortedSuccessorExitsWithOneLine(t *testing.T) {
 		"offer": handover.Offer, "sessions": handover.Sessions, "commit": handover.Ready, // only the older process may send COMMIT
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			n := s.start("--upgrade-socket=" + s.socket)
-			p := s.play(n, 2)
-			r, next := s.between(n)
-			r.until(at)
+			_, _, p, r, next := upgradeUpTo(t, at, 2)
 			r.new.SendAbort(errors.New("changed my mind"))
 			r.old.SendAbort(errors.New("changed its mind"))
 			next.wantExit(1)
@@ -399,11 +387,7 @@ func TestProcessOutlivesItsSuccessor(t *testing.T) {
 	for name, at := range map[string]handover.Kind{"before ACCEPT": handover.Accept, "with sessions": handover.Ack, "before READY": handover.Ready} {
 		for _, driver := range []string{"net", "poll"} {
 			t.Run(driver+" "+name, func(t *testing.T) {
-				s := newStage(t)
-				n := s.start("--upgrade-socket="+s.socket, "--driver="+driver)
-				p := s.play(n, 4)
-				r, next := s.between(n)
-				r.until(at)
+				s, n, p, r, next := upgradeUpTo(t, at, 4, "--driver="+driver)
 				next.cmd.Process.Kill()
 				<-next.exited
 				r.old.Close()
