@@ -474,6 +474,7 @@ func TestEventStreamGoesThroughUpgradesWithoutGap(t *testing.T) {
 	n := s.start()
 	ctx, stop := context.WithCancel(t.Context())
 	began := make(chan struct{})
+	var begin sync.Once
 	var ended atomic.Int64
 	of := bySession{}
 	var reading sync.WaitGroup
@@ -487,10 +488,7 @@ func TestEventStreamGoesThroughUpgradesWithoutGap(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			if began != nil {
-				close(began)
-				began = nil
-			}
+			begin.Do(func() { close(began) })
 			for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 				switch key, value, _ := strings.Cut(lines.Text(), ": "); key {
 				case "id":
