@@ -123,7 +123,8 @@ func TestRefusedHandshakeIsExplained(t *testing.T) {
 			header += "Host: " + c.host + "\r\n"
 		}
 		bare, _, _ := strings.Cut(path, "?")
-		said.Reset()
+		synctest.Wait()
+		said.Reset() // what was logged before
 		asked := 0
 		ask := func(code string, protocols ...string) {
 			asked++
