@@ -27,3 +27,11 @@ func (l *Log) String() string {
 
 // Count returns how many lines have this message.
 func (l *Log) Count(msg string) int { return strings.Count(l.String(), "msg="+msg) }
+// Take returns what was written since the last call.
+func (l *Log) Take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.b.String()
+	l.b.Reset()
+	return s
+}
