@@ -64,6 +64,7 @@ func inTown(t *testing.T, names []string, test func(t *testing.T, nodes []*place
 		for i, name := range names {
 			all.add(fmt.Sprintf("%08x", i+1), name, changes...)
 		}
+		synctest.Wait() // every node publishes and takes events
 		test(t, all.nodes)
 	})
 }

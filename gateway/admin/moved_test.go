@@ -41,6 +41,7 @@ func inDurableTown(t *testing.T, names []string, test func(t *testing.T, nodes [
 		for i, name := range names {
 			all.addDurable(fmt.Sprintf("%08x", i+1), name, keys)
 		}
+		synctest.Wait() // every node publishes and takes events
 		test(t, all.nodes, all.seats)
 	})
 }
