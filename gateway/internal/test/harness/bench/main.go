@@ -16,7 +16,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -59,9 +58,6 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.render != "" {
-		return render(f.render, f.out)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if f.profile {
@@ -86,34 +82,19 @@ func serveGame() error {
 	return game.Serve(spec)
 }
 
-// render regenerates the documents from the raw results of an earlier run.
-func render(raw, dir string) error {
-	results, err := report.Read(raw)
-	if err != nil {
-		return err
-	}
-	if dir == "" {
-		dir = filepath.Dir(raw)
-	}
-	return report.Write(results, dir)
-}
-
 // flags are the command line's flags.
 type flags struct {
 	only, subjects []string
 	rounds         int
 	short          bool
-	wait           time.Duration
+	wait           time.Duration // in all, for others on this machine, and to repeat what they disturbed
 	binary, nats   string
 	others         []proxy.Subject
 	out            string
-	render         string
-	notes          []string
 	profile        bool
 }
 
 func parse(args []string) (f flags, err error) {
-	f.wait = -1
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	f.define(set)
@@ -127,15 +108,9 @@ func parse(args []string) (f flags, err error) {
 	case set.NArg() > 0:
 		return f, fmt.Errorf("what is %q?", set.Arg(0))
 	}
-	rounds, wait := 1, 2*time.Minute
+	f.wait = 2 * time.Minute
 	if f.short {
-		wait = 15 * time.Second
-	}
-	if f.rounds <= 0 {
-		f.rounds = rounds
-	}
-	if f.wait < 0 {
-		f.wait = wait
+		f.wait = 15 * time.Second
 	}
 	return f, nil
 }
@@ -147,20 +122,11 @@ func (f *flags) define(set *flag.FlagSet) {
 	}
 	set.Func("only", "these `workloads`, such as W1,W3 (default all)", list(&f.only))
 	set.Func("subjects", "these `subjects`, such as direct,nginx,reseat (default all)", list(&f.subjects))
-	set.IntVar(&f.rounds, "rounds", 0, "how often everything is measured (default 1)")
+	set.IntVar(&f.rounds, "rounds", 1, "how often everything is measured")
 	set.BoolVar(&f.short, "short", false, "fewer workloads, and each for a shorter time")
 	set.StringVar(&f.binary, "reseat", "bin/reseat", "the gateway's `binary`")
 	set.StringVar(&f.nats, "nats", "bin/nats-server", "the NATS server's `binary`, for clusters")
 	set.StringVar(&f.out, "out", "", "write performance.md and what belongs to it into this `directory`")
-	set.StringVar(&f.render, "render", "", "measure nothing: write the documents anew from this `file` of raw results")
-	set.Func("wait", "how `long`, in all, to wait for others on this machine, and to repeat what they disturbed (default 2m, with --short 15s)", func(s string) (err error) {
-		f.wait, err = time.ParseDuration(s)
-		return err
-	})
-	set.Func("note", "a `remark` for the document, on the machine perhaps", func(s string) error {
-		f.notes = append(f.notes, s)
-		return nil
-	})
 	set.BoolVar(&f.profile, "profile", false, "say where the time of W1, W3, W7 and W8 goes, by perf")
 	set.Func("also", "`name=binary`: another build of the gateway to measure besides", func(s string) error {
 		name, binary, ok := strings.Cut(s, "=")

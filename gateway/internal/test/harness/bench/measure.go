@@ -32,13 +32,12 @@ func measure(ctx context.Context, f flags) (*report.Results, error) {
 	if err != nil {
 		return nil, err
 	}
-	results := report.New(f.binary, "make bench", append(notes, f.notes...))
+	results := report.New(f.binary, "make bench", notes)
 	if f.short {
 		results.Command = "make bench-short"
 	}
 	for _, w := range list {
 		results.Sessions[w.name] = w.most()
-		results.Slices = results.Slices || w.slice != nil
 	}
 	for _, s := range subjects {
 		results.Subjects = append(results.Subjects, report.Subject{Name: s.Name, Title: s.Title})
@@ -156,7 +155,7 @@ func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
 	if st.at, err = w.leg.proxies(dir); err != nil {
 		return nil, err
 	}
-	if st.proxy, err = s.Start(proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Floor: []string{self, asFloor}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: st.at, Patient: w.slice != nil, Upgrades: w.upgrades}); err != nil {
+	if st.proxy, err = s.Start(proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Floor: []string{self, asFloor}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: st.at, Patient: w.slice != nil}); err != nil {
 		return nil, err
 	}
 	st.opened = append(st.opened, st.proxy.Stop)

@@ -13,7 +13,7 @@ import (
 )
 
 // tickGrain makes about three messages go out together in W1, as from a server that
-// checks its clock now and then. W1even does without.
+// checks its clock now and then.
 const tickGrain = 250 * time.Microsecond
 
 // A workload is one kind of traffic, or of fault.
@@ -32,7 +32,6 @@ type workload struct {
 	slice    func(*stage) (figures, error) // instead of measured: one slice of it
 	cycles   int                           // of slices, in each round
 	beside   int                           // more sessions, without traffic
-	upgrades bool                          // the gateway must be ready for upgrades
 	settle   time.Duration                 // between the last connection and the first slice
 	extra    bool                          // only if it is asked for by name
 	only     []string                      // subjects, if not all
@@ -47,10 +46,10 @@ func letters(way message.Way, size int) message.Kind {
 }
 
 // tick returns a workload with messages at a fixed rate, both ways.
-func tick(name string, n int, every, upEvery time.Duration, kind func(message.Way, int) message.Kind) workload {
+func tick(name string, n int, every, upEvery time.Duration) workload {
 	return workload{
-		name: name, sessions: n, every: upEvery, up: kind(message.Up, 48),
-		game: game.Spec{Mode: game.Tick, Down: kind(message.Down, 128), Every: every, Grain: tickGrain},
+		name: name, sessions: n, every: upEvery, up: binary(message.Up, 48),
+		game: game.Spec{Mode: game.Tick, Down: binary(message.Down, 128), Every: every, Grain: tickGrain},
 		warm: time.Second, measure: 750 * time.Millisecond, slice: steady, cycles: 8,
 	}
 }
@@ -66,7 +65,7 @@ func echo(name string, n, size int) workload {
 
 // w1 returns the messages of W1 under another name.
 func w1(name string) workload {
-	return tick(name, 500, 50*time.Millisecond, 200*time.Millisecond, binary)
+	return tick(name, 500, 50*time.Millisecond, 200*time.Millisecond)
 }
 
 // workloads returns all workloads, in order.
@@ -76,15 +75,12 @@ func workloads() []workload {
 		game: game.Spec{Mode: game.Fire, Down: binary(message.Down, 1024)},
 		warm: 500 * time.Millisecond, measure: 500 * time.Millisecond, slice: steady, cycles: 8,
 	}
-	even, text := w1("W1even"), tick("W1text", 500, 50*time.Millisecond, 200*time.Millisecond, letters)
-	even.game.Grain = 0
-	even.extra, text.extra = true, true
 	secure := withLeg("W6TLS", leg{tls: true, memory: true})
 	secure.sessions, secure.every, secure.game.Every = 2000, 2*time.Second, 2*time.Second
 	secure.times, secure.rounds, secure.warm, secure.measure = 1, 1, 0, 2*time.Second
 	list := []workload{
-		w1("W1").inShort(), even, text,
-		tick("W2", 2000, 100*time.Millisecond, 400*time.Millisecond, binary),
+		w1("W1").inShort(),
+		tick("W2", 2000, 100*time.Millisecond, 400*time.Millisecond),
 		echo("W3", 64, 64).inShort(), fire.inShort(), echo("W5", 8, 64<<10).inShort(),
 	}
 	list = append(list, faults()...)
@@ -93,16 +89,16 @@ func workloads() []workload {
 		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}))
 	list = append(list, clusters()...)
 	for _, n := range []int{100, 1000, maxSessions} {
-		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick, binary)))
+		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick)))
 	}
-	acks := grown(tick("Gacks", maxSessions, maxSessions*growthTick, 4*maxSessions*growthTick, binary))
+	acks := grown(tick("Gacks", maxSessions, maxSessions*growthTick, 4*maxSessions*growthTick))
 	acks.only = []string{proxy.Reseat, "plain"}
-	return append(list, acks, upgrade("U1000", 1000), upgrade("U8000", 8000))
+	return append(list, acks)
 }
 
 // faults returns the workloads with idle, disconnected and resuming clients.
 func faults() []workload {
-	w6, det, w8 := echo("W6", 9000, 256), tick("W6det", 4000, 62500*time.Microsecond, 0, binary), echo("W8", 10000, 64)
+	w6, det, w8 := echo("W6", 9000, 256), tick("W6det", 4000, 62500*time.Microsecond, 0), echo("W8", 10000, 64)
 	w6.measure, w6.measured, w6.rounds = 3*time.Second, idle, 1 // memory is reproducible to a percent or two
 	det.game.Down, det.game.Limit, det.measured, det.rounds = binary(message.Down, 1024), 32, detached, 1
 	det.only = []string{proxy.Reseat}
@@ -111,7 +107,7 @@ func faults() []workload {
 	for _, w := range []*workload{&w6, &det, &w8} {
 		w.slice, w.cycles = nil, 0
 	}
-	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond, binary)
+	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond)
 	w7.slice, w7.cycles, w7.only = mass, 3, []string{proxy.Reseat, "hs256", "eddsa"}
 	beside := w1("W1W7")
 	beside.slice, beside.beside, beside.game.Idle, beside.cycles = crowded, 5000, 5000, 5
@@ -122,26 +118,17 @@ func faults() []workload {
 // clusters returns the workloads of several nodes.
 func clusters() []workload {
 	h1, h3 := w1("H1"), echo("H3", 64, 64)
-	h7 := tick("H7", 1000, 200*time.Millisecond, 500*time.Millisecond, binary)
+	h7 := tick("H7", 1000, 200*time.Millisecond, 500*time.Millisecond)
 	h7.slice, h7.cycles = mass, 3
 	c1 := w1("C1")
 	c1.extra = true
-	c40 := tick("C40", 40_000, 40_000*growthTick, 4*40_000*growthTick, binary)
+	c40 := tick("C40", 40_000, 40_000*growthTick, 4*40_000*growthTick)
 	c40.measured, c40.slice, c40.cycles, c40.times, c40.game.Hosts = growth, nil, 0, 3, 5
 	c40.measure, c40.extra = 4*time.Second, true
 	h1.only, h3.only, h7.only = []string{proxy.Reseat, "hop"}, []string{proxy.Reseat, "hop"}, []string{proxy.Reseat, "hop"}
 	c1.only = []string{proxy.Reseat, "nodes3", "nodes5"}
 	c40.only = []string{"nodes5"} // one process has not enough ports
 	return []workload{h1, h3, h7, c1, c40}
-}
-
-// upgrade returns a workload in which the gateway is upgraded while n sessions share
-// 1,250 messages a second.
-func upgrade(name string, n int) workload {
-	w := tick(name, n, time.Duration(n)*time.Millisecond, 4*time.Duration(n)*time.Millisecond, binary)
-	w.slice, w.cycles, w.upgrades = upgraded, 5, true
-	w.only = []string{proxy.Reseat}
-	return w
 }
 
 // Descriptors that a process may have: with a game server that listens at one address, and at several.

@@ -287,22 +287,3 @@ func (s *stage) besideBack() (err error) {
 	}
 	return err
 }
-
-// upgraded is a slice with an upgrade of the gateway in it.
-func upgraded(s *stage) (figures, error) {
-	fig := figures{}
-	err := steps(s.resume, s.wait(guard), s.latencies(true),
-		func() error { return s.proxy.BeginUpgrade() },
-		func() error {
-			return s.clients.Until(func() string { return "the upgrade" }, patience, s.proxy.Upgraded)
-		},
-		s.wait(guard), s.latencies(false),
-		func() error {
-			frozen, err := s.proxy.EndUpgrade(s.w.sessions)
-			fig["frozen_ms"] = float64(frozen.Microseconds()) / 1e3
-			return err
-		}, s.pause)
-	fig["wait_ms"] = float64(s.clients.Latency.Max().Microseconds()) / 1e3
-	s.addLatencies(fig)
-	return fig, err
-}

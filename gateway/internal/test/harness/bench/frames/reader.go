@@ -1,17 +1,20 @@
+// Package frames reads RFC 6455 frames in pieces, for the load generator and its game
+// server.
 package frames
 
 import (
-	"encoding/binary"
 	"errors"
+
+	"reseat/gateway/frame"
 )
 
-// Errors of a Reader.
+// RSV1 is set with the opcode of a compressed message, RFC 7692 section 6.
+const RSV1 = 0x40
+
+// Errors of a Reader, besides those of frame.Parse.
 var (
-	ErrMask    = errors.New("frame masked by a server, or not masked by a client")
-	ErrBits    = errors.New("reserved bits or opcode set")
-	ErrControl = errors.New("control frame fragmented or too long")
-	ErrOrder   = errors.New("continuation frame out of place")
-	ErrLength  = errors.New("frame length not in its shortest form")
+	ErrMask  = errors.New("frame masked by a server, or not masked by a client")
+	ErrOrder = errors.New("continuation frame out of place")
 )
 
 // A Sink receives what a Reader finds. Payload arrives in pieces.
@@ -29,13 +32,9 @@ type Reader struct {
 	Masked  bool // the input comes from a client
 	Deflate bool // permessage-deflate was negotiated
 
-	head  [maxHeader]byte
-	have  int // bytes of the header
-	rem   int // remaining payload of the current frame
-	pos   int // payload of it received so far
-	op    byte
-	fin   bool
-	key   [4]byte
+	head  []byte // of the current frame, while incomplete
+	h     frame.Header
+	pos   int // payload of the current frame received so far
 	inMsg bool
 	small []byte // a control frame's payload
 }
@@ -43,130 +42,73 @@ type Reader struct {
 // Feed parses the next bytes of the stream, and unmasks them in place.
 func (r *Reader) Feed(b []byte) error {
 	for len(b) > 0 {
-		if r.rem == 0 {
-			n, whole, err := r.header(b)
-			if err != nil {
+		if r.h.Size == 0 {
+			had := len(r.head)
+			r.head = append(r.head, b[:min(len(b), frame.MaxHeader-had)]...)
+			if err := r.begin(); err != nil || r.h.Size == 0 {
 				return err
 			}
-			b = b[n:]
-			if !whole {
-				return nil
-			}
-			r.begin()
-		} else {
-			n := min(r.rem, len(b))
-			r.payload(b[:n])
-			b = b[n:]
+			b, r.head = b[r.h.Size-had:], r.head[:0]
 		}
-		if r.rem == 0 {
+		n := min(int(r.h.Length)-r.pos, len(b))
+		r.payload(b[:n])
+		b = b[n:]
+		if r.pos == int(r.h.Length) {
 			r.end()
 		}
 	}
 	return nil
 }
 
-// header collects the next header; n is how much of b it consumed.
-func (r *Reader) header(b []byte) (n int, whole bool, err error) {
-	for n < len(b) {
-		want := r.want()
-		if r.have == want {
-			break
-		}
-		k := copy(r.head[r.have:want], b[n:])
-		r.have += k
-		n += k
+// begin parses the header, once it is complete.
+func (r *Reader) begin() (err error) {
+	rsv1 := byte(0)
+	if op := r.head[0] & 0x0F; r.Deflate && (op == frame.Text || op == frame.Binary) {
+		rsv1 = r.head[0] & RSV1
+		r.head[0] &^= RSV1
 	}
-	if r.have < 2 || r.have < r.want() {
-		return n, false, nil
+	if r.h, err = frame.Parse(r.head); err != nil || r.h.Size == 0 {
+		r.head[0] |= rsv1
+		return err
 	}
-	return n, true, r.parse()
-}
-
-// want returns how long the header is, as far as known.
-func (r *Reader) want() int {
-	if r.have < 2 {
-		return 2
-	}
-	n := 2
-	switch r.head[1] & 0x7F {
-	case 126:
-		n += 2
-	case 127:
-		n += 8
-	}
-	if r.head[1]&0x80 != 0 {
-		n += 4
-	}
-	return n
-}
-
-func (r *Reader) parse() error {
-	h, size := r.head[:r.have], 2
-	r.fin, r.op = h[0]&0x80 != 0, h[0]&0x0F
-	r.rem = int(h[1] & 0x7F)
-	short := -1
-	switch r.rem {
-	case 126:
-		r.rem, size, short = int(binary.BigEndian.Uint16(h[2:])), 4, 125
-	case 127:
-		r.rem, size, short = int(binary.BigEndian.Uint64(h[2:])), 10, 1<<16-1
-	}
-	masked := h[1]&0x80 != 0
-	if masked {
-		r.key = [4]byte(h[size:])
-	}
-	r.have, r.pos = 0, 0
-	return r.check(h[0], masked, short)
-}
-
-func (r *Reader) check(first byte, masked bool, short int) error {
-	bits := first & 0x70
-	if r.Deflate && (r.op == Text || r.op == Binary) {
-		bits &^= RSV1
-	}
+	r.pos, r.small = 0, r.small[:0]
 	switch {
-	case bits != 0 || r.op > Pong || r.op > Binary && r.op < Close:
-		return ErrBits
-	case masked != r.Masked:
+	case r.h.Masked != r.Masked:
 		return ErrMask
-	case r.rem <= short: // RFC 6455 forbids a negative length
-		return ErrLength
-	case r.op >= Close && (!r.fin || r.rem > 125):
-		return ErrControl
-	case r.op < Close && (r.op == Continuation) != r.inMsg:
+	case r.h.Control():
+	case (r.h.Op == frame.Continuation) != r.inMsg:
 		return ErrOrder
+	case !r.inMsg:
+		r.inMsg = true
+		r.Sink.Begin(r.h.Op | rsv1)
 	}
 	return nil
 }
 
-func (r *Reader) begin() {
-	switch r.op {
-	case Text, Binary:
-		r.inMsg = true
-		r.Sink.Begin(r.op | r.head[0]&RSV1)
-	case Close, Ping, Pong:
-		r.small = r.small[:0]
-	}
-}
-
 func (r *Reader) payload(b []byte) {
 	if r.Masked {
-		XOR(b, r.key, r.pos)
+		var key [4]byte // turned to where b begins
+		for i := range key {
+			key[i] = r.h.Key[(r.pos+i)&3]
+		}
+		frame.XOR(b, key)
 	}
-	r.rem -= len(b)
 	r.pos += len(b)
-	if r.op >= Close {
+	switch {
+	case r.h.Control():
 		r.small = append(r.small, b...)
-		return
+	case len(b) > 0:
+		r.Sink.Payload(b)
 	}
-	r.Sink.Payload(b)
 }
 
 func (r *Reader) end() {
+	h := r.h
+	r.h.Size = 0
 	switch {
-	case r.op >= Close:
-		r.Sink.Control(r.op, r.small)
-	case r.fin:
+	case h.Control():
+		r.Sink.Control(h.Op, r.small)
+	case h.Fin:
 		r.inMsg = false
 		r.Sink.End()
 	}

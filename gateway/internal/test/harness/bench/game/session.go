@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/harness/bench/epoll"
 	"reseat/gateway/internal/test/harness/bench/frames"
 	"reseat/gateway/internal/test/harness/bench/message"
@@ -125,17 +126,10 @@ func (c *session) next(dst []byte, clock int64) []byte {
 	c.server.sent++
 	if c.agreed {
 		z := c.server.squeezer.compress(kind.Append(nil, clock, uint32(c.id), c.sent))
-		return append(frames.Begin(dst, opcode(kind)|frames.RSV1, len(z)), z...)
+		return append(frame.AppendHeader(dst, kind.Op()|frames.RSV1, true, len(z)), z...)
 	}
-	dst = frames.Begin(dst, opcode(kind), kind.Size)
+	dst = frame.AppendHeader(dst, kind.Op(), true, kind.Size)
 	return kind.Append(dst, clock, uint32(c.id), c.sent)
-}
-
-func opcode(k message.Kind) byte {
-	if k.Text {
-		return frames.Text
-	}
-	return frames.Binary
 }
 
 // send sends one message and reports whether the session was connected.
@@ -154,7 +148,7 @@ func (c *session) Gone(error) { c.open = false }
 // Begin implements frames.Sink.
 func (c *session) Begin(op byte) {
 	c.begin(op)
-	c.check.Begin(op&^frames.RSV1 == frames.Text)
+	c.check.Begin(op&^frames.RSV1 == frame.Text)
 }
 
 // Payload implements frames.Sink.
@@ -181,10 +175,10 @@ func (c *session) End() {
 // Control implements frames.Sink.
 func (c *session) Control(op byte, payload []byte) {
 	switch op {
-	case frames.Ping:
-		c.conn.Write(frames.Append(nil, frames.Pong, payload, nil))
-	case frames.Close:
-		c.conn.Write(frames.Append(nil, frames.Close, payload, nil))
+	case frame.Ping:
+		c.conn.Write(frame.Append(nil, frame.Pong, payload))
+	case frame.Close:
+		c.conn.Write(frame.Append(nil, frame.Close, payload))
 		c.open = false
 		c.conn.Close()
 	}

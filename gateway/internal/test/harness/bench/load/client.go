@@ -65,6 +65,7 @@ type Client struct {
 	paused  int64  // since when nothing is sent; zero: not paused
 	now     int64  // when the current bytes were read
 	out     []byte // what the current session is about to write
+	plain   []byte // a message, before it is masked
 	random  *rand.PCG
 	owing   owing
 

@@ -3,17 +3,25 @@
 package load
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"reseat/gateway"
+	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/harness/bench/epoll"
-	"reseat/gateway/internal/test/harness/bench/frames"
 	"reseat/gateway/internal/test/harness/bench/game"
 	"reseat/gateway/internal/test/harness/bench/message"
+	"reseat/gateway/policy"
+	"reseat/tokens"
+	"reseat/upstream"
 )
 
 // With this argument the test's own binary is the game server.
@@ -33,241 +41,296 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const limit = 20 * time.Second
+const limit = 30 * time.Second
 
 var (
-	down = message.Kind{Way: message.Down, Size: 300}
-	up   = message.Kind{Way: message.Up, Size: 64}
+	down      = message.Kind{Way: message.Down, Size: 300}
+	up        = message.Kind{Way: message.Up, Size: 64}
+	gameState = message.Kind{Way: message.Down, Size: 512, Text: true, State: true}
 )
 
-// between puts an interceptor in front of a game server: change may change what goes
-// down to the clients.
-func between(t *testing.T, spec game.Spec, set Setup, change func([]byte) []byte) *Client {
+// serve starts a game server.
+func serve(t *testing.T, spec game.Spec) *game.Handle {
 	t.Helper()
 	g, err := game.Start([]string{os.Args[0], asGame}, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Stop)
-	set.Game, set.Target, set.Sessions, set.InFlight = g, g.Addr, spec.Sessions, 8
-	set.Down, set.Up = spec.Down, spec.Up
+	return g
+}
+
+// clients makes clients of a game server, whose messages to them pass through change; nil
+// changes nothing.
+func clients(t *testing.T, spec game.Spec, set Setup, change func([]byte) []byte) *Client {
+	t.Helper()
+	if spec.Down.Size == 0 {
+		spec.Down, spec.Up = down, up
+	}
+	set.Game = serve(t, spec)
+	set.Target, set.Sessions, set.InFlight, set.Down, set.Up = set.Game.Addr, spec.Sessions, 8, spec.Down, spec.Up
 	c, err := New(set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	if change != nil {
-		set.Target = listen(t, c.loop, g.Addr, change)
-		c.Target = set.Target
+	if change == nil {
+		return c
 	}
-	return c
-}
-
-// listen forwards connections on the clients' own loop.
-func listen(t *testing.T, l *epoll.Loop, to netip.AddrPort, change func([]byte) []byte) netip.AddrPort {
-	t.Helper()
-	addr, err := l.Listen(netip.MustParseAddrPort("127.0.0.1:0"), func(c *epoll.Conn) epoll.Owner {
-		near, far := &end{conn: c}, new(end)
-		near.other, far.other, far.change = far, near, change
-		conn, err := l.Dial(to, far)
+	c.Target, err = c.loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), func(near *epoll.Conn) epoll.Owner {
+		far := &end{to: near, change: change}
+		conn, err := c.loop.Dial(set.Game.Addr, far)
 		if err != nil {
 			t.Error(err)
 		}
-		far.conn = conn
-		return near
+		return &end{to: conn}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return addr
+	return c
 }
 
+// An end is one of the two connections of an interceptor.
 type end struct {
-	conn   *epoll.Conn
-	other  *end
-	open   bool
-	early  []byte
+	to     *epoll.Conn
 	past   bool // the handshake has passed
 	change func([]byte) []byte
 }
 
-func (e *end) Connected() {
-	e.open = true
-	e.conn.Write(e.early)
-}
-
+func (e *end) Connected() {}
+func (e *end) Room()      {}
+func (e *end) Gone(error) { e.to.Close() }
 func (e *end) Data(b []byte) {
 	if e.change != nil && e.past {
 		b = e.change(b)
 	}
 	e.past = true
-	if e.other.change != nil && !e.other.open {
-		e.other.early = append(e.other.early, b...)
-		return
-	}
-	e.other.conn.Write(b)
+	e.to.Write(b)
 }
 
-func (e *end) Room()      {}
-func (e *end) Gone(error) { e.other.conn.Close() }
-
-func echo(n int) (game.Spec, Setup) {
-	return game.Spec{Mode: game.Echo, Sessions: n, Down: down, Up: up}, Setup{Echo: true, Once: true}
-}
-
-// run connects, sends and stops.
-func run(c *Client) error {
+func begin(t *testing.T, c *Client) {
+	t.Helper()
 	if err := c.Connect(limit); err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
-		return err
-	}
-	_, err := c.Stop(limit)
-	return err
-}
-
-func TestEveryEchoArrives(t *testing.T) {
-	spec, set := echo(50)
-	c := between(t, spec, set, nil)
-	if err := run(c); err != nil {
 		t.Fatal(err, c.Faults)
 	}
-	if c.Received != 50 || c.Written != 50 {
-		t.Errorf("%d came, %d went", c.Received, c.Written)
-	}
-}
-
-func TestTicksArriveBothWaysAndInText(t *testing.T) {
-	for _, text := range []bool{false, true} {
-		spec := game.Spec{Mode: game.Tick, Sessions: 20, Down: down, Up: up, Every: 10 * time.Millisecond, Limit: 5}
-		spec.Down.Text, spec.Up.Text = text, text
-		c := between(t, spec, Setup{Every: 10 * time.Millisecond}, nil)
-		c.Measuring = true
-		if err := c.Connect(limit); err != nil {
-			t.Fatal(err)
-		}
-		c.Start()
-		if err := c.Until(func() string { return "too few" }, limit, func() bool { return c.Received == 100 && c.Written >= 40 }); err != nil {
-			t.Fatal(err)
-		}
-		r, err := c.Stop(limit)
-		if err != nil || r.Taken != c.Written || r.Sent != 100 || c.Latency.N() != 100 {
-			t.Errorf("text %t: %v, %+v, %d written", text, err, r, c.Written)
-		}
-	}
-}
-
-func TestFirehoseStopsAtAMessagesEnd(t *testing.T) {
-	spec := game.Spec{Mode: game.Fire, Sessions: 3, Down: message.Kind{Way: message.Down, Size: 1024}, Up: up}
-	c := between(t, spec, Setup{}, nil)
-	c.Connect(limit)
-	c.Start()
-	if err := c.Until(func() string { return "too few" }, limit, func() bool { return c.Received > 5000 }); err != nil {
+	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Stop(limit)
-	if err != nil || r.Sent != c.Received || r.Sent%32 != 0 {
-		t.Errorf("%v: %d sent, %d came", err, r.Sent, c.Received)
+}
+
+// receive serves the clients until n more messages have come.
+func receive(t *testing.T, c *Client, n uint64) {
+	t.Helper()
+	want := c.Received + n
+	if err := c.Until(func() string { return "too few messages" }, limit, func() bool { return c.Received >= want }); err != nil {
+		t.Fatal(err, c.Faults)
+	}
+}
+
+func TestNothingIsLostAndNothingIsSentInAPause(t *testing.T) {
+	const every = 5 * time.Millisecond
+	for name, tt := range map[string]struct {
+		spec game.Spec
+		set  Setup
+	}{
+		"tick":     {game.Spec{Mode: game.Tick, Every: every}, Setup{Every: every}},
+		"text":     {game.Spec{Mode: game.Tick, Every: every, Down: gameState, Up: message.Kind{Way: message.Up, Size: 48, Text: true}}, Setup{Every: every}},
+		"one busy": {game.Spec{Mode: game.Tick, Every: every, Idle: 19}, Setup{}},
+		"echo":     {game.Spec{Mode: game.Echo}, Setup{Echo: true}},
+		"fire":     {game.Spec{Mode: game.Fire, Down: message.Kind{Way: message.Down, Size: 1024}, Up: up}, Setup{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.spec.Sessions = 20
+			c := clients(t, tt.spec, tt.set, nil)
+			begin(t, c)
+			for range 3 {
+				receive(t, c, 100)
+				r, err := c.Pause(limit)
+				if err != nil || r.Sent != c.Received || r.Taken != c.Written {
+					t.Fatalf("at a pause: %v, %d of %d came, %d of %d went", err, c.Received, r.Sent, r.Taken, c.Written)
+				}
+				received, written := c.Received, c.Written
+				if err := c.Run(50 * time.Millisecond); err != nil || c.Received != received || c.Written != written {
+					t.Fatalf("%v, %d came and %d went in the pause", err, c.Received-received, c.Written-written)
+				}
+				if err := c.Resume(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			receive(t, c, 100)
+			if r, err := c.Stop(limit); err != nil || r.Sent != c.Received {
+				t.Errorf("%v, %d of %d came", err, c.Received, r.Sent)
+			}
+		})
 	}
 }
 
 func TestStormServesEachConnectionOnce(t *testing.T) {
-	spec, _ := echo(100)
-	c := between(t, spec, Setup{Storm: true}, nil)
+	c := clients(t, game.Spec{Mode: game.Echo, Sessions: 100}, Setup{Storm: true}, nil)
 	if err := c.All(limit); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Stop(limit); err != nil || c.Finished != 100 || c.Received != 100 {
-		t.Errorf("%v: %d finished, %d came", err, c.Finished, c.Received)
+		t.Errorf("%v, %d finished, %d came; want 100", err, c.Finished, c.Received)
 	}
 }
 
-// A proxy that damages, loses or duplicates one message of thousands fails the run.
+// A proxy that damages, loses or duplicates one message of many fails the run.
 func TestOneFaultFailsTheRun(t *testing.T) {
-	size := len(frames.Begin(nil, frames.Binary, down.Size)) + down.Size
+	size := len(frame.AppendHeader(nil, frame.Binary, true, down.Size)) + down.Size
 	for name, tt := range map[string]struct {
 		change func([]byte) []byte
-		want   func(message.Faults) bool
+		want   string
 	}{
-		"a byte": {func(b []byte) []byte {
-			b[size-1] ^= 1
-			return b
-		}, func(f message.Faults) bool { return f.Wrong == 1 }},
-		"a message lost": {func(b []byte) []byte { return b[size:] }, func(f message.Faults) bool { return f.Gap > 0 }},
-		"a message doubled": {func(b []byte) []byte { return append(b[:size:size], b...) },
-			func(f message.Faults) bool { return f.Double > 0 }},
-		"a close": {func([]byte) []byte { return frames.Append(nil, frames.Close, []byte{3, 232}, nil) },
-			func(f message.Faults) bool { return f.Dropped > 0 }},
+		"a byte":            {func(b []byte) []byte { b[size-1] ^= 1; return b }, "1 wrong"},
+		"a message doubled": {func(b []byte) []byte { return append(b[:size:size], b...) }, "1 doubled"},
+		"a message lost":    {func(b []byte) []byte { return b[size:] }, "1 missing"},
+		"a close":           {func([]byte) []byte { return frame.Append(nil, frame.Close, []byte{3, 232}) }, "1 dropped"},
+		"a masked frame":    {func([]byte) []byte { return frame.AppendMasked(nil, frame.Binary, [4]byte{1}, nil) }, "1 wrong"},
 	} {
 		calls := 0
-		spec, set := echo(20)
-		set.Once = false
-		c := between(t, spec, set, func(b []byte) []byte {
+		c := clients(t, game.Spec{Mode: game.Echo, Sessions: 20}, Setup{Echo: true}, func(b []byte) []byte {
 			if calls++; calls == 500 {
 				return tt.change(b)
 			}
 			return b
 		})
-		if err := c.Connect(limit); err != nil {
-			t.Fatal(err)
-		}
-		c.Start()
+		begin(t, c)
 		err := c.Until(func() string { return "not noticed" }, limit, func() bool { return c.Received > 2000 })
-		if err == nil {
+		if err == nil { // a lost message is missing at the end
 			_, err = c.Stop(200 * time.Millisecond)
 		}
-		if !errors.Is(err, ErrFaults) || !tt.want(c.Faults) {
-			t.Errorf("%s: %v, %v", name, err, c.Faults)
+		if !errors.Is(err, ErrFaults) || !strings.Contains(c.Faults.String(), tt.want) {
+			t.Errorf("%s: %v, %v; want %s", name, err, c.Faults, tt.want)
 		}
 	}
 }
 
-// A message that never arrives is detected at the end, when both ends are compared.
-func TestLastMessageLostIsMissing(t *testing.T) {
-	spec, set := echo(1)
-	c := between(t, spec, set, func([]byte) []byte { return nil })
-	if err := run2(c); !errors.Is(err, ErrFaults) || c.Faults.Gap == 0 {
-		t.Errorf("%v, %v", err, c.Faults)
+func TestLostConnectionFailsTheRun(t *testing.T) {
+	spec := game.Spec{Mode: game.Echo, Sessions: 4}
+	dropped := clients(t, spec, Setup{}, func(b []byte) []byte { return b })
+	begin(t, dropped)
+	dropped.Game.Stop()
+	err := dropped.Until(func() string { return "not noticed" }, limit, func() bool { return false })
+	if !errors.Is(err, ErrFaults) || dropped.Faults.Dropped == 0 {
+		t.Errorf("dropped: %v, %v", err, dropped.Faults)
+	}
+	refused := clients(t, spec, Setup{}, nil)
+	refused.sessions[1].id = 77 // which does not exist
+	if err := refused.Connect(limit); !errors.Is(err, ErrFaults) || refused.Faults.Refused == 0 {
+		t.Errorf("refused: %v, %v", err, refused.Faults)
 	}
 }
 
-func run2(c *Client) error {
-	if err := c.Connect(limit); err != nil {
-		return err
-	}
-	c.Start()
-	_, err := c.Stop(100 * time.Millisecond)
-	return err
-}
-
-func TestDroppedConnectionFailsTheRun(t *testing.T) {
-	spec, set := echo(4)
-	c := between(t, spec, set, func(b []byte) []byte { return b })
-	if err := c.Connect(limit); err != nil {
+// The real gateway enforces the window and ends sessions that do not ack.
+func TestSessionsResumeAtAGateway(t *testing.T) {
+	const every = 2 * time.Millisecond
+	c := clients(t, game.Spec{Mode: game.Tick, Sessions: 20, Every: every}, Setup{Resumable: true, Every: every}, nil)
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	c.Game.Stop()
-	err := c.Until(func() string { return "not noticed" }, limit, func() bool { return false })
-	if !errors.Is(err, ErrFaults) || c.Faults.Dropped == 0 {
-		t.Errorf("%v, %v", err, c.Faults)
+	p := policy.Policy{Grace: limit, GraceUnconfirmed: limit, Heartbeat: limit, DialTimeout: limit, BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20}
+	gw, err := gateway.New(gateway.Config{
+		Routes:  []policy.Route{{Pattern: "/*", Upstream: upstream.Target{URL: &url.URL{Scheme: "ws", Host: c.Game.Addr.String()}}, Policy: p}},
+		Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gw.Close()
+	server := httptest.NewServer(gw)
+	defer server.Close()
+	c.Target = netip.MustParseAddrPort(strings.TrimPrefix(server.URL, "http://"))
+	begin(t, c)
+	for range 3 {
+		receive(t, c, 20*ackMessages) // each session acks
+		c.Cut()
+		if err := c.Back(limit); err != nil {
+			t.Fatal(err, c.Faults)
+		}
+		if _, err := c.Pause(limit); err != nil {
+			t.Fatal(err, c.Faults)
+		}
+		if err := c.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err := c.Stop(limit); err != nil || r.Taken != c.made || c.Resumes.N() != 4*20 {
+		t.Errorf("%v, %d of %d went, %d hellos of 20 sessions", err, r.Taken, c.made, c.Resumes.N())
 	}
 }
 
-func TestRefusedHandshakeFailsTheRun(t *testing.T) {
-	spec, set := echo(2)
-	c := between(t, spec, set, nil)
-	c.sessions[1].id = 77 // which does not exist
-	if err := c.Connect(limit); !errors.Is(err, ErrFaults) || c.Faults.Refused == 0 {
-		t.Errorf("%v, %v", err, c.Faults)
+// An ack is due within a second, and as much later as a pause is long.
+func TestAckIsDueWithinASecond(t *testing.T) {
+	c, err := New(Setup{Down: down, Sessions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s := &c.sessions[0]
+	c.now, c.paused = 1e9, 1
+	s.tookIn()
+	due, ok := c.owing.next()
+	if !ok || due <= 1e9 || due > 2e9 {
+		t.Errorf("due at %d, %t; the message came at %d", due, ok, c.now)
+	}
+	c.unpause(1 + 7e9)
+	if now, ok := c.owing.next(); !ok || now != due+7e9 {
+		t.Errorf("due %v after what was due, want 7s", time.Duration(now-due))
+	}
+	s.tookIn()
+	s.ack()
+	if _, ok := c.owing.next(); ok || s.v1.owed != 0 || !bytes.Contains(c.out, []byte{0x81, 0x86}) {
+		t.Errorf("%d messages are owed after an ack, % x was sent", s.v1.owed, c.out)
 	}
 }
 
-func TestTimeoutReportsTheProgress(t *testing.T) {
-	spec, set := echo(2)
-	c := between(t, spec, set, nil)
-	err := c.Until(func() string { return "3 of 4" }, 10*time.Millisecond, func() bool { return false })
-	if err == nil || !strings.Contains(err.Error(), "3 of 4 in 10ms") {
-		t.Error(err)
+func TestClientsBesideAreServedByThemselves(t *testing.T) {
+	g := serve(t, game.Spec{Mode: game.Echo, Sessions: 2, Down: down, Up: up})
+	b, err := NewBeside(Setup{Target: g.Addr, Game: g, Sessions: 2, InFlight: 2, Down: down, Up: up})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Connect(limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Cut(1); err != nil {
+		t.Fatal(err)
+	}
+	g.Stop()
+	b.Resume(limit)
+	if err := <-b.Done(); !errors.Is(err, ErrFaults) {
+		t.Errorf("resumed at a server that has ended: %v, want %v", err, ErrFaults)
+	}
+}
+
+func TestLibraryClientsReceiveEverythingCompressedOrNot(t *testing.T) {
+	for _, deflate := range []bool{false, true} {
+		spec := game.Spec{Mode: game.Tick, Sessions: 4, Down: gameState, Up: message.Kind{Way: message.Up, Size: 48, Text: true}, Every: 2 * time.Millisecond}
+		g := serve(t, spec)
+		l := &Library{Deflate: deflate, Setup: Setup{Target: g.Addr, Game: g, Sessions: 4, Down: spec.Down, Up: spec.Up, Every: 4 * time.Millisecond}}
+		t.Cleanup(l.Close)
+		if err := l.Connect(limit); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+			if received, written, _ := l.Counts(); received >= 100 && written >= 100 || time.Now().After(end) {
+				break
+			}
+		}
+		r, err := l.Stop(limit)
+		received, written, size := l.Counts()
+		if err != nil || received < 100 || r.Sent != received || r.Taken != written || l.Latency().N != received {
+			t.Errorf("deflate %t: %v, %v; %d of %d came, %d of %d went", deflate, err, l.Faults(), received, r.Sent, r.Taken, written)
+		}
+		if plain := int64(received) * int64(gameState.Size); (size < plain*3/4) != deflate {
+			t.Errorf("deflate %t: %d bytes of messages came in %d", deflate, plain, size)
+		}
 	}
 }

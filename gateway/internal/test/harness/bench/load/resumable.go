@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"strconv"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/harness/bench/epoll"
-	"reseat/gateway/internal/test/harness/bench/frames"
 )
 
 // When a client acks, protocol section 5.
@@ -113,7 +113,7 @@ func (s *session) controlMessage() {
 		if s.v1.owed > 0 {
 			s.ack()
 		}
-		s.frame(frames.Text, append([]byte("\x10pong "), arg...))
+		s.frame(frame.Text, append([]byte("\x10pong "), arg...))
 	case "end", "close":
 		s.violated(s.v1.text[1:])
 	}
@@ -180,7 +180,7 @@ func (s *session) tookIn() {
 // ack adds an ack of everything to out.
 func (s *session) ack() {
 	var b [32]byte
-	s.frame(frames.Text, strconv.AppendUint(append(b[:0], "\x10ack "...), s.check.Taken, 10))
+	s.frame(frame.Text, strconv.AppendUint(append(b[:0], "\x10ack "...), s.check.Taken, 10))
 	s.v1.owed, s.v1.owedBytes, s.v1.since = 0, 0, 0
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/harness/bench/epoll"
 	"reseat/gateway/internal/test/harness/bench/frames"
 	"reseat/gateway/internal/test/harness/bench/message"
@@ -148,22 +149,14 @@ func (s *session) pump() {
 		s.ackAlong()
 		s.sent++
 		s.c.Written++
-		op, key := byte(frames.Binary), s.c.key()
-		if kind.Text {
-			op = frames.Text
-		}
-		b := frames.BeginMasked(s.c.out, op, kind.Size, key)
-		head := len(b)
-		b = kind.Append(b, epoll.Now(), s.id, s.sent)
-		frames.XOR(b[head:], key, 0)
-		s.c.out = b
+		s.c.plain = kind.Append(s.c.plain[:0], epoll.Now(), s.id, s.sent)
+		s.frame(kind.Op(), s.c.plain)
 	}
 }
 
 // frame adds a frame to out.
 func (s *session) frame(op byte, payload []byte) {
-	key := s.c.key()
-	s.c.out = frames.Append(s.c.out, op, payload, &key)
+	s.c.out = frame.AppendMasked(s.c.out, op, s.c.key(), payload)
 }
 
 // flush writes out, in one write.
@@ -176,8 +169,8 @@ func (s *session) flush() {
 
 // Begin implements frames.Sink.
 func (s *session) Begin(op byte) {
-	s.v1.begin(s.c.Resumable && op == frames.Text)
-	s.check.Begin(op == frames.Text)
+	s.v1.begin(s.c.Resumable && op == frame.Text)
+	s.check.Begin(op == frame.Text)
 }
 
 // Payload implements frames.Sink.
@@ -218,12 +211,12 @@ func (s *session) End() {
 // Control implements frames.Sink.
 func (s *session) Control(op byte, payload []byte) {
 	switch {
-	case op == frames.Ping:
-		s.frame(frames.Pong, payload)
-	case op == frames.Close && s.state == leaving:
+	case op == frame.Ping:
+		s.frame(frame.Pong, payload)
+	case op == frame.Close && s.state == leaving:
 		s.conn.Close()
 		s.finished()
-	case op == frames.Close:
+	case op == frame.Close:
 		s.c.Faults.Dropped++
 		s.c.Faults.Say("session %d: closed with % x %q", s.id, payload[:min(2, len(payload))], payload[min(2, len(payload)):])
 	}
@@ -233,9 +226,9 @@ func (s *session) Control(op byte, payload []byte) {
 func (s *session) leave() {
 	s.state = leaving
 	if s.c.Resumable {
-		s.frame(frames.Text, []byte("\x10bye"))
+		s.frame(frame.Text, []byte("\x10bye"))
 	}
-	s.frame(frames.Close, []byte{1000 >> 8, 1000 & 0xFF})
+	s.frame(frame.Close, []byte{1000 >> 8, 1000 & 0xFF})
 }
 
 func (s *session) finished() {

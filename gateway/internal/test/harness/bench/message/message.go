@@ -10,6 +10,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+
+	"reseat/gateway/frame"
 )
 
 const (
@@ -43,6 +45,14 @@ func (k Kind) MinSize() int {
 		return 2 * headSize
 	}
 	return headSize
+}
+
+// Op returns the opcode of its frames.
+func (k Kind) Op() byte {
+	if k.Text {
+		return frame.Text
+	}
+	return frame.Binary
 }
 
 // tables hold the bytes after the heads; each message contains a piece of one.

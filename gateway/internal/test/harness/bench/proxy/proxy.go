@@ -34,8 +34,6 @@ type Proxy struct {
 	Others []netip.AddrPort // of the other nodes, in a cluster
 	Hop    bool             // each session is resumed at the node after its own
 
-	upgrade upgrade
-
 	cmd  *exec.Cmd
 	log  string
 	more []*Proxy // what runs besides
@@ -53,8 +51,7 @@ type Place struct {
 	Files   int            // max descriptors
 	Leg     Leg            // its clients' connections
 
-	Patient  bool // clients may be silent for a while: between two slices they are not served
-	Upgrades bool // the gateway will be upgraded: its log must say more
+	Patient bool // clients may be silent for a while: between two slices they are not served
 }
 
 // start runs a program that must listen at addr and have that many processes.

@@ -58,7 +58,7 @@ func Subjects(help string) []Subject {
 		{Name: NGINX, Title: "nginx, 1 worker", start: nginx},
 		{Name: HAProxy, Title: "HAProxy, 1 thread", start: haproxy},
 		{Name: Library, Title: "two legs on coder/websocket", start: library},
-		{Name: Floor, Title: "bytes relayed, nothing else", Only: []string{"W1", "W1text", "W3", "W8"}, Named: true, start: floor},
+		{Name: Floor, Title: "bytes relayed, nothing else", Only: []string{"W1", "W3", "W8"}, Named: true, start: floor},
 	}
 	for _, driver := range drivers(help) {
 		list = append(list, gateways(driver)...)
@@ -164,12 +164,7 @@ func (p Place) patience() []string {
 }
 
 func reseat(p Place, addr netip.AddrPort, env, args []string) (*Proxy, error) {
-	log := []string{"--log-level", "warn"}
-	if p.Upgrades {
-		log = []string{"--log-format", "json", "--drain", "0s"}
-	}
-	log = append(log, p.patience()...)
-	argv := slices.Concat([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--upstream", "ws://" + p.Game.String()}, log, args, p.Leg.flags())
+	argv := slices.Concat([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--log-level", "warn", "--upstream", "ws://" + p.Game.String()}, p.patience(), args, p.Leg.flags())
 	return start(p, addr, 1, env, argv...)
 }
 

@@ -13,9 +13,9 @@ var page string
 // tables returns a run's tables, by their names in the page.
 func tables(r *Results) map[string]string {
 	return map[string]string{
-		"cpu": r.build(versus("W1"), versus("W1even"), versus("W1text"), versus("W2"), versus("W3"), versus("W4"), versus("W5")).String(),
+		"cpu": r.build(versus("W1"), versus("W2"), versus("W3"), versus("W4"), versus("W5")).String(),
 		"latency": r.build(
-			column{title: "W1 µs", workload: "W1", figures: quantiles}, column{title: "W1even µs", workload: "W1even", figures: quantiles}, column{title: "W2 µs", workload: "W2", figures: quantiles},
+			column{title: "W1 µs", workload: "W1", figures: quantiles}, column{title: "W2 µs", workload: "W2", figures: quantiles},
 			column{title: "W3 µs", workload: "W3", figures: quantiles}, column{title: "W5 µs", workload: "W5", figures: quantiles},
 			rate("W3"), rate("W4"), rate("W5")).String(),
 		"memory": r.build(
@@ -43,9 +43,6 @@ func tables(r *Results) map[string]string {
 			cost("CPU per resume, µs", "H7", "resume_us"), sameDriver("× own node", "H7", "resume_us", "hop", "reseat"),
 			column{title: "session's / client's node, µs", workload: "H7", figures: []string{"resume_owner_us", "resume_front_us"}},
 			cost("1,000 back, ms", "H7", "back_ms")).String(),
-		"upgrades": r.build(
-			cost("1,000 sessions: frozen, ms", "U1000", "frozen_ms"), cost("longest wait of a message, ms", "U1000", "wait_ms"),
-			cost("8,000 sessions: frozen, ms", "U8000", "frozen_ms"), cost("longest wait of a message, ms", "U8000", "wait_ms")).String(),
 		"acks": r.build(acks("W1"), acks("W2"), acks("G100"), acks("G1000"), acks(r.mostSessions()).titled("Gmax")).String(),
 		"nginxLatency": r.build(
 			slower("W1, p50", "W1", "p50_us"), slower("W1, p99", "W1", "p99_us"), slower("W2, p50", "W2", "p50_us"), slower("W2, p99", "W2", "p99_us"),
@@ -167,7 +164,6 @@ func Text(r *Results) string {
 		{"acks", "CPU per data message of resumable clients, × plain ones, same driver"},
 		{"hop", "A forwarded connection: CPU of both nodes per data message"},
 		{"hopResume", "A forwarded connection: CPU of both nodes per resume"},
-		{"upgrades", "Upgrades"},
 		{"growth", "More sessions, the same messages: CPU per message × nginx, and memory"},
 		{"cluster", "A cluster: processes of all nodes together, NATS not counted"},
 		{"storm", "W8, connect, handshake, echo, close"},
@@ -187,7 +183,8 @@ func Text(r *Results) string {
 // document returns the whole page.
 func document(r *Results) string {
 	var b strings.Builder
-	funcs := template.FuncMap{"table": func(name string) string { return tables(r)[name] }, "base": func(w string) string {
+	all := tables(r)
+	funcs := template.FuncMap{"table": func(name string) string { return all[name] }, "base": func(w string) string {
 		return number(r.shown(w, "nginx", "cpu_us").Median)
 	}, "has": r.has, "beside": func() string { return thousands(float64(r.Sessions["W1W7"])) }, "million": r.million, "tookPart": func(w, subject string) bool { return r.spread(w, subject, "cpu_us").N > 0 }}
 	if err := template.Must(template.New("page").Funcs(funcs).Parse(page)).Execute(&b, r); err != nil {
@@ -213,7 +210,7 @@ func charts(r *Results) map[string]chart {
 	memory.add(r, "after one message each way", func(s string) stroke { return stroke{value: r.spread("W6", s, "used_kib")} })
 	list := map[string]chart{}
 	for name, c := range map[string]chart{
-		"performance-cpu.svg": cpu, "performance-memory.svg": memory, "performance-acks.svg": ackChart(r), "performance-reconnect.svg": besideChart(r), "performance-upgrade.svg": upgradeChart(r),
+		"performance-cpu.svg": cpu, "performance-memory.svg": memory, "performance-acks.svg": ackChart(r), "performance-reconnect.svg": besideChart(r),
 	} {
 		if len(c.groups) > 0 {
 			list[name] = c
@@ -253,13 +250,6 @@ func besideChart(r *Results) chart {
 	} {
 		c.add(r, f.title, func(s string) stroke { return stroke{value: r.spread("W1W7", s, f.name)} })
 	}
-	return c
-}
-
-func upgradeChart(r *Results) chart {
-	c := chart{title: "How long an upgrade serves no player, ms; less is better"}
-	c.add(r, "1,000 sessions", func(s string) stroke { return stroke{value: r.spread("U1000", s, "frozen_ms")} })
-	c.add(r, "8,000 sessions", func(s string) stroke { return stroke{value: r.spread("U8000", s, "frozen_ms")} })
 	return c
 }
 

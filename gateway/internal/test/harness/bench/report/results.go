@@ -22,8 +22,7 @@ type Results struct {
 	Command  string         `json:"command"`
 	Machine  Machine        `json:"machine"`
 	Notes    []string       `json:"notes,omitempty"`
-	Slices   bool           `json:"slices,omitempty"` // the subjects took turns in slices: a cycle is a round of the samples
-	Sessions map[string]int `json:"sessions"`         // per workload
+	Sessions map[string]int `json:"sessions"` // per workload
 	Subjects []Subject      `json:"subjects"`
 	Samples  []Sample       `json:"samples"`
 }
@@ -87,19 +86,6 @@ func (r *Results) ratio(workload, subject, figure, other string) stat.Spread {
 // has reports whether a workload was measured at all.
 func (r *Results) has(workload string) bool {
 	return slices.ContainsFunc(r.Samples, func(s Sample) bool { return s.Workload == workload })
-}
-
-// Read reads raw results.
-func Read(file string) (*Results, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	r := new(Results)
-	if err := json.Unmarshal(b, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return r, nil
 }
 
 // raw returns r as JSON, a sample per line, each figure with four digits.
