@@ -138,7 +138,7 @@ func TestOnlyDisturbedMeasurementsAreRepeated(t *testing.T) {
 		"no time to repeat": {[]float64{.9}, 0},
 	} {
 		c, calls := calm{left: tt.left}, 0
-		figs, err := c.measureAll(cancelled, func() ([]figures, error) {
+		figs, err := c.measure(cancelled, func() ([]figures, error) {
 			calls++
 			return []figures{{"other_cores": 0}, {"other_cores": tt.others[min(calls, len(tt.others))-1]}}, nil
 		})
@@ -148,7 +148,7 @@ func TestOnlyDisturbedMeasurementsAreRepeated(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	c := calm{left: time.Hour}
-	if _, err := c.measureAll(cancelled, func() ([]figures, error) { return nil, broken }); err != broken {
+	if _, err := c.measure(cancelled, func() ([]figures, error) { return nil, broken }); err != broken {
 		t.Errorf("a run that failed: %v, want its error", err)
 	}
 }

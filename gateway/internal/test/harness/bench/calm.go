@@ -51,22 +51,9 @@ func (c *calm) rest(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// measure repeats a measurement until it is undisturbed, and returns how often that
-// was.
-func (c *calm) measure(ctx context.Context, once func() (figures, error)) (figures, error) {
-	figs, err := c.measureAll(ctx, func() ([]figures, error) {
-		fig, err := once()
-		return []figures{fig}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return figs[0], nil
-}
-
-// measureAll is measure for figures that belong together: if any was disturbed, all are
-// repeated.
-func (c *calm) measureAll(ctx context.Context, once func() ([]figures, error)) ([]figures, error) {
+// measure repeats measurements that belong together until none is disturbed. Their figures
+// say how often that was.
+func (c *calm) measure(ctx context.Context, once func() ([]figures, error)) ([]figures, error) {
 	for try := 1; ; try++ {
 		c.await(ctx)
 		began := time.Now()

@@ -107,12 +107,15 @@ func (r *runner) oneByOne(ctx context.Context, round, time int, w workload, subj
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		fig, err := r.calm.measure(ctx, func() (figures, error) { return r.one(w, s) })
+		figs, err := r.calm.measure(ctx, func() ([]figures, error) {
+			fig, err := r.one(w, s)
+			return []figures{fig}, err
+		})
 		if err != nil {
 			return fmt.Errorf("round %d, %s, %s: %w", round+1, w.name, s.Name, err)
 		}
-		fmt.Printf("round %d  %-9s %-16s %s\n", round+1, w.name, s.Name, report.Line(fig))
-		r.results.Add(w.name, s.Name, r.cycles[w.name], fig)
+		fmt.Printf("round %d  %-9s %-16s %s\n", round+1, w.name, s.Name, report.Line(figs[0]))
+		r.results.Add(w.name, s.Name, r.cycles[w.name], figs[0])
 	}
 	return nil
 }

@@ -32,10 +32,6 @@ func (s *stage) addLatencies(fig figures) {
 	if q := s.clients.Latency.Quantiles(); q.N > 0 {
 		fig["p50_us"], fig["p99_us"], fig["p999_us"] = q.P50, q.P99, q.P999
 	}
-	if s.w.game.Mode == game.Tick {
-		fig["up_p50_us"], fig["up_p99_us"] = s.end.Up.P50, s.end.Up.P99
-		fig["late_p99_us"] = max(s.end.Late.P99, s.clients.Late.Quantiles().P99)
-	}
 }
 
 // growth measures a steady stream, and the memory of the sessions that it is spread
@@ -60,7 +56,7 @@ func idle(s *stage) (figures, error) {
 		s.start, s.stop, s.wait(settle), s.weigh(&used))
 	fig := s.between(a, b)
 	fig["opened_kib"], fig["used_kib"] = s.per(empty.RSS, opened.RSS), s.per(empty.RSS, used.RSS)
-	fig["opened_pss_kib"], fig["used_pss_kib"] = s.per(empty.PSS, opened.PSS), s.per(empty.PSS, used.PSS)
+	fig["used_pss_kib"] = s.per(empty.PSS, used.PSS)
 	return fig, err
 }
 
@@ -80,28 +76,25 @@ func detached(s *stage) (figures, error) {
 			return nil
 		})
 	fig := s.between(a, b)
-	fig["buffered_kib"] = float64(spec.Limit*spec.Down.Size) / 1024
 	fig["detached_kib"] = s.per(before.RSS, after.RSS)
 	return fig, err
 }
 
 // cutAll measures how all sessions resume after all connections were reset at once.
 func cutAll(s *stage) (figures, error) {
-	var before, a, b reading
+	var a, b reading
 	err := steps(s.connect, s.start, s.wait(2*s.w.warm),
-		s.note(&before), s.cut, s.wait(time.Second),
+		s.cut, s.wait(time.Second),
 		s.from(&a), s.back, s.to(&b),
 		s.wait(s.w.warm), s.stop)
-	return s.resumed(before, a, b), err
+	return s.resumed(a, b), err
 }
 
-// resumed returns the figures of a mass reconnect: the connections were reset at before,
-// and the sessions resumed from a to b.
-func (s *stage) resumed(before, a, b reading) figures {
+// resumed returns the figures of a mass reconnect from a to b.
+func (s *stage) resumed(a, b reading) figures {
 	fig := s.between(a, b)
 	fig["back_ms"] = fig["seconds"] * 1e3
 	fig["resume_us"] = (b.proxy - a.proxy).Seconds() * 1e6 / float64(s.w.sessions)
-	fig["away_cores"] = s.between(before, a)["cores"]
 	q := s.clients.Resumes.Quantiles()
 	fig["one_p50_ms"], fig["one_p99_ms"] = q.P50/1e3, q.P99/1e3
 	s.split(fig, "resume", float64(s.w.sessions), a, b)

@@ -112,7 +112,7 @@ func (r *runner) group(ctx context.Context, round int, w workload, subjects []pr
 
 // cycle measures a slice of each lane, in the given order.
 func (r *runner) cycle(ctx context.Context, lanes []*lane, order []int) error {
-	figs, err := r.calm.measureAll(ctx, func() ([]figures, error) {
+	figs, err := r.calm.measure(ctx, func() ([]figures, error) {
 		figs := make([]figures, len(lanes))
 		for _, i := range order {
 			if err := ctx.Err(); err != nil {
@@ -166,7 +166,6 @@ func (l *lane) turn() (figures, error) {
 	t.pausedCPU += ended.proxy - t.began.proxy
 	t.paused += time.Duration(ended.at - t.began.at)
 	l.clients.Latency.Reset()
-	l.clients.Late.Reset()
 	fig, err := l.w.slice(l.stage)
 	if err != nil {
 		return nil, err
@@ -238,12 +237,12 @@ func steady(s *stage) (figures, error) {
 // mass is a slice in which all connections are reset, and all sessions resume a second
 // later.
 func mass(s *stage) (figures, error) {
-	var before, a, b reading
+	var a, b reading
 	err := steps(s.resume, s.wait(guard),
-		s.note(&before), s.cut, s.wait(time.Second),
+		s.cut, s.wait(time.Second),
 		s.note(&a), s.back, s.note(&b),
 		s.wait(guard), s.pause)
-	return s.resumed(before, a, b), err
+	return s.resumed(a, b), err
 }
 
 // crowded is a slice in which other clients' connections are reset and resume, after it

@@ -121,14 +121,7 @@ func (s *stage) weigh(m *proxy.Memory) step {
 
 // latencies sets whether latencies are being recorded.
 func (s *stage) latencies(on bool) step {
-	return func() error {
-		s.clients.Measuring = on
-		if !on {
-			return nil
-		}
-		_, err := s.game.Reset()
-		return err
-	}
+	return func() error { s.clients.Measuring = on; return nil }
 }
 
 // A reading is the usage up to a point in time.
@@ -137,7 +130,6 @@ type reading struct {
 	proxy, load, game time.Duration
 	nodes             []time.Duration // the proxy's time by process
 	machine           proxy.Machine
-	waits             int64
 	received, written uint64
 	bytes             int64 // of the received messages, on the wire
 }
@@ -148,7 +140,6 @@ func (s *stage) read() (r reading, err error) {
 	} else {
 		r.received, r.written = s.clients.Received, s.clients.Written
 	}
-	r.waits = proxy.Waits(s.proxy.PIDs)
 	err = steps(
 		func() (err error) { r.machine, err = proxy.MachineNow(); return err },
 		func() (err error) { r.game, err = proxy.CPU([]int{s.game.PID}); return err },
@@ -179,7 +170,6 @@ func (s *stage) between(a, b reading) figures {
 	if messages > 0 {
 		fig["messages"], fig["rate"] = messages, messages/sec
 		fig["cpu_us"] = cpu * 1e6 / messages
-		fig["waits"] = float64(b.waits-a.waits) / messages
 		s.split(fig, "cpu", messages, a, b)
 	}
 	return fig

@@ -91,9 +91,6 @@ func (h *Handle) Pause() (Report, error) { return h.order(cmdPause) }
 // Resume makes it go on as if there had been no pause.
 func (h *Handle) Resume() (Report, error) { return h.order(cmdResume) }
 
-// Reset discards the latencies so far.
-func (h *Handle) Reset() (Report, error) { return h.order(cmdReset) }
-
 // Report returns the server's state.
 func (h *Handle) Report() (Report, error) { return h.order(cmdReport) }
 

@@ -15,7 +15,6 @@ import (
 
 	"reseat/gateway/internal/test/harness/bench/epoll"
 	"reseat/gateway/internal/test/harness/bench/message"
-	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
 // idle is how long the loop waits when nothing is scheduled.
@@ -39,7 +38,6 @@ type server struct {
 	squeezer squeezer
 
 	sent, taken uint64
-	up, late    stat.Hist
 	faults      message.Faults
 }
 
@@ -78,9 +76,9 @@ func Serve(spec Spec) error {
 // work sends what is due and returns when more is due.
 func (s *server) work() int64 {
 	now := epoll.Now()
-	s.pace.Run(now, func(i int, due int64) {
-		if c := s.sessions[i]; c != nil && c.send(epoll.Now()) {
-			s.late.Record(epoll.Now() - due)
+	s.pace.Run(now, func(i int, _ int64) {
+		if c := s.sessions[i]; c != nil {
+			c.send(epoll.Now())
 		}
 	})
 	if next, ok := s.pace.Next(); ok {
@@ -122,14 +120,11 @@ func (s *server) do(c command) {
 		s.pace, s.paused, s.since, s.firing = nil, s.pace, epoll.Now(), false
 	case cmdResume:
 		s.resume()
-	case cmdReset:
-		s.up.Reset()
-		s.late.Reset()
 	case cmdReport:
 	default:
 		s.faults.Say("unknown command %q", c)
 	}
-	s.report()
+	s.out.Encode(Report{Sent: s.sent, Taken: s.taken, Faults: s.faults})
 }
 
 func (s *server) start() {
@@ -157,18 +152,6 @@ func (s *server) resume() {
 	if s.spec.Mode == Fire {
 		s.fire()
 	}
-}
-
-func (s *server) report() {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		s.faults.Say("getrusage: %v", err)
-	}
-	s.out.Encode(Report{
-		Sent: s.sent, Taken: s.taken, Faults: s.faults,
-		CPU: time.Duration(u.Utime.Nano() + u.Stime.Nano()),
-		Up:  s.up.Quantiles(), Late: s.late.Quantiles(),
-	})
 }
 
 // ReadSpec reads a Spec from the first line of standard input. It consumes no byte more

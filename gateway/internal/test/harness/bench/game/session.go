@@ -132,14 +132,13 @@ func (c *session) next(dst []byte, clock int64) []byte {
 	return kind.Append(dst, clock, uint32(c.id), c.sent)
 }
 
-// send sends one message and reports whether the session was connected.
-func (c *session) send(clock int64) bool {
+// send sends one message, if the session is connected.
+func (c *session) send(clock int64) {
 	if !c.open {
-		return false
+		return
 	}
 	c.server.frame = c.next(c.server.frame[:0], clock)
 	c.conn.Write(c.server.frame)
-	return true
 }
 
 // Gone discards the connection. The client checks whether that was correct.
@@ -167,9 +166,7 @@ func (c *session) End() {
 	c.server.taken++
 	if c.server.spec.Mode == Echo {
 		c.send(c.check.Clock)
-		return
 	}
-	c.server.up.Record(epoll.Now() - c.check.Clock)
 }
 
 // Control implements frames.Sink.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/bench/message"
-	"reseat/gateway/internal/test/harness/bench/stat"
 )
 
 // A Mode is how the server sends.
@@ -38,10 +37,7 @@ type Spec struct {
 
 // A Report is the state of the server.
 type Report struct {
-	Sent, Taken uint64         // data messages down and up, in total
-	CPU         time.Duration  // of the process, in total
-	Up          stat.Quantiles // how long upward messages took, since the last reset
-	Late        stat.Quantiles // how much later than planned ticks were sent, likewise
+	Sent, Taken uint64 // data messages down and up, in total
 	Faults      message.Faults
 }
 
@@ -54,7 +50,6 @@ const (
 	cmdStop   command = "stop"   // stop sending
 	cmdPause  command = "pause"  // stop sending until resume
 	cmdResume command = "resume" // go on where the pause began
-	cmdReset  command = "reset"  // discard the latencies
 	cmdReport command = "report" // only report
 )
 

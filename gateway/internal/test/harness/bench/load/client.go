@@ -44,7 +44,6 @@ type Client struct {
 	// Latency is how long messages took, downward or for the echo, while Measuring.
 	Latency   stat.Hist
 	Measuring bool
-	Late      stat.Hist // how much later than planned they were sent, also while Measuring
 	Faults    message.Faults
 
 	Received uint64 // data messages, in total
@@ -217,12 +216,7 @@ func (c *Client) turn(end int64) error {
 	if c.paused > 0 {
 		return c.wait(end)
 	}
-	c.pace.Run(now, func(i int, due int64) {
-		c.sessions[i].make()
-		if c.Measuring {
-			c.Late.Record(epoll.Now() - due)
-		}
-	})
+	c.pace.Run(now, func(i int, _ int64) { c.sessions[i].make() })
 	c.owing.settle(now)
 	if next, ok := c.pace.Next(); ok {
 		end = min(end, next)

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -69,19 +68,6 @@ func field(file []byte, name string) int64 {
 		}
 	}
 	return 0
-}
-
-// Waits returns how often threads of the processes have slept and been woken.
-func Waits(pids []int) (sum int64) {
-	for _, pid := range pids {
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-		for _, t := range tasks {
-			if b, err := os.ReadFile(t); err == nil {
-				sum += field(b, "voluntary_ctxt_switches:")
-			}
-		}
-	}
-	return sum
 }
 
 // A Machine is the total usage of all processors since the machine started.

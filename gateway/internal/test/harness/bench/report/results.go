@@ -141,7 +141,7 @@ func Write(r *Results, dir string) error {
 // Line formats one measurement in a line, to show progress.
 func Line(f map[string]float64) string {
 	var b strings.Builder
-	for _, name := range []string{"cpu_us", "all_cpu_us", "all_p50_us", "all_p99_us", "frozen_ms", "wait_ms", "connection_us", "resume_us", "back_ms", "rate", "p50_us", "p99_us", "opened_kib", "used_kib", "detached_kib", "cores", "load_cores", "game_cores", "other_cores", "paused_cores", "waits"} {
+	for _, name := range []string{"cpu_us", "all_cpu_us", "all_p50_us", "all_p99_us", "connection_us", "resume_us", "back_ms", "rate", "p50_us", "p99_us", "opened_kib", "used_kib", "detached_kib", "cores", "load_cores", "game_cores", "other_cores", "paused_cores"} {
 		if v, ok := f[name]; ok {
 			fmt.Fprintf(&b, "%s %s  ", name, number(v))
 		}
