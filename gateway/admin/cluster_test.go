@@ -17,14 +17,18 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/cluster"
 	"reseat/gateway/events"
+	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/tokens"
 )
 
 // A town is a cluster in memory: worlds that are nodes of each other.
 type town struct {
 	*testing.T
 	nodes []*place
-	book  *book // nil: there is no log
+	book  *book              // nil: there is no log
+	seats *clustertest.Seats // nil: no session is durable
+	keys  *tokens.Keys       // of all nodes, with seats
 
 	mu   sync.Mutex // guards the places' fields below theirs
 	subs map[string]*subscriber
@@ -59,19 +63,26 @@ var errNodeDown = errors.New("connection refused")
 // inTown runs test with nodes of these names. The id of the first is 00000001.
 func inTown(t *testing.T, names []string, test func(t *testing.T, nodes []*place), changes ...change) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		all := &town{T: t, subs: make(map[string]*subscriber)}
-		for i, name := range names {
-			all.add(fmt.Sprintf("%08x", i+1), name, changes...)
-		}
-		synctest.Wait() // every node publishes and takes events
-		test(t, all.nodes)
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, newTown(t).fill(names, changes...)) })
+}
+
+func newTown(t *testing.T) *town { return &town{T: t, subs: make(map[string]*subscriber)} }
+
+// fill adds nodes, and waits until all publish and take events.
+func (all *town) fill(names []string, changes ...change) []*place {
+	for i, name := range names {
+		all.add(fmt.Sprintf("%08x", i+1), name, changes...)
+	}
+	synctest.Wait()
+	return all.nodes
 }
 
 // add makes one more node.
 func (all *town) add(id, name string, changes ...change) *place {
 	p := &place{town: all, node: Node{ID: id, Name: name, State: "up", Version: "v1"}, ln: wstest.NewListener(4 << 10)}
+	if all.seats != nil {
+		changes = append(changes, p.withSeats())
+	}
 	p.world = newWorld(all.T, append(changes, func(c *gateway.Config, o *Options) {
 		o.Cluster = p
 		if c.Cluster == nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,13 +44,10 @@ func withTokens(t *testing.T) change {
 	return func(_ *gateway.Config, o *Options) { o.Credentials = c }
 }
 
-func TestNoTokenIsRequiredWithoutFiles(t *testing.T) {
-	if c, err := LoadCredentials("", ""); c != nil || err != nil {
-		t.Errorf("%v, %v", c, err)
-	}
-}
-
 func TestTokenFileHasOneTrimmedTokenPerLine(t *testing.T) {
+	if c, err := LoadCredentials("", ""); c != nil || err != nil {
+		t.Errorf("without files: %v, %v, want that no token is required", c, err)
+	}
 	c, err := LoadCredentials(tokenFile(t, "  first-0123456789ab\t\r", "", "\tsecond-0123456789a", ""), tokenFile(t, "watch-0123456789ab"))
 	if err != nil {
 		t.Fatal(err)
@@ -111,62 +109,37 @@ func TestWeakTokensAreAcceptedWithWarning(t *testing.T) {
 	}
 }
 
-func TestFailedReloadKeepsOldTokens(t *testing.T) {
-	file := tokenFile(t, "old-0123456789abc")
-	c, err := LoadCredentials(file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := func(what string, want bool, tokens ...string) {
-		t.Helper()
-		for _, token := range tokens {
-			if _, ok := c.who(token); ok != want {
-				t.Errorf("%s: %q is known: %t", what, token, ok)
-			}
-		}
-	}
-	writeTokens(t, file, "old-0123456789abc", "new-0123456789abc")
-	want("before the reload", false, "new-0123456789abc")
-	if err := c.Reload(); err != nil {
-		t.Fatal(err)
-	}
-	want("in the rotation", true, "old-0123456789abc", "new-0123456789abc")
-	writeTokens(t, file, "new-0123456789abc", "with a blank")
-	if err := c.Reload(); err == nil {
-		t.Error("a bad file was taken")
-	}
-	want("after an error", true, "old-0123456789abc", "new-0123456789abc")
-	writeTokens(t, file, "new-0123456789abc")
-	if err := c.Reload(); err != nil {
-		t.Fatal(err)
-	}
-	want("after the rotation", false, "old-0123456789abc")
-	want("after the rotation", true, "new-0123456789abc")
-}
-
-func TestBadTokenFileDoesNotAffectOtherFile(t *testing.T) {
-	admins, viewers := tokenFile(t, "admin-old-0123456"), tokenFile(t, "viewer-old-012345")
+func TestReloadTakesGoodFilesAndKeepsTheTokensOfBadOnes(t *testing.T) {
+	const a1, a2, v1, v2 = "admin-old-0123456", "admin-new-0123456", "viewer-old-012345", "viewer-new-012345"
+	admins, viewers := tokenFile(t, a1), tokenFile(t, v1)
 	c, err := LoadCredentials(admins, viewers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeTokens(t, admins, "with a blank")
-	writeTokens(t, viewers, "viewer-new-012345")
-	if errs := c.Reload(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "--admin-token-file: ") {
-		t.Errorf("errors %v, want one of --admin-token-file", errs)
-	}
-	for token, want := range map[string]bool{"admin-old-0123456": true, "viewer-new-012345": true, "viewer-old-012345": false} {
-		if _, ok := c.who(token); ok != want {
-			t.Errorf("%q is known: %t", token, ok)
+	for _, tt := range []struct {
+		what            string
+		admins, viewers []string // the files' lines
+		known           []string // afterwards
+		bad             string   // the flag in the error
+	}{
+		{"rotation", []string{a1, a2}, []string{v1}, []string{a1, a2, v1}, ""},
+		{"error within", []string{a2, "with a blank"}, []string{v1}, []string{a1, a2, v1}, "--admin-token-file: "},
+		{"error in one file", []string{"with a blank"}, []string{v2}, []string{a1, a2, v2}, "--admin-token-file: "},
+		{"end of the rotation", []string{a2}, []string{v2}, []string{a2, v2}, ""},
+		{"same token in both", []string{a1}, []string{a1}, []string{a1, v2}, "--viewer-token-file: "},
+	} {
+		writeTokens(t, admins, tt.admins...)
+		writeTokens(t, viewers, tt.viewers...)
+		errs := c.Reload()
+		if len(errs) > 1 || (tt.bad != "") != (len(errs) == 1 && strings.HasPrefix(errs[0].Error(), tt.bad)) {
+			t.Errorf("%s: errors %v, want one of %q", tt.what, errs, tt.bad)
 		}
-	}
-	writeTokens(t, admins, "admin-new-0123456")
-	writeTokens(t, viewers, "admin-new-0123456")
-	if errs := c.Reload(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "--viewer-token-file: ") {
-		t.Errorf("errors %v, want one of --viewer-token-file", errs)
-	}
-	if as, ok := c.who("admin-new-0123456"); !ok || !as.write {
-		t.Errorf("the new admin token is %+v, %t", as, ok)
+		for _, token := range []string{a1, a2, v1, v2} {
+			who, ok := c.who(token)
+			if want := slices.Contains(tt.known, token); ok != want || who.write != (want && token[0] == 'a') {
+				t.Errorf("%s: %s is known: %t, want %t; %+v", tt.what, token, ok, want, who)
+			}
+		}
 	}
 }
 
@@ -289,23 +262,6 @@ func TestCredentialsTableNamesEveryRoute(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestHealthNeedsNoToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		for _, target := range []string{"/healthz", "/readyz"} {
-			if rec := w.call("GET", target); rec.Code != http.StatusOK {
-				t.Errorf("%s: %d", target, rec.Code)
-			}
-		}
-		for _, target := range []string{"/", "/dashboard/main.js", "/dashboard/vendor/preact.js"} { // the page asks for a token itself
-			if rec := w.call("GET", target); rec.Code != http.StatusOK {
-				t.Errorf("%s: %d", target, rec.Code)
-			}
-			w.wantProblem("POST", target, http.StatusForbidden, "viewer")
-		}
-		w.wantProblem("GET", "/dashboard/none.js", http.StatusNotFound, "no such")
-	}, withTokens(t))
 }
 
 // With tokens the address need not be a loopback one, so any Host and Origin are accepted.

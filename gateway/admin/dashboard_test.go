@@ -68,30 +68,22 @@ func TestDashboardContentSecurityPolicyIsStrict(t *testing.T) {
 	})
 }
 
-// Without tokens a foreign page may not even load it.
-func TestDashboardIsGuardedLikeOtherRoutes(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		for name, a := range refused {
-			for _, target := range []string{"/", "/dashboard/main.js", "/dashboard/vendor/htm.js"} {
-				if rec := w.callAs("GET", target, a); rec.Code != http.StatusForbidden {
-					t.Errorf("%s, %s: %d", target, name, rec.Code)
-				}
-			}
-		}
-	})
-}
-
-// With tokens everyone may load the page, but not its data.
+// With tokens everyone may load the page, which asks for one itself, and ask for the health.
 func TestDashboardDataRequiresToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		if rec := w.call("GET", "/"); rec.Code != http.StatusOK {
-			t.Errorf("the page: %d", rec.Code)
+		for _, target := range []string{"/healthz", "/readyz", "/", "/dashboard/main.js", "/dashboard/vendor/preact.js"} {
+			if rec := w.call("GET", target); rec.Code != http.StatusOK {
+				t.Errorf("%s: %d", target, rec.Code)
+			}
+			if isDashboard(target) {
+				w.wantProblem("POST", target, http.StatusForbidden, "viewer")
+			}
 		}
-		w.wantProblem("GET", "/api/v1/overview", http.StatusUnauthorized, "token")
+		w.wantProblem("GET", "/dashboard/none.js", http.StatusNotFound, "no such")
 		for token, write := range map[string]string{viewerToken: `"write":false`, adminToken: `"write":true`} {
 			rec := w.send("GET", "/api/v1/overview", "", "Authorization: Bearer "+token)
 			if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), write) {
-				t.Errorf("%.6s: %d %s", token, rec.Code, rec.Body)
+				t.Errorf("%.6s: %d %s, want %s", token, rec.Code, rec.Body, write)
 			}
 		}
 	}, withTokens(t))

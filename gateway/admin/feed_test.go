@@ -14,24 +14,9 @@ import (
 	"reseat/gateway/events"
 )
 
-// wantFrom reads the next events, without comments: "type node".
-func (l *listener) wantFrom(want ...string) {
-	l.t.Helper()
-	for _, w := range want {
-		e := l.next()
-		for e.Type == "" {
-			e = l.next()
-		}
-		if got := strings.TrimSpace(e.Type + " " + e.Node); got != w {
-			l.t.Fatalf("event %q, want %q", got, w)
-		}
-	}
-}
-
 func TestStreamHasEventsOfAllNodes(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {
 		all, own, other := nodes[1].serve().listen(""), nodes[1].serve().listen("?node=self"), nodes[1].serve().listen("?node=cid")
-		synctest.Wait()
 		for _, n := range nodes {
 			p, _ := n.play("red")
 			all.want("session.created " + p.Hello.Session)
@@ -55,7 +40,6 @@ func TestStreamContinuesAtItsNodeAlone(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
 		at := nodes[0].serve()
 		l := at.listen("")
-		synctest.Wait()
 		for i := range 3 {
 			nodes[i%2].play("")
 			synctest.Wait()
@@ -76,7 +60,6 @@ func TestStreamContinuesAtItsNodeAlone(t *testing.T) {
 func TestStreamShowsWhereEventsOfOthersMayBeMissing(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {
 		here, there := nodes[0].serve().listen(""), nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[0].hear(false)
 		for _, n := range nodes {
 			n.play("")
@@ -98,7 +81,6 @@ func TestStreamShowsWhereEventsOfOthersMayBeMissing(t *testing.T) {
 func TestLostMessageIsAGap(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
 		l := nodes[1].serve().listen("")
-		synctest.Wait()
 		for i := range 3 {
 			nodes[1].set(func(n *place) { n.deaf = i == 1 })
 			nodes[0].play("")
@@ -136,7 +118,6 @@ func TestEventsThatWereNotForwardedAreAGap(t *testing.T) {
 func TestLostNodeIsAGap(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {
 		l := nodes[1].serve().listen("?session=x")
-		synctest.Wait()
 		nodes[1].lost("ann")
 		for e := l.next(); ; e = l.next() {
 			if e.Type != "" {
@@ -152,7 +133,6 @@ func TestLostNodeIsAGap(t *testing.T) {
 func TestMessagesThatAreNoEventsAreNotTaken(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
 		l := nodes[0].serve().listen("")
-		synctest.Wait()
 		for _, bad := range []string{"", "x", "{}", `{"n":1,"event":{"type":"session.unheard_of"}}`, `{"n":"1"}`, `[]`} {
 			nodes[1].Publish([]byte(bad))
 		}
@@ -165,7 +145,6 @@ func TestMessagesThatAreNoEventsAreNotTaken(t *testing.T) {
 func TestClusterStreamEndsCleanlyWithGateway(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
 		l := nodes[0].serve().listen("")
-		synctest.Wait()
 		p, _ := nodes[0].play("")
 		l.want("session.created " + p.Hello.Session)
 		nodes[0].gw.Close()

@@ -125,12 +125,9 @@ func (b bookAt) Advance(_ context.Context, past uint64) error {
 func inLoggedTown(t *testing.T, names []string, test func(t *testing.T, nodes []*place, b *book)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		all := &town{T: t, subs: make(map[string]*subscriber), book: newBook()}
-		for i, name := range names {
-			all.add(fmt.Sprintf("%08x", i+1), name)
-		}
-		synctest.Wait()
-		test(t, all.nodes, all.book)
+		all := newTown(t)
+		all.book = newBook()
+		test(t, all.fill(names), all.book)
 	})
 }
 
@@ -181,7 +178,6 @@ func (l *listener) continued(p *place) *listener {
 func TestReaderContinuesAtAnotherNode(t *testing.T) {
 	inLoggedTown(t, three, func(t *testing.T, nodes []*place, _ *book) {
 		first, second := nodes[0].serve().listen(""), nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[2].happens("1", "2", "3")
 		nodes[0].happens("4")
 		nodes[1].happens("5")
@@ -204,7 +200,6 @@ func TestReaderContinuesAtAnotherNode(t *testing.T) {
 func TestNewNodeContinuesForReadersOfOthers(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
 		l := nodes[0].serve().listen("")
-		synctest.Wait()
 		nodes[1].happens("1")
 		nodes[0].happens("2")
 		l.want("session.resumed 1")
@@ -220,7 +215,6 @@ func TestNewNodeContinuesForReadersOfOthers(t *testing.T) {
 func TestOldEventsAreReadFromTheLog(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
 		l := nodes[0].serve().listen("")
-		synctest.Wait()
 		nodes[0].happens("first")
 		l.want("session.resumed first")
 		l.Close()
@@ -268,7 +262,6 @@ func TestForeignIDsAreAGapWithTheLog(t *testing.T) {
 func TestEventsAreCompleteAfterAnOutageOfOneNode(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
 		here, there := nodes[0].serve().listen(""), nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[0].happens("1")
 		last := there.ids("session.resumed 1")[0]
 		before := here.ids("session.resumed 1")[0]
@@ -306,7 +299,6 @@ func TestEventsAreCompleteAfterAnOutageOfOneNode(t *testing.T) {
 func TestMessageThatWasNotPassedOnIsRead(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
 		l := nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[0].town.change(func(b *book) { b.silent = true })
 		nodes[0].happens("1")
 		time.Sleep(lookEvery + checkEvery)
@@ -322,7 +314,6 @@ func TestMessageThatWasNotPassedOnIsRead(t *testing.T) {
 func TestMissingMessageIsAGap(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
 		l := nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[0].town.change(func(b *book) { b.silent = true })
 		nodes[0].happens("1")
 		nodes[0].happens("2")
@@ -339,7 +330,6 @@ func TestMissingMessageIsAGap(t *testing.T) {
 func TestMessageThatWasStoredTwiceIsShownOnce(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
 		here, there := nodes[0].serve().listen(""), nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[0].happens("1", "2")
 		for _, m := range slices.Clone(b.pages) {
 			if _, err := b.at(nodes[0]).Append(t.Context(), m.Node, "again", m.Data); err != nil {
@@ -363,7 +353,6 @@ func TestMessageThatWasStoredTwiceIsShownOnce(t *testing.T) {
 func TestLogThatHasLostItsEventsIsAGap(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
 		l, gone := nodes[1].serve().listen(""), nodes[1].serve().listen("")
-		synctest.Wait()
 		from := b.last
 		nodes[0].happens("1")
 		nodes[0].happens("2")
@@ -389,7 +378,6 @@ func TestLogThatHasLostItsEventsIsAGap(t *testing.T) {
 func TestNewLogIsAGap(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, _ *book) {
 		l := nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[0].happens("1")
 		time.Sleep(time.Second)
 		nodes[0].town.change(func(b *book) {
@@ -408,13 +396,11 @@ func TestNewLogIsAGap(t *testing.T) {
 // Where NATS can keep no log events come as without one.
 func TestWithoutLogNodesNumberEventsThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := &town{T: t, subs: make(map[string]*subscriber), book: newBook()}
+		all := newTown(t)
+		all.book = newBook()
 		all.book.err = fmt.Errorf("%w: no memory", events.ErrNoLog)
-		for i, name := range three[:2] {
-			all.add(fmt.Sprintf("%08x", i+1), name)
-		}
+		all.fill(three[:2])
 		l := all.nodes[1].serve().listen("")
-		synctest.Wait()
 		all.nodes[0].happens("1")
 		l.want("session.resumed 1")
 		l.continued(all.nodes[1]).wantNothing(all.nodes[0])
@@ -465,7 +451,6 @@ func TestEventsThatWereNotStoredAreAGap(t *testing.T) {
 func TestSuccessorStoresTheRestOfItsPredecessor(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
 		l := nodes[1].serve().listen("")
-		synctest.Wait()
 		nodes[0].happens("1")
 		nodes[0].hear(false)
 		nodes[0].happens("2")
@@ -492,7 +477,6 @@ func TestSuccessorStoresTheRestOfItsPredecessor(t *testing.T) {
 func TestStoredEventsAreSealed(t *testing.T) {
 	inLoggedTown(t, three[:2], func(t *testing.T, nodes []*place, b *book) {
 		l := nodes[1].serve().listen("")
-		synctest.Wait()
 		for i, data := range forgedEvents {
 			if _, err := b.at(nodes[0]).Append(t.Context(), nodes[0].node.ID, fmt.Sprint(i), []byte(data)); err != nil {
 				t.Fatal(err)
@@ -515,7 +499,6 @@ func TestStoredEventsAreSealed(t *testing.T) {
 func TestForgedEventsAreNotShown(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
 		l := nodes[1].serve().listen("")
-		synctest.Wait()
 		for _, data := range forgedEvents {
 			nodes[0].Publish([]byte(data))
 		}

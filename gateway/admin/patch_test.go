@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -215,9 +216,15 @@ func TestDrainCanBeStartedAndCancelled(t *testing.T) {
 			if got["draining"] != draining || got["until"] != until || got["sessions"] != sessions {
 				t.Errorf("%s: %v, want %t, %v, %v", method, got, draining, until, sessions)
 			}
-			rec := w.call("GET", "/readyz")
-			if (rec.Code == http.StatusServiceUnavailable) != draining {
-				t.Errorf("/readyz: %d", rec.Code)
+			want := "200 ok\n"
+			if draining {
+				want = "503 draining\n"
+			}
+			if rec := w.call("GET", "/readyz"); fmt.Sprint(rec.Code, " ", rec.Body) != want {
+				t.Errorf("/readyz after %s: %d %q, want %q", method, rec.Code, rec.Body, want)
+			}
+			if rec := w.call("GET", "/healthz"); rec.Code != http.StatusOK || rec.Body.String() != "ok\n" {
+				t.Errorf("/healthz after %s: %d %q", method, rec.Code, rec.Body)
 			}
 		}
 		end := time.Now().Add(10 * time.Second).UTC().Format(time.RFC3339Nano)

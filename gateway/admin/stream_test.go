@@ -105,12 +105,23 @@ func (l *listener) schema(data string) {
 // want reads the next events, without comments: "type session".
 func (l *listener) want(want ...string) {
 	l.t.Helper()
+	l.wantEach(func(e events.Event) string { return e.Session }, want)
+}
+
+// wantFrom is want for "type node".
+func (l *listener) wantFrom(want ...string) {
+	l.t.Helper()
+	l.wantEach(func(e events.Event) string { return e.Node }, want)
+}
+
+func (l *listener) wantEach(of func(events.Event) string, want []string) {
+	l.t.Helper()
 	for _, w := range want {
 		e := l.next()
 		for e.Type == "" {
 			e = l.next()
 		}
-		if got := strings.TrimSpace(e.Type + " " + e.Session); got != w {
+		if got := strings.TrimSpace(e.Type + " " + of(e)); got != w {
 			l.t.Fatalf("event %q %s, want %q", got, e.Reason, w)
 		}
 	}
@@ -251,23 +262,6 @@ func TestStuckReaderIsClosedAndDelaysNoOther(t *testing.T) {
 }
 
 func TestStreamLimitFreesClosedStreams(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		s := w.serve()
-		viewer, admin := "Authorization: Bearer "+viewerToken, "Authorization: Bearer "+adminToken
-		var open []*listener
-		for range maxStreamsPerReader {
-			open = append(open, s.listen("", viewer))
-		}
-		rec := s.get("/api/v1/events", viewer).whole("GET", "/api/v1/events", http.StatusTooManyRequests)
-		wantProblem(t, rec, http.StatusTooManyRequests, "32 for one token")
-		s.listen("", admin).next() // other readers are not limited
-		open[7].Close()
-		synctest.Wait()
-		s.listen("", viewer).next()
-	}, withTokens(t))
-}
-
-func TestStreamsInTotalAreLimited(t *testing.T) {
 	names := []string{"first-0123456789ab", "second-0123456789ab", "third-0123456789ab"}
 	c, err := LoadCredentials(tokenFile(t, names...), "")
 	if err != nil {
@@ -275,11 +269,22 @@ func TestStreamsInTotalAreLimited(t *testing.T) {
 	}
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
-		for i := range maxStreams {
-			s.listen("", "Authorization: Bearer "+names[i%2])
+		as := func(i int) string { return "Authorization: Bearer " + names[i] }
+		refused := func(i, status int, word string) {
+			t.Helper()
+			wantProblem(t, s.get("/api/v1/events", as(i)).whole("GET", "/api/v1/events", status), status, word)
 		}
-		rec := s.get("/api/v1/events", "Authorization: Bearer "+names[2]).whole("GET", "/api/v1/events", http.StatusServiceUnavailable)
-		wantProblem(t, rec, http.StatusServiceUnavailable, "64")
+		var open []*listener
+		for i := range maxStreams {
+			open = append(open, s.listen("", as(i/maxStreamsPerReader)))
+			if i == maxStreamsPerReader-1 {
+				refused(0, http.StatusTooManyRequests, "32 for one token")
+			}
+		}
+		refused(2, http.StatusServiceUnavailable, "64")
+		open[7].Close()
+		synctest.Wait()
+		s.listen("", as(2)).next()
 	}, func(_ *gateway.Config, o *Options) { o.Credentials = c })
 }
 
@@ -290,23 +295,17 @@ func TestStreamsAreLimitedInTotalAndPerAddress(t *testing.T) {
 			t.Fatalf("stream %d: %d", i, status)
 		}
 	}
-	if status := s.acquire("another"); status != http.StatusServiceUnavailable {
-		t.Errorf("one more: %d, want 503", status)
-	}
 	s.release("3")
 	if status := s.acquire("another"); status != 0 || len(s.of) != maxStreams {
 		t.Errorf("after one has left: %d, %d readers are counted", status, len(s.of))
 	}
-	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
-	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: "loopback", write: true}))
-	r.RemoteAddr = "127.0.0.1:1"
-	one := readerKey(r)
-	r.RemoteAddr = "127.0.0.1:2"
-	if readerKey(r) != one {
-		t.Error("two ports of one address are two readers")
+	of := func(addr string) string {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
+		r.RemoteAddr = addr
+		return readerKey(r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: "loopback", write: true})))
 	}
-	if r.RemoteAddr = "127.0.0.2:1"; readerKey(r) == one {
-		t.Error("two addresses are one reader")
+	if one := of("127.0.0.1:1"); of("127.0.0.1:2") != one || of("127.0.0.2:1") == one {
+		t.Errorf("readers are told apart as %q, %q and %q, want by their addresses", one, of("127.0.0.1:2"), of("127.0.0.2:1"))
 	}
 }
 
