@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,12 +145,9 @@ func write(t *testing.T, file string, lines ...string) {
 func inDesk(t *testing.T, f func(d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{T: t, hub: events.New(time.Now), receiver: newReceiver(t), file: filepath.Join(t.TempDir(), "secret"), secret: newSecret('a')}
-		write(t, d.file, d.secret)
-		secrets, err := LoadSecrets(d.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := &desk{T: t, hub: events.New(time.Now), receiver: newReceiver(t), secret: newSecret('a')}
+		secrets, file := loadSecret(t)
+		d.file = file
 		target, _ := url.Parse("https://user:pass@hooks.example/reseat?key=1")
 		d.hook = Start(Config{Target: target, Secrets: secrets, Events: d.hub, Transport: d.receiver, Log: slog.New(slog.DiscardHandler)})
 		f(d)
@@ -177,16 +173,19 @@ func (d *desk) count(result string) int {
 	return int(testutil.ToFloat64(d.hook.metrics.events.WithLabelValues(result)))
 }
 
-// wantTypes checks the delivered events of a session, in order.
-func (d *desk) wantTypes(session string, want ...string) {
-	d.Helper()
-	var got []string
+// types returns the types of a session's posts, in order.
+func (d *desk) types(session string) (list []string) {
 	for _, p := range d.receiver.posts() {
 		if p.event.Session == session {
-			got = append(got, p.event.Type)
+			list = append(list, p.event.Type)
 		}
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
+	return list
+}
+
+func (d *desk) wantTypes(session string, want ...string) {
+	d.Helper()
+	if got := d.types(session); fmt.Sprint(got) != fmt.Sprint(want) {
 		d.Errorf("session %q: %v, want %v", session, got, want)
 	}
 }

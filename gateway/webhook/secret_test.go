@@ -7,6 +7,18 @@ import (
 	"time"
 )
 
+// loadSecret loads a file of one secret.
+func loadSecret(t *testing.T) (s *Secrets, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "secret")
+	write(t, file, newSecret('a'))
+	s, err := LoadSecrets(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, file
+}
+
 // signers counts the signatures of a post at that time.
 func signers(t *testing.T, s *Secrets, now time.Time) int {
 	t.Helper()
@@ -18,12 +30,8 @@ func signers(t *testing.T, s *Secrets, now time.Time) int {
 }
 
 func TestEachRemovedSecretSignsForItsOwnDay(t *testing.T) {
-	file, start := filepath.Join(t.TempDir(), "secret"), time.Unix(1_000_000, 0)
-	write(t, file, newSecret('a'))
-	s, err := LoadSecrets(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, file := loadSecret(t)
+	start := time.Unix(1_000_000, 0)
 	reload := func(after time.Duration, secrets ...string) {
 		t.Helper()
 		write(t, file, secrets...)
@@ -48,14 +56,10 @@ func TestEachRemovedSecretSignsForItsOwnDay(t *testing.T) {
 }
 
 func TestRemovedSecretsAreBounded(t *testing.T) {
-	file, now := filepath.Join(t.TempDir(), "secret"), time.Unix(1_000_000, 0)
-	write(t, file, newSecret('A'))
-	s, err := LoadSecrets(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, file := loadSecret(t)
+	now := time.Unix(1_000_000, 0)
 	for i := range maxOld {
-		write(t, file, newSecret(byte('B'+i)))
+		write(t, file, newSecret(byte('b'+i)))
 		if err := s.Reload(now); err != nil {
 			t.Fatal(i, err)
 		}
