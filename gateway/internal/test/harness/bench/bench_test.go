@@ -16,9 +16,9 @@ import (
 	"reseat/gateway/internal/test/harness/bench/report"
 )
 
-// TestMain is also the game server and two of the proxies, for TestWholeRun.
+// TestMain is also the game server, two of the proxies and the relay, for TestWholeRun.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == asGame || os.Args[1] == asLibrary || os.Args[1] == asFloor) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "serve-") {
 		main()
 		return
 	}

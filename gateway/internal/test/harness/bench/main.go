@@ -25,15 +25,12 @@ import (
 	"reseat/gateway/internal/test/harness/bench/game"
 	"reseat/gateway/internal/test/harness/bench/library"
 	"reseat/gateway/internal/test/harness/bench/proxy"
+	"reseat/gateway/internal/test/harness/bench/relay"
 	"reseat/gateway/internal/test/harness/bench/report"
 )
 
-// The first argument of a process started from this binary.
-const (
-	asGame    = "serve-game"
-	asLibrary = "serve-library"
-	asFloor   = "serve-floor"
-)
+// asGame is the first argument of a game server's process.
+const asGame = "serve-game"
 
 func main() {
 	runtime.LockOSThread() // for the clients' loop; and children die with this thread
@@ -48,10 +45,12 @@ func run(args []string) error {
 		switch args[0] {
 		case asGame:
 			return serveGame()
-		case asLibrary:
+		case proxy.AsLibrary:
 			return library.Serve(args[1], args[2])
-		case asFloor:
+		case proxy.AsFloor:
 			return floor.Serve(args[1], args[2])
+		case proxy.AsRelay:
+			return relay.Serve(args[1], args[2], args[3])
 		}
 	}
 	f, err := parse(args)

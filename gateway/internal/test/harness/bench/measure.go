@@ -127,16 +127,13 @@ func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
 		return nil, err
 	}
 	defer st.close()
-	if w.leg != nil {
-		return w.onLeg(st)
-	}
 	fig, err := w.measured(st)
 	return fig, st.explain(err)
 }
 
 // open starts what a measurement needs.
 func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
-	st := &stage{w: w}
+	st := &stage{w: w, own: []int{os.Getpid()}}
 	defer func() {
 		if err != nil {
 			st.close()
@@ -155,10 +152,12 @@ func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
 		return nil, err
 	}
 	st.opened = append(st.opened, st.game.Stop)
-	if st.at, err = w.leg.proxies(dir); err != nil {
+	at, err := w.leg.proxies(dir)
+	if err != nil {
 		return nil, err
 	}
-	if st.proxy, err = s.Start(proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Library: []string{self, asLibrary}, Floor: []string{self, asFloor}, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: st.at, Patient: w.slice != nil}); err != nil {
+	place := proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Self: self, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: at, Patient: w.slice != nil}
+	if st.proxy, err = s.Start(place); err != nil {
 		return nil, err
 	}
 	st.opened = append(st.opened, st.proxy.Stop)
@@ -166,7 +165,9 @@ func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
 		st.proxy.PIDs = []int{st.game.PID}
 	}
 	if w.leg != nil {
-		return st, nil
+		if err := st.relay(place); err != nil {
+			return nil, err
+		}
 	}
 	return st, st.players(s)
 }
@@ -177,6 +178,7 @@ func (s *stage) players(of proxy.Subject) (err error) {
 	setup := load.Setup{
 		Target: s.proxy.Addr, Others: s.proxy.Others, Together: s.proxy.Hop, Game: s.game, Resumable: of.Resumable, Sessions: w.sessions, InFlight: 128,
 		Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain, Echo: w.echo,
+		Deflate: w.leg != nil && w.leg.deflate,
 	}
 	if w.name == "W8" {
 		setup.Echo, setup.Storm, setup.InFlight = false, true, stormInFlight

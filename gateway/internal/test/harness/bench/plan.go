@@ -35,15 +35,11 @@ type workload struct {
 	settle   time.Duration                 // between the last connection and the first slice
 	extra    bool                          // only if it is asked for by name
 	only     []string                      // subjects, if not all
-	leg      *leg                          // other properties of the connections, with clients of another kind; nil: none
+	leg      *leg                          // other properties of the connections; nil: none
 	short    bool                          // part of the short form
 }
 
 func binary(way message.Way, size int) message.Kind { return message.Kind{Way: way, Size: size} }
-
-func letters(way message.Way, size int) message.Kind {
-	return message.Kind{Way: way, Size: size, Text: true}
-}
 
 // tick returns a workload with messages at a fixed rate, both ways.
 func tick(name string, n int, every, upEvery time.Duration) workload {
@@ -75,18 +71,13 @@ func workloads() []workload {
 		game: game.Spec{Mode: game.Fire, Down: binary(message.Down, 1024)},
 		warm: 500 * time.Millisecond, measure: 500 * time.Millisecond, slice: steady, cycles: 8,
 	}
-	secure := withLeg("W6TLS", leg{tls: true, memory: true})
-	secure.sessions, secure.every, secure.game.Every = 2000, 2*time.Second, 2*time.Second
-	secure.times, secure.rounds, secure.warm, secure.measure = 1, 1, 0, 2*time.Second
 	list := []workload{
 		w1("W1").inShort(),
 		tick("W2", 2000, 100*time.Millisecond, 400*time.Millisecond),
 		echo("W3", 64, 64).inShort(), fire.inShort(), echo("W5", 8, 64<<10).inShort(),
 	}
 	list = append(list, faults()...)
-	list = append(list,
-		withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}), secure,
-		withLeg("nodeflate", leg{state: true}), withLeg("deflate", leg{state: true, deflate: true}))
+	list = append(list, legs()...)
 	list = append(list, clusters()...)
 	for _, n := range []int{100, 1000, maxSessions} {
 		list = append(list, grown(tick(grownName(n), n, time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick)))

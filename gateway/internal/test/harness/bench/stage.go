@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -26,13 +25,12 @@ type stage struct {
 	game    *game.Handle
 	proxy   *proxy.Proxy
 	clients *load.Client
-	at      proxy.Leg                                      // of the clients' connections
-	beside  *load.Beside                                   // more clients; nil: none
-	count   func() (received, written uint64, bytes int64) // nil: clients that count no bytes
-	empty   proxy.Memory                                   // before there were sessions
-	end     game.Report                                    // set at the end, and at each pause
-	perf    *perf                                          // looks at the proxy meanwhile; nil: none
-	opened  []func()                                       // closes what was started, the last one first
+	own     []int        // processes of the clients
+	beside  *load.Beside // more clients; nil: none
+	empty   proxy.Memory // before there were sessions
+	end     game.Report  // set at the end, and at each pause
+	perf    *perf        // looks at the proxy meanwhile; nil: none
+	opened  []func()     // closes what was started, the last one first
 }
 
 // close closes everything that was started.
@@ -131,19 +129,15 @@ type reading struct {
 	nodes             []time.Duration // the proxy's time by process
 	machine           proxy.Machine
 	received, written uint64
-	bytes             int64 // of the received messages, on the wire
+	bytes             int64 // received
 }
 
 func (s *stage) read() (r reading, err error) {
-	if s.count != nil {
-		r.received, r.written, r.bytes = s.count()
-	} else {
-		r.received, r.written = s.clients.Received, s.clients.Written
-	}
+	r.received, r.written, r.bytes = s.clients.Received, s.clients.Written, s.clients.Bytes
 	err = steps(
 		func() (err error) { r.machine, err = proxy.MachineNow(); return err },
 		func() (err error) { r.game, err = proxy.CPU([]int{s.game.PID}); return err },
-		func() (err error) { r.load, err = proxy.CPU([]int{os.Getpid()}); return err },
+		func() (err error) { r.load, err = proxy.CPU(s.own); return err },
 		func() (err error) { r.nodes, err = proxy.Times(s.proxy.PIDs); return err },
 	)
 	for _, d := range r.nodes {
@@ -170,6 +164,10 @@ func (s *stage) between(a, b reading) figures {
 	if messages > 0 {
 		fig["messages"], fig["rate"] = messages, messages/sec
 		fig["cpu_us"] = cpu * 1e6 / messages
+		if s.w.leg != nil {
+			fig["both_us"] = max(cpu, ours-load) * 1e6 / messages
+			fig["wire_bytes"] = float64(b.bytes-a.bytes) / max(float64(b.received-a.received), 1)
+		}
 		s.split(fig, "cpu", messages, a, b)
 	}
 	return fig

@@ -8,9 +8,6 @@ import (
 	"reseat/gateway/frame"
 )
 
-// RSV1 is set with the opcode of a compressed message, RFC 7692 section 6.
-const RSV1 = 0x40
-
 // Errors of a Reader, besides those of frame.Parse.
 var (
 	ErrMask  = errors.New("frame masked by a server, or not masked by a client")
@@ -19,24 +16,26 @@ var (
 
 // A Sink receives what a Reader finds. Payload arrives in pieces.
 type Sink interface {
-	Begin(op byte) // a data message: Text or Binary, with RSV1 if it is compressed
+	Begin(op byte) // a data message: Text or Binary
 	Payload(b []byte)
 	End()
 	Control(op byte, payload []byte)
 }
 
-// A Reader parses a stream of frames in pieces of any size. It stores at most a header
-// and a control frame, so that a message of any size passes without a copy.
+// A Reader parses a stream of frames in pieces of any size. It stores at most a header,
+// a control frame and a compressed message, so that others of any size pass without a copy.
 type Reader struct {
-	Sink    Sink
-	Masked  bool // the input comes from a client
-	Deflate bool // permessage-deflate was negotiated
+	Sink     Sink
+	Masked   bool      // the input comes from a client
+	Deflater *Deflater // if permessage-deflate was negotiated
 
-	head  []byte // of the current frame, while incomplete
-	h     frame.Header
-	pos   int // payload of the current frame received so far
-	inMsg bool
-	small []byte // a control frame's payload
+	head   []byte // of the current frame, while incomplete
+	h      frame.Header
+	pos    int // payload of the current frame received so far
+	inMsg  bool
+	packed bool   // the current message is compressed,
+	whole  []byte // and this is its payload so far
+	small  []byte // a control frame's payload
 }
 
 // Feed parses the next bytes of the stream, and unmasks them in place.
@@ -62,13 +61,12 @@ func (r *Reader) Feed(b []byte) error {
 
 // begin parses the header, once it is complete.
 func (r *Reader) begin() (err error) {
-	rsv1 := byte(0)
-	if op := r.head[0] & 0x0F; r.Deflate && (op == frame.Text || op == frame.Binary) {
-		rsv1 = r.head[0] & RSV1
+	first := r.head[0]
+	if op := first & 0x0F; r.Deflater != nil && (op == frame.Text || op == frame.Binary) {
 		r.head[0] &^= RSV1
 	}
-	if r.h, err = frame.Parse(r.head); err != nil || r.h.Size == 0 {
-		r.head[0] |= rsv1
+	r.h, err = frame.Parse(r.head)
+	if r.head[0] = first; err != nil || r.h.Size == 0 {
 		return err
 	}
 	r.pos, r.small = 0, r.small[:0]
@@ -79,8 +77,8 @@ func (r *Reader) begin() (err error) {
 	case (r.h.Op == frame.Continuation) != r.inMsg:
 		return ErrOrder
 	case !r.inMsg:
-		r.inMsg = true
-		r.Sink.Begin(r.h.Op | rsv1)
+		r.inMsg, r.packed, r.whole = true, first&RSV1 != 0, r.whole[:0]
+		r.Sink.Begin(r.h.Op)
 	}
 	return nil
 }
@@ -97,6 +95,8 @@ func (r *Reader) payload(b []byte) {
 	switch {
 	case r.h.Control():
 		r.small = append(r.small, b...)
+	case r.packed:
+		r.whole = append(r.whole, b...)
 	case len(b) > 0:
 		r.Sink.Payload(b)
 	}
@@ -109,7 +109,9 @@ func (r *Reader) end() {
 	case h.Control():
 		r.Sink.Control(h.Op, r.small)
 	case h.Fin:
-		r.inMsg = false
+		if r.inMsg = false; r.packed {
+			r.Sink.Payload(r.Deflater.inflate(r.whole))
+		}
 		r.Sink.End()
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/internal/test/harness/bench/epoll"
+	"reseat/gateway/internal/test/harness/bench/frames"
 	"reseat/gateway/internal/test/harness/bench/message"
 )
 
@@ -35,7 +36,7 @@ type server struct {
 	since  int64       // when the pause began
 	frame  []byte      // the message being built
 
-	squeezer squeezer
+	deflater *frames.Deflater
 
 	sent, taken uint64
 	faults      message.Faults
@@ -48,7 +49,7 @@ func Serve(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	s := &server{spec: spec, loop: loop, sessions: make([]*session, spec.Sessions), out: json.NewEncoder(os.Stdout), squeezer: newSqueezer()}
+	s := &server{spec: spec, loop: loop, sessions: make([]*session, spec.Sessions), out: json.NewEncoder(os.Stdout), deflater: frames.NewDeflater()}
 	addr, err := loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), s.accept)
 	if err != nil {
 		return err

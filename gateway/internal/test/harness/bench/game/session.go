@@ -26,14 +26,14 @@ const (
 
 // A session is one player's connection, from its handshake on.
 type session struct {
-	server *server
-	conn   *epoll.Conn
-	reader frames.Reader
-	check  message.Check
-	deflate
-	head []byte // of the handshake, while incomplete
-	id   int
-	open bool
+	server   *server
+	conn     *epoll.Conn
+	reader   frames.Reader
+	check    message.Check
+	deflater *frames.Deflater // nil: its messages are not compressed
+	head     []byte           // of the handshake, while incomplete
+	id       int
+	open     bool
 
 	sent  uint64
 	block []byte // Fire: what is being written,
@@ -84,9 +84,13 @@ func (c *session) handshake(head []byte) error {
 		return err
 	}
 	sum := sha1.Sum([]byte(h.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	agreed := ""
+	if strings.Contains(h.Get("Sec-WebSocket-Extensions"), "permessage-deflate") {
+		agreed, c.deflater = frames.Deflate, c.server.deflater
+	}
 	c.conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
-		"Sec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n" + c.agree(h) + "\r\n"))
-	c.reader.Deflate = c.agreed
+		"Sec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n" + agreed + "\r\n"))
+	c.reader.Deflater = c.deflater
 	c.id, c.open = id, true
 	c.check = message.Check{Kind: c.server.spec.Up, Session: uint32(id), Faults: &c.server.faults}
 	c.server.sessions[id] = c
@@ -124,8 +128,8 @@ func (c *session) next(dst []byte, clock int64) []byte {
 	kind := c.server.spec.Down
 	c.sent++
 	c.server.sent++
-	if c.agreed {
-		z := c.server.squeezer.compress(kind.Append(nil, clock, uint32(c.id), c.sent))
+	if c.deflater != nil {
+		z := c.deflater.Compress(kind.Append(nil, clock, uint32(c.id), c.sent))
 		return append(frame.AppendHeader(dst, kind.Op()|frames.RSV1, true, len(z)), z...)
 	}
 	dst = frame.AppendHeader(dst, kind.Op(), true, kind.Size)
@@ -145,23 +149,13 @@ func (c *session) send(clock int64) {
 func (c *session) Gone(error) { c.open = false }
 
 // Begin implements frames.Sink.
-func (c *session) Begin(op byte) {
-	c.begin(op)
-	c.check.Begin(op&^frames.RSV1 == frame.Text)
-}
+func (c *session) Begin(op byte) { c.check.Begin(op == frame.Text) }
 
 // Payload implements frames.Sink.
-func (c *session) Payload(b []byte) {
-	if !c.gather(b) {
-		c.check.Payload(b)
-	}
-}
+func (c *session) Payload(b []byte) { c.check.Payload(b) }
 
 // End implements frames.Sink: a message is complete.
 func (c *session) End() {
-	if c.compressed {
-		c.check.Payload(c.server.squeezer.inflate(c.gathered))
-	}
 	c.check.End()
 	c.server.taken++
 	if c.server.spec.Mode == Echo {

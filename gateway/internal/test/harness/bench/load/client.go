@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/bench/epoll"
+	"reseat/gateway/internal/test/harness/bench/frames"
 	"reseat/gateway/internal/test/harness/bench/game"
 	"reseat/gateway/internal/test/harness/bench/message"
 	"reseat/gateway/internal/test/harness/bench/stat"
@@ -35,6 +36,7 @@ type Setup struct {
 	Storm     bool          // after one echo each session is closed
 	First     int           // the id of the first session
 	Together  bool          // all sessions begin at Target
+	Deflate   bool          // permessage-deflate is offered, and must be negotiated
 }
 
 // A Client is all clients together.
@@ -46,6 +48,7 @@ type Client struct {
 	Measuring bool
 	Faults    message.Faults
 
+	Bytes    int64  // received, with frames' headers
 	Received uint64 // data messages, in total
 	Written  uint64 // likewise, including resent ones
 	made     uint64 // likewise, without resent ones
@@ -66,6 +69,7 @@ type Client struct {
 	out     []byte // what the current session is about to write
 	plain   []byte // a message, before it is masked
 	random  *rand.PCG
+	deflate *frames.Deflater
 	owing   owing
 
 	// Meanwhile is called now and then while the clients are being served; nil: nothing is.
@@ -86,7 +90,7 @@ func New(s Setup) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Setup: s, loop: loop, random: rand.NewPCG(uint64(epoll.Now()), 0)}
+	c := &Client{Setup: s, loop: loop, random: rand.NewPCG(uint64(epoll.Now()), 0), deflate: frames.NewDeflater()}
 	c.sessions = make([]session, s.Sessions)
 	c.todo = len(c.sessions)
 	for i := range c.sessions {

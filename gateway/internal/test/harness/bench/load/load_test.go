@@ -46,6 +46,7 @@ const limit = 30 * time.Second
 var (
 	down      = message.Kind{Way: message.Down, Size: 300}
 	up        = message.Kind{Way: message.Up, Size: 64}
+	text      = message.Kind{Way: message.Up, Size: 48, Text: true}
 	gameState = message.Kind{Way: message.Down, Size: 512, Text: true, State: true}
 )
 
@@ -135,7 +136,8 @@ func TestNothingIsLostAndNothingIsSentInAPause(t *testing.T) {
 		set  Setup
 	}{
 		"tick":     {game.Spec{Mode: game.Tick, Every: every}, Setup{Every: every}},
-		"text":     {game.Spec{Mode: game.Tick, Every: every, Down: gameState, Up: message.Kind{Way: message.Up, Size: 48, Text: true}}, Setup{Every: every}},
+		"text":     {game.Spec{Mode: game.Tick, Every: every, Down: gameState, Up: text}, Setup{Every: every}},
+		"deflate":  {game.Spec{Mode: game.Tick, Every: every, Down: gameState, Up: text}, Setup{Every: every, Deflate: true}},
 		"one busy": {game.Spec{Mode: game.Tick, Every: every, Idle: 19}, Setup{}},
 		"echo":     {game.Spec{Mode: game.Echo}, Setup{Echo: true}},
 		"fire":     {game.Spec{Mode: game.Fire, Down: message.Kind{Way: message.Down, Size: 1024}, Up: up}, Setup{}},
@@ -161,6 +163,9 @@ func TestNothingIsLostAndNothingIsSentInAPause(t *testing.T) {
 			receive(t, c, 100)
 			if r, err := c.Stop(limit); err != nil || r.Sent != c.Received {
 				t.Errorf("%v, %d of %d came", err, c.Received, r.Sent)
+			}
+			if plain := int64(c.Received) * int64(c.Down.Size); (c.Bytes < plain*3/4) != c.Deflate {
+				t.Errorf("%d bytes of messages came in %d", plain, c.Bytes)
 			}
 		})
 	}
@@ -304,33 +309,5 @@ func TestClientsBesideAreServedByThemselves(t *testing.T) {
 	b.Resume(limit)
 	if err := <-b.Done(); !errors.Is(err, ErrFaults) {
 		t.Errorf("resumed at a server that has ended: %v, want %v", err, ErrFaults)
-	}
-}
-
-func TestLibraryClientsReceiveEverythingCompressedOrNot(t *testing.T) {
-	for _, deflate := range []bool{false, true} {
-		spec := game.Spec{Mode: game.Tick, Sessions: 4, Down: gameState, Up: message.Kind{Way: message.Up, Size: 48, Text: true}, Every: 2 * time.Millisecond}
-		g := serve(t, spec)
-		l := &Library{Deflate: deflate, Setup: Setup{Target: g.Addr, Game: g, Sessions: 4, Down: spec.Down, Up: spec.Up, Every: 4 * time.Millisecond}}
-		t.Cleanup(l.Close)
-		if err := l.Connect(limit); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-			if received, written, _ := l.Counts(); received >= 100 && written >= 100 || time.Now().After(end) {
-				break
-			}
-		}
-		r, err := l.Stop(limit)
-		received, written, size := l.Counts()
-		if err != nil || received < 100 || r.Sent != received || r.Taken != written || l.Latency().N != received {
-			t.Errorf("deflate %t: %v, %v; %d of %d came, %d of %d went", deflate, err, l.Faults(), received, r.Sent, r.Taken, written)
-		}
-		if plain := int64(received) * int64(gameState.Size); (size < plain*3/4) != deflate {
-			t.Errorf("deflate %t: %d bytes of messages came in %d", deflate, plain, size)
-		}
 	}
 }

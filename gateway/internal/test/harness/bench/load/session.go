@@ -75,6 +75,9 @@ func (s *session) Connected() {
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, s.c.target(s.id).String()...)
 	b = append(b, "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "+handshakeKey+"\r\n"...)
+	if s.c.Deflate {
+		b = append(b, frames.Deflate...)
+	}
 	if s.c.Resumable {
 		b = s.v1.offer(b, s.check.Taken)
 	}
@@ -85,6 +88,7 @@ func (s *session) Connected() {
 // Data processes received bytes.
 func (s *session) Data(b []byte) {
 	s.c.now = epoll.Now()
+	s.c.Bytes += int64(len(b))
 	if s.state == upgrading {
 		var whole bool
 		if b, whole = s.upgrade(b); !whole {
@@ -111,6 +115,14 @@ func (s *session) upgrade(b []byte) (rest []byte, whole bool) {
 		line, _, _ := bytes.Cut(s.head, []byte("\r\n"))
 		s.Gone(fmt.Errorf("answered by %q", line))
 		return nil, false
+	}
+	if agreed := bytes.Contains(head, []byte("permessage-deflate")); agreed != s.c.Deflate {
+		s.conn.Close()
+		s.Gone(fmt.Errorf("compression agreed on: %t, want %t", agreed, s.c.Deflate))
+		return nil, false
+	}
+	if s.c.Deflate {
+		s.reader.Deflater = s.c.deflate
 	}
 	b, s.head = s.head[end+4:], nil
 	s.state = greeting
@@ -150,7 +162,11 @@ func (s *session) pump() {
 		s.sent++
 		s.c.Written++
 		s.c.plain = kind.Append(s.c.plain[:0], epoll.Now(), s.id, s.sent)
-		s.frame(kind.Op(), s.c.plain)
+		if s.c.Deflate {
+			s.frame(kind.Op()|frames.RSV1, s.c.deflate.Compress(s.c.plain))
+		} else {
+			s.frame(kind.Op(), s.c.plain)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,9 +19,14 @@ import (
 // A Leg is what the client connections use besides WebSocket. The zero value means
 // nothing.
 type Leg struct {
-	Cert, Key string         // files, for TLS; empty: none
-	Roots     *x509.CertPool // what clients trust
-	Deflate   bool           // compression between gateway and clients
+	Cert, Key string // files, for TLS; empty: none
+	Deflate   bool   // compression between gateway and clients
+}
+
+// Relay starts what the clients connect to in place of the proxy at target.
+func (l Leg) Relay(p Place, target netip.AddrPort) (*Proxy, error) {
+	addr := freeAddr()
+	return start(p.in("relay"), addr, 1, nil, p.Self, AsRelay, addr.String(), target.String(), l.Cert)
 }
 
 // flags returns the gateway's flags.
@@ -61,9 +67,8 @@ func WithTLS(dir string) (l Leg, err error) {
 	if err != nil {
 		return l, err
 	}
-	l = Leg{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Roots: x509.NewCertPool()}
+	l = Leg{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	l.Roots.AppendCertsFromPEM(cert)
 	if err := os.WriteFile(l.Cert, cert, 0o600); err != nil {
 		return l, err
 	}

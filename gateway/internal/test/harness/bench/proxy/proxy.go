@@ -21,6 +21,13 @@ import (
 	"reseat/gateway/internal/test/freeport"
 )
 
+// The first argument of a process started from this program.
+const (
+	AsLibrary = "serve-library"
+	AsFloor   = "serve-floor"
+	AsRelay   = "serve-relay"
+)
+
 const (
 	startLimit = 10 * time.Second
 	stopLimit  = 3 * time.Second
@@ -41,15 +48,14 @@ type Proxy struct {
 
 // A Place is where a proxy runs.
 type Place struct {
-	Dir     string         // for its files
-	Game    netip.AddrPort // the game server behind it
-	Games   int            // addresses that it listens at, from that one on; zero: 1
-	Library []string       // the command that starts the library proxy
-	Floor   []string       // and the one that only relays bytes
-	Reseat  string         // the gateway's binary
-	NATS    string         // the NATS server's binary
-	Files   int            // max descriptors
-	Leg     Leg            // its clients' connections
+	Dir    string         // for its files
+	Game   netip.AddrPort // the game server behind it
+	Games  int            // addresses that it listens at, from that one on; zero: 1
+	Self   string         // this program: see AsLibrary
+	Reseat string         // the gateway's binary
+	NATS   string         // the NATS server's binary
+	Files  int            // max descriptors
+	Leg    Leg            // its clients' connections
 
 	Patient bool // clients may be silent for a while: between two slices they are not served
 }

@@ -147,11 +147,11 @@ func direct(p Place, _ netip.AddrPort) (*Proxy, error) {
 }
 
 func library(p Place, addr netip.AddrPort) (*Proxy, error) {
-	return start(p, addr, 1, nil, append(slices.Clone(p.Library), addr.String(), p.Game.String())...)
+	return start(p, addr, 1, nil, p.Self, AsLibrary, addr.String(), p.Game.String())
 }
 
 func floor(p Place, addr netip.AddrPort) (*Proxy, error) {
-	return start(p, addr, 1, nil, append(slices.Clone(p.Floor), addr.String(), p.Game.String())...)
+	return start(p, addr, 1, nil, p.Self, AsFloor, addr.String(), p.Game.String())
 }
 
 // patience returns the flags that make a gateway wait as long for an answer as it does for
