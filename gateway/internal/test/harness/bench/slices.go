@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"reseat/gateway/internal/test/harness/bench/game"
+	"reseat/gateway/internal/test/harness/bench/load"
 	"reseat/gateway/internal/test/harness/bench/proxy"
 	"reseat/gateway/internal/test/harness/bench/report"
 	"reseat/gateway/internal/test/harness/bench/stat"
@@ -254,7 +256,11 @@ func crowded(s *stage) (figures, error) {
 		func() error {
 			s.addLatencies(alone)
 			s.clients.Latency.Reset()
-			return s.beside.Cut(cutInFlight)
+			return <-s.beside.Do(func(c *load.Client) error {
+				c.Cut()
+				c.InFlight = cutInFlight
+				return nil
+			})
 		},
 		s.wait(time.Second), s.latencies(true), s.note(&a), s.besideBack, s.note(&b), s.latencies(false), s.pause)
 	fig := s.between(a, b)
@@ -270,19 +276,16 @@ func crowded(s *stage) (figures, error) {
 }
 
 // besideBack resumes the other clients' sessions while the clients go on.
-func (s *stage) besideBack() (err error) {
-	s.beside.Resume(patience)
-	back := false
-	run := s.clients.Until(func() string { return "the other clients' resumes" }, 2*patience, func() bool {
+func (s *stage) besideBack() error {
+	done := s.beside.Do(func(c *load.Client) error { return c.Back(patience) })
+	var err error
+	back := func() bool {
 		select {
-		case err = <-s.beside.Done():
-			back = true
+		case err = <-done:
+			return true
 		default:
+			return false
 		}
-		return back
-	})
-	if run != nil {
-		return run
 	}
-	return err
+	return errors.Join(s.clients.Until(func() string { return "the other clients' resumes" }, 2*patience, back), err)
 }

@@ -77,7 +77,7 @@ func (s *stage) connectBeside() error {
 	if s.beside == nil {
 		return nil
 	}
-	return s.beside.Connect(patience)
+	return <-s.beside.Do(func(c *load.Client) error { return c.Connect(patience) })
 }
 
 func (s *stage) start() error { return s.clients.Start() }

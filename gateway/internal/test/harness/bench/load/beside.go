@@ -13,9 +13,11 @@ const served = 10 * time.Millisecond
 
 // A Beside is clients on a thread of their own, without traffic. Their connections can
 // be reset and resume while other clients are measured.
-type Beside struct {
-	orders chan func(*Client) error
-	done   chan error
+type Beside struct{ orders chan order }
+
+type order struct {
+	do   func(*Client) error
+	done chan error
 }
 
 // NewBeside makes the clients.
@@ -24,7 +26,7 @@ func NewBeside(s Setup) (*Beside, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Beside{orders: make(chan func(*Client) error), done: make(chan error, 1)}
+	b := &Beside{make(chan order)}
 	go b.run(c)
 	return b, nil
 }
@@ -35,17 +37,17 @@ func (b *Beside) run(c *Client) {
 	var broken error
 	for {
 		select {
-		case do, ok := <-b.orders:
+		case o, ok := <-b.orders:
 			if !ok {
 				return
 			}
 			if broken == nil {
-				broken = do(c)
+				broken = o.do(c)
 			}
 			if broken != nil && c.Faults.Any() {
 				broken = fmt.Errorf("%w: %v", broken, c.Faults)
 			}
-			b.done <- broken
+			o.done <- broken
 		default:
 			if err := c.Run(served); err != nil && broken == nil {
 				broken = err
@@ -54,29 +56,12 @@ func (b *Beside) run(c *Client) {
 	}
 }
 
+// Do has the clients do something. The result, or an earlier error, follows.
+func (b *Beside) Do(f func(*Client) error) <-chan error {
+	done := make(chan error, 1)
+	b.orders <- order{f, done}
+	return done
+}
+
 // Close closes all connections. Nothing may be under way.
 func (b *Beside) Close() { close(b.orders) }
-
-// Connect connects all sessions.
-func (b *Beside) Connect(limit time.Duration) error {
-	b.orders <- func(c *Client) error { return c.Connect(limit) }
-	return <-b.done
-}
-
-// Cut resets all connections.
-func (b *Beside) Cut(inFlight int) error {
-	b.orders <- func(c *Client) error {
-		c.Cut()
-		c.InFlight = inFlight
-		return nil
-	}
-	return <-b.done
-}
-
-// Resume begins to resume all sessions. Done receives the result.
-func (b *Beside) Resume(limit time.Duration) {
-	b.orders <- func(c *Client) error { return c.Back(limit) }
-}
-
-// Done receives the result of Resume, once.
-func (b *Beside) Done() <-chan error { return b.done }

@@ -292,22 +292,22 @@ func TestAckIsDueWithinASecond(t *testing.T) {
 	}
 }
 
-func TestClientsBesideAreServedByThemselves(t *testing.T) {
+func TestFaultOfClientsBesideFailsTheirNextOrder(t *testing.T) {
 	g := serve(t, game.Spec{Mode: game.Echo, Sessions: 2, Down: down, Up: up})
 	b, err := NewBeside(Setup{Target: g.Addr, Game: g, Sessions: 2, InFlight: 2, Down: down, Up: up})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.Connect(limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Cut(1); err != nil {
+	connect := func(c *Client) error { return c.Connect(limit) }
+	if err := <-b.Do(connect); err != nil {
 		t.Fatal(err)
 	}
 	g.Stop()
-	b.Resume(limit)
-	if err := <-b.Done(); !errors.Is(err, ErrFaults) {
-		t.Errorf("resumed at a server that has ended: %v, want %v", err, ErrFaults)
+	for end := time.Now().Add(limit); err == nil && time.Now().Before(end); { // the connections are dropped soon
+		err = <-b.Do(connect)
+	}
+	if !errors.Is(err, ErrFaults) {
+		t.Errorf("after the server has ended: %v, want %v", err, ErrFaults)
 	}
 }
