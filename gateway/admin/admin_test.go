@@ -151,6 +151,27 @@ func (w *world) object(method, target, body string, status int) map[string]any {
 	return m
 }
 
+// wantObject sends a JSON body, and checks members of the answer: a name, a value and so on.
+func (w *world) wantObject(method, target, body string, members ...any) {
+	w.t.Helper()
+	wantMembers(w.t, method+" "+target, w.object(method, target, body, http.StatusOK), members)
+}
+
+// wantDescribed checks members of a session's description.
+func (w *world) wantDescribed(p *wstest.Player, members ...any) {
+	w.t.Helper()
+	wantMembers(w.t, "session "+p.Hello.Session, w.describe(p), members)
+}
+
+func wantMembers(t *testing.T, what string, got map[string]any, members []any) {
+	t.Helper()
+	for i := 0; i < len(members); i += 2 {
+		if v := got[members[i].(string)]; v != members[i+1] {
+			t.Errorf("%s: %s is %v, want %v", what, members[i], v, members[i+1])
+		}
+	}
+}
+
 // wantProblem: an error of RFC 9457 whose detail holds a word.
 func (w *world) wantProblem(method, target string, status int, word string) {
 	w.t.Helper()

@@ -258,12 +258,8 @@ func TestCallsForSessionReachItsNode(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {
 		p, game := nodes[0].play("red")
 		at := nodes[2]
-		if got := at.describe(p); got["node"] != "ann" || got["id"] != p.Hello.Session || got["group"] != "red" {
-			t.Errorf("described as %v", got)
-		}
-		if got := at.object("PATCH", path(p), `{"grace":"5m"}`, http.StatusOK); got["grace"] != "5m" || got["node"] != "ann" {
-			t.Errorf("patched to %v", got)
-		}
+		at.wantDescribed(p, "node", "ann", "id", p.Hello.Session, "group", "red")
+		at.wantObject("PATCH", path(p), `{"grace":"5m"}`, "grace", "5m", "node", "ann")
 		at.wantRefused("PATCH", path(p), `{"grace":5}`, http.StatusBadRequest, "grace")
 		if n := len(at.object("GET", path(p)+"/history", "", http.StatusOK)["events"].([]any)); n != 2 {
 			t.Errorf("%d events", n)
@@ -277,9 +273,7 @@ func TestCallsForSessionReachItsNode(t *testing.T) {
 			t.Errorf("the game server got %q", got)
 		}
 		at.wantProblem("DELETE", path(p), http.StatusConflict, "ended")
-		if got := at.describe(p); got["by"] != "loopback" || got["node"] != "ann" {
-			t.Errorf("ended as %v", got)
-		}
+		at.wantDescribed(p, "by", "loopback", "node", "ann")
 		if nodes[1].asks != 0 {
 			t.Errorf("a node that has nothing to do with it was asked %d times", nodes[1].asks)
 		}

@@ -51,12 +51,7 @@ func TestSessionIsCreatedBeforeItsClient(t *testing.T) {
 		if r.URL.String() != "/match/7?seat=3" || r.Header.Get("Sec-WebSocket-Protocol") != "chess.v2, chess.v1" || r.Header.Get("Reseat-Player") != "Jürgen" || r.Header.Get("Reseat-Session") != m.ID {
 			t.Errorf("the game server is asked %s %v", r.URL, r.Header)
 		}
-		got := w.object("GET", sessions+"/"+m.ID, "", http.StatusOK)
-		for name, want := range map[string]any{"state": "detached", "player": "Jürgen", "group": "red", "grace": "2m", "route": "/match/*", "resumable": true, "started": false} {
-			if got[name] != want {
-				t.Errorf("%s is %v, want %v", name, got[name], want)
-			}
-		}
+		w.wantObject("GET", sessions+"/"+m.ID, "", "state", "detached", "player", "Jürgen", "group", "red", "grace", "2m", "route", "/match/*", "resumable", true, "started", false)
 		if rec := w.call("GET", sessions+"/"+m.ID+"/data"); rec.Body.String() != "röles" {
 			t.Errorf("data is %q", rec.Body)
 		}

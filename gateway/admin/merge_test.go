@@ -31,12 +31,8 @@ func TestGroupCallsReachAllNodes(t *testing.T) {
 				t.Error("a session is not started")
 			}
 		}
-		if m := nodes[0].object("POST", "/api/v1/groups/red%2F1/end", "", http.StatusOK); m["sessions"] != 3.0 {
-			t.Errorf("%v", m)
-		}
-		if got := nodes[1].describe(players[2]); got["state"] != "ended" || got["by"] != "loopback" {
-			t.Errorf("%v", got)
-		}
+		nodes[0].wantObject("POST", "/api/v1/groups/red%2F1/end", "", "sessions", 3.0)
+		nodes[1].wantDescribed(players[2], "state", "ended", "by", "loopback")
 	})
 }
 
@@ -159,16 +155,7 @@ func TestOverviewMergesSortedSessions(t *testing.T) {
 			"?state=attached":                "?",
 			"?sort=-player&offset=5&limit=1": "b",
 		} {
-			var got []string
-			for _, s := range nodes[2].overviewOf(query).Sessions {
-				if s.Player == "" {
-					s.Player = "?"
-				}
-				got = append(got, s.Player)
-			}
-			if strings.Join(got, " ") != want {
-				t.Errorf("%s: %v, want %s", query, got, want)
-			}
+			nodes[2].wantShown(query, want)
 		}
 		for _, s := range nodes[0].overviewOf("?sort=player").Sessions[:3] {
 			if want := map[string]string{"a": "bob", "b": "cid", "c": "ann"}[s.Player]; s.Node != want {
@@ -178,13 +165,7 @@ func TestOverviewMergesSortedSessions(t *testing.T) {
 		for _, p := range []string{"c", "a", "b"} {
 			nodes[0].wantStatus("DELETE", pathOf(nodes[0].clusterList("?player=" + p).Sessions[0].ID), http.StatusNoContent)
 		}
-		var ended []string
-		for _, s := range nodes[0].overviewOf("?state=ended&sort=-since").Sessions {
-			ended = append(ended, s.Player)
-		}
-		if strings.Join(ended, " ") != "b c a" {
-			t.Errorf("ended: %v", ended)
-		}
+		nodes[0].wantShown("?state=ended&sort=-since", "b c a")
 	})
 }
 
@@ -243,9 +224,7 @@ func TestNodeIsDrainedByNameOrID(t *testing.T) {
 					t.Errorf("%s: node %d drains", name, j)
 				}
 			}
-			if m := nodes[1].object("GET", target, "", http.StatusOK); m["draining"] != true {
-				t.Errorf("%s: %v", name, m)
-			}
+			nodes[1].wantObject("GET", target, "", "draining", true)
 			if m := nodes[1].object("DELETE", target, "", http.StatusOK); m["draining"] != false || nodes[i].gw.Draining() {
 				t.Errorf("%s: %v", name, m)
 			}
@@ -264,9 +243,7 @@ func TestNodeIsDrainedByNameOrID(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) { // a script drains the node that it talks to
 		nodes[0].object("POST", "/api/v1/drain", "", http.StatusOK)
 		for at, draining := range map[string]bool{"ann": true, "bob": false} {
-			if m := nodes[1].object("GET", "/api/v1/drain?node="+at, "", http.StatusOK); m["draining"] != draining {
-				t.Errorf("%s: %v", at, m)
-			}
+			nodes[1].wantObject("GET", "/api/v1/drain?node="+at, "", "draining", draining)
 		}
 	})
 	inWorld(t, func(t *testing.T, w *world) {

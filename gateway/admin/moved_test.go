@@ -145,9 +145,7 @@ func (p *place) lose() {
 // wantMoved checks what a node says of a session.
 func (p *place) wantMoved(c *wstest.Player, node, durable, moved string, epoch float64) {
 	p.t.Helper()
-	if got := p.describe(c); got["node"] != node || got["durable"] != durable || got["moved"] != moved || got["epoch"] != epoch {
-		p.t.Errorf("%s says node %v, durable %v, moved %q, epoch %v; want %s, %s, %q, %v", p.node.Name, got["node"], got["durable"], got["moved"], got["epoch"], node, durable, moved, epoch)
-	}
+	p.wantDescribed(c, "node", node, "durable", durable, "moved", moved, "epoch", epoch)
 }
 
 func TestSessionSaysWhetherItIsDurable(t *testing.T) {
@@ -203,9 +201,7 @@ func TestCallsReachSessionThatAnotherNodeHasClaimed(t *testing.T) {
 		if got := strings.Join(history, ","); got != "session.created ,session.moved failover,session.resumed " {
 			t.Errorf("history %q", got)
 		}
-		if got := at.object("PATCH", path(q), `{"grace":"5m"}`, http.StatusOK); got["grace"] != "5m" || got["node"] != "bob" {
-			t.Errorf("patched to %v", got)
-		}
+		at.wantObject("PATCH", path(q), `{"grace":"5m"}`, "grace", "5m", "node", "bob")
 		at.wantStatus("POST", path(q)+"/disconnect", http.StatusNoContent)
 		at.wantStatus("DELETE", path(q)+"?code=4001&reason=kicked", http.StatusNoContent)
 		if got := game.WantClose(4001); got != "kicked" {
@@ -259,9 +255,7 @@ func TestEndOfMovedSessionIsFoundWithoutItsSeat(t *testing.T) {
 		q.Drop()
 		time.Sleep(91 * time.Second) // the grace period is over, and its seat deleted
 		nodes[2].wantMoved(q, "bob", "covered", "failover", 1)
-		if got := nodes[2].describe(q); got["reason"] != "grace_over" {
-			t.Errorf("%v", got)
-		}
+		nodes[2].wantDescribed(q, "reason", "grace_over")
 	})
 }
 

@@ -51,9 +51,7 @@ func TestPatchChangesRunningGraceTimer(t *testing.T) {
 		time.Sleep(60 * time.Second)
 		w.object("PATCH", path(p), `{"grace":"3m"}`, http.StatusOK)
 		time.Sleep(100 * time.Second) // 160 s since the drop
-		if got := w.describe(p)["state"]; got != "detached" {
-			t.Fatalf("it is %v", got)
-		}
+		w.wantDescribed(p, "state", "detached")
 		w.object("PATCH", path(p), `{"grace":"170s"}`, http.StatusOK)
 		time.Sleep(10*time.Second - time.Millisecond)
 		game.WantNothing(0)
@@ -70,9 +68,7 @@ func TestGraceShorterThanElapsedEndsSession(t *testing.T) {
 		p.Sync()
 		p.Drop()
 		time.Sleep(60 * time.Second)
-		if got := w.object("PATCH", path(p), `{"grace":"30s"}`, http.StatusOK); got["state"] != "ended" || got["reason"] != "grace_over" {
-			t.Errorf("it is %v, reason %v", got["state"], got["reason"])
-		}
+		w.wantObject("PATCH", path(p), `{"grace":"30s"}`, "state", "ended", "reason", "grace_over")
 		w.wantList("?state=ended", p)
 	})
 }
@@ -86,9 +82,7 @@ func TestGraceBeyondTokenOfDetachedClientIsConflict(t *testing.T) {
 		w.object("PATCH", path(p), `{"grace":"90s"}`, http.StatusOK)
 		p.Drop()
 		w.wantRefused("PATCH", path(p), `{"grace":"8760h","group":"red"}`, http.StatusConflict, "token")
-		if got := w.describe(p); got["grace"] != "1m30s" || got["group"] != "" {
-			t.Errorf("a refused change left grace %v, group %v", got["grace"], got["group"])
-		}
+		w.wantDescribed(p, "grace", "1m30s", "group", "")
 	})
 }
 
@@ -138,12 +132,8 @@ func TestGroupIsStarted(t *testing.T) {
 		c.Ack(0)
 		c.Sync()
 		c.Drop()
-		if got := w.describe(a)["grace"]; got != "10s" {
-			t.Errorf("grace before the start is %v", got)
-		}
-		if got := w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK); got["sessions"] != 2.0 {
-			t.Errorf("%v", got)
-		}
+		w.wantDescribed(a, "grace", "10s")
+		w.wantObject("POST", "/api/v1/groups/red/start", "", "sessions", 2.0)
 		for p, want := range map[string]bool{path(a): true, path(b): false, path(c): true} {
 			got := w.object("GET", p, "", http.StatusOK)
 			if got["started"] != want || (got["grace"] == "1m30s") != want {
@@ -151,9 +141,7 @@ func TestGroupIsStarted(t *testing.T) {
 			}
 		}
 		time.Sleep(11 * time.Second)
-		if got := w.describe(c)["state"]; got != "detached" {
-			t.Errorf("started while its client was away, it is %v", got)
-		}
+		w.wantDescribed(c, "state", "detached")
 		w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK) // idempotent
 	}, before)
 }
@@ -168,9 +156,7 @@ func TestGroupIsEnded(t *testing.T) {
 			w.send("PUT", p+"/data", "seat")
 		}
 		c.Drop()
-		if got := w.object("POST", "/api/v1/groups/red/end", "", http.StatusOK); got["sessions"] != 2.0 {
-			t.Errorf("%v", got)
-		}
+		w.wantObject("POST", "/api/v1/groups/red/end", "", "sessions", 2.0)
 		gone.WantClose(1000)
 		w.wantList("?state=ended", c)
 		w.wantList("", a, b)
@@ -191,17 +177,13 @@ func TestGroupNamesMayBeAnyText(t *testing.T) {
 		lone, _ := w.play("")
 		for name, escaped := range map[string]string{"a/b": "a%2Fb", "100%": "100%25", "ä ö": "%C3%A4%20%C3%B6", "%41": "%2541", "A": "%41", "..": "%2e%2e", "a?b#c": "a%3Fb%23c", "a+b": "a+b", "start": "start"} {
 			w.object("PATCH", path(lone), `{"group":"`+name+`"}`, http.StatusOK)
-			if got := w.object("POST", "/api/v1/groups/"+escaped+"/start", "", http.StatusOK); got["sessions"] != 1.0 {
-				t.Errorf("%s: %v", escaped, got)
-			}
+			w.wantObject("POST", "/api/v1/groups/"+escaped+"/start", "", "sessions", 1.0)
 		}
 		w.object("PATCH", path(lone), `{"group":""}`, http.StatusOK)
 		for _, call := range []string{"/api/v1/groups//end", "/api/v1/groups//start", "/api/v1/groups/end", "/api/v1/groups/", "/api/v1/groups/a/b/end", "/api/v1/groups/a/End"} {
 			w.wantProblem("POST", call, http.StatusNotFound, "no such")
 		}
-		if got := w.object("POST", "/api/v1/groups/nobody/end", "", http.StatusOK); got["sessions"] != 0.0 {
-			t.Errorf("%v", got)
-		}
+		w.wantObject("POST", "/api/v1/groups/nobody/end", "", "sessions", 0.0)
 		lone.Sync()
 	})
 }

@@ -183,9 +183,7 @@ func TestDetachedSessionShowsDetachTime(t *testing.T) {
 			t.Errorf("%v since %v, %v, want %v", got["state"], got["detached_since"], err, dropped)
 		}
 		q := p.Resume(0)
-		if got := w.describe(q); got["state"] != "attached" || got["detached_since"] != nil {
-			t.Errorf("%v since %v after the resume", got["state"], got["detached_since"])
-		}
+		w.wantDescribed(q, "state", "attached", "detached_since", nil)
 	})
 }
 
@@ -193,9 +191,7 @@ func TestEndedSessionShowsItsReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
 		w.wantStatus("DELETE", path(p)+"?reason=kicked+out", http.StatusNoContent)
-		if got := w.describe(p); got["state"] != "ended" || got["reason"] != wire.Name(wire.CodeEnded) || got["detail"] != "kicked out" {
-			t.Errorf("%v, reason %v, detail %v", got["state"], got["reason"], got["detail"])
-		}
+		w.wantDescribed(p, "state", "ended", "reason", wire.Name(wire.CodeEnded), "detail", "kicked out")
 		if listed := w.list("?state=ended").Sessions; len(listed) != 1 || listed[0]["detail"] != "kicked out" {
 			t.Errorf("the list says %v", listed)
 		}
@@ -204,9 +200,7 @@ func TestEndedSessionShowsItsReason(t *testing.T) {
 		q.WantControl(wire.VerbEnd)
 		q.Close(4007, "")
 		synctest.Wait()
-		if got := w.describe(q); got["reason"] != "upstream_closed" || got["detail"] != "the match is over" {
-			t.Errorf("reason %v, detail %v of one that the game server ended", got["reason"], got["detail"])
-		}
+		w.wantDescribed(q, "reason", "upstream_closed", "detail", "the match is over")
 		w.wantProblem("DELETE", path(p), http.StatusConflict, "ended")
 		w.wantProblem("POST", path(p)+"/disconnect", http.StatusConflict, "")
 		time.Sleep(5 * time.Minute)

@@ -44,17 +44,13 @@ func TestEveryCallOfTheAPIIsRefusedDuringFreeze(t *testing.T) {
 			}
 		}
 		frozen.Thaw()
-		if got := w.object("GET", "/api/v1/drain", "", http.StatusOK); got["draining"] != false {
-			t.Errorf("%v: a call was carried out that had been refused", got)
-		}
+		w.wantObject("GET", "/api/v1/drain", "", "draining", false)
 	}, func(c *gateway.Config, _ *Options) { c.Driver = transport.Net }) // an event loop waits outside the bubble
 }
 
 func TestLastUpgradeIsDescribed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		if got := w.object("GET", "/api/v1/upgrade", "", http.StatusOK); got["state"] != "none" || got["from"] != "" || got["error"] != "" {
-			t.Errorf("%v without an upgrade", got)
-		}
+		w.wantObject("GET", "/api/v1/upgrade", "", "state", "none", "from", "", "error", "")
 	})
 	last := Upgrade{State: "ok", From: "v1.0.0", To: "v1.1.0", Sessions: UpgradeSessions{Moved: 40, Pumped: 2, Kept: 1}, FreezeMS: 12.5}
 	inWorld(t, func(t *testing.T, w *world) {
