@@ -1,16 +1,304 @@
 package admin
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/registry"
 	"reseat/web"
 )
+
+// overviewOf requests an overview.
+func (w *world) overviewOf(query string) (o overview) {
+	w.t.Helper()
+	rec := w.call("GET", "/api/v1/overview"+query)
+	if err := json.Unmarshal(rec.Body.Bytes(), &o); err != nil || rec.Code != http.StatusOK {
+		w.t.Fatalf("overview%s: %d %s, %v", query, rec.Code, rec.Body, err)
+	}
+	return o
+}
+
+// wantShown checks which players an overview shows, and their order; ? has no name.
+func (w *world) wantShown(query, want string) {
+	w.t.Helper()
+	var got []string
+	for _, s := range w.overviewOf(query).Sessions {
+		if s.Player == "" {
+			s.Player = "?"
+		}
+		got = append(got, s.Player)
+	}
+	if list := strings.Join(got, " "); list != want {
+		w.t.Errorf("overview%s: %q, want %q", query, list, want)
+	}
+}
+
+func TestOverviewShowsTotalsAndSessions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("red")
+		q, _ := w.play("blue")
+		game.Text("one")
+		p.Want("one")
+		p.Sync()
+		q.Sync()
+		q.Drop()
+		o := w.overviewOf("")
+		want := gateway.StateCounts{Attached: 1, Detached: 1}
+		if o.Totals.Sessions != want || o.Totals.Created != 2 || o.Totals.Detached != 1 || o.Totals.ToClient != 1 || o.Matching != 2 || len(o.Sessions) != 2 || !o.Write || o.Draining {
+			t.Errorf("%+v", o)
+		}
+		q = q.Resume(0)
+		q.Sync()
+		w.wantStatus("DELETE", pathOf(q.Hello.Session), http.StatusNoContent)
+		w.call("POST", "/api/v1/drain")
+		o = w.overviewOf("?state=ended&limit=1")
+		if o.Totals.Resumed != 1 || o.Totals.Ended != 1 || o.EndedBy["ended"] != 1 || o.ResumesBy["ok"] != 1 || !o.Draining || len(o.Sessions) != 1 || o.Sessions[0].Reason != "ended" || o.Sessions[0].EndedSince == nil {
+			t.Errorf("%+v", o)
+		}
+		if o := w.overviewOf("?limit=0"); o.Matching != 1 || len(o.Sessions) != 0 {
+			t.Errorf("%d fit, %d shown", o.Matching, len(o.Sessions))
+		}
+	})
+}
+
+func TestRefusalsAreListedWithHints(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if body := strings.TrimSpace(w.call("GET", "/api/v1/refusals").Body.String()); body != `{"refusals":[]}` {
+			t.Errorf("before any: %s", body)
+		}
+		for _, path := range []string{"/match/1", "/match/2"} {
+			if _, _, resp, err := w.Handshake(path, nil, "Origin: https://elsewhere.example\r\n"); err != nil || resp.StatusCode != http.StatusForbidden {
+				t.Fatalf("%v, %v", resp, err)
+			}
+		}
+		p, _ := w.play("")
+		p.TryResume("no.token.atall", "0").WantClosing(4401)
+		var page struct{ Refusals []gateway.Refusal }
+		if err := json.Unmarshal(w.call("GET", "/api/v1/refusals").Body.Bytes(), &page); err != nil || len(page.Refusals) != 3 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if r := page.Refusals[0]; r.Status != 101 || *r.Code != 4401 || r.Why != "bad_token: malformed" {
+			t.Errorf("the newest: %+v", r)
+		}
+		if r := page.Refusals[1]; r.Path != "/match/2" || r.Status != 403 || r.Code != nil || !strings.HasPrefix(r.Hint, "--origin: ") {
+			t.Errorf("the one before: %+v", r)
+		}
+		if o := w.overviewOf(""); o.Refusals != 3 {
+			t.Errorf("an overview counts %d", o.Refusals)
+		}
+	})
+}
+
+func TestOverviewIdentifiesGatewayAndDrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		o := w.overviewOf("")
+		if o.Host != "host" || o.Version != "v1" || o.Listen != "[::]:8080" || len(o.ID) != 32 || o.DrainTime != "10s" || o.DrainUntil != nil {
+			t.Errorf("%+v", o)
+		}
+		w.call("POST", "/api/v1/drain")
+		if o = w.overviewOf(""); !o.Draining || o.DrainUntil == nil || o.DrainUntil.Sub(o.Time) != 10*time.Second {
+			t.Errorf("while it drains: %+v", o)
+		}
+	}, func(_ *gateway.Config, o *Options) { o.Host, o.Version, o.Listen = "host", "v1", "[::]:8080" })
+}
+
+// Who ends a session by the API is shown with it, a whole group's too.
+func TestEnderOfSessionIsShown(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("red")
+		w.wantStatus("DELETE", path(p), http.StatusNoContent)
+		q, _ := w.play("red")
+		q.Sync()
+		q.Drop()
+		w.object("POST", "/api/v1/groups/red/end", "", http.StatusOK)
+		for _, of := range []*wstest.Player{p, q} {
+			if by := w.describe(of)["by"]; by != "loopback" {
+				t.Errorf("by %v, want loopback", by)
+			}
+		}
+	})
+}
+
+func TestOverviewShowsRemainingGrace(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, _ := w.play("")
+		p.Sync()
+		if s := w.overviewOf("").Sessions[0]; s.Expires != nil || s.BufferMaxBytes != 1<<20 || s.BufferMaxMessages != 4096 {
+			t.Errorf("attached: %+v", s)
+		}
+		p.Drop()
+		time.Sleep(20 * time.Second)
+		o := w.overviewOf("")
+		if s := o.Sessions[0]; s.Expires == nil || s.Expires.Sub(o.Time).Round(time.Millisecond) != 70*time.Second {
+			t.Errorf("detached for 20 s of 90 s: %v at %v", s.Expires, o.Time)
+		}
+		w.object("PATCH", path(p), `{"grace":"30s"}`, http.StatusOK)
+		o = w.overviewOf("")
+		if s := o.Sessions[0]; s.Expires.Sub(o.Time).Round(time.Millisecond) != 10*time.Second {
+			t.Errorf("after the change: %v at %v", s.Expires, o.Time)
+		}
+	})
+}
+
+// orders maps queries of an overview to the players that the answer shows.
+var orders = map[string]string{
+	"":                     "Zoe ann bob ?",
+	"?sort=since":          "Zoe ann bob ?",
+	"?sort=-since":         "? bob ann Zoe",
+	"?sort=player":         "Zoe ann bob ?",
+	"?sort=-player":        "bob ann Zoe ?",
+	"?sort=group":          "ann Zoe bob ?",
+	"?sort=grace":          "ann Zoe bob ?",
+	"?sort=-grace":         "bob Zoe ann ?",
+	"?sort=-buffer":        "bob ann Zoe ?",
+	"?sort=buffer":         "Zoe ann bob ?",
+	"?q=zOE":               "Zoe",
+	"?q=%3CB%3E":           "ann",
+	"?q=o":                 "Zoe bob",
+	"?q=nobody":            "",
+	"?q=/match/*":          "Zoe ann bob ?",
+	"?q=/MATCH/8":          "ann",
+	"?q=resumable":         "Zoe ann bob ?",
+	"?player=ann":          "ann",
+	"?group=red":           "Zoe",
+	"?state=attached":      "?",
+	"?state=detached":      "Zoe ann bob",
+	"?state=ended":         "",
+	"?limit=2":             "Zoe ann",
+	"?limit=2&offset=1":    "ann bob",
+	"?limit=2&offset=3":    "bob ?",
+	"?limit=2&offset=9000": "bob ?",
+	"?limit=9&offset=9000": "Zoe ann bob ?",
+}
+
+func TestOverviewIsFilteredAndSorted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for i, body := range []string{
+			`{"path":"/match/7","player":"Zoe","group":"red","grace":"60s"}`,
+			`{"path":"/match/8","player":"ann","group":"Blue <b>","grace":"20s"}`,
+			`{"path":"/match/9","player":"bob","grace":"80s"}`,
+		} {
+			w.object("POST", sessions, body, http.StatusCreated)
+			synctest.Wait()
+			game := w.game.Next()
+			for range i + 1 {
+				game.Text("kept")
+			}
+		}
+		p, _ := w.play("")
+		p.Sync()
+		for query, want := range orders {
+			w.wantShown(query, want)
+		}
+	})
+}
+
+func TestEndedSessionsAreFilteredAndSorted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, player := range []string{"bob", "ann", "cid"} {
+			made := w.object("POST", sessions, `{"path":"/match/7","player":"`+player+`"}`, http.StatusCreated)
+			w.wantStatus("DELETE", pathOf(made["id"].(string)), http.StatusNoContent)
+		}
+		for query, want := range map[string]string{"": "bob ann cid", "&sort=-since": "cid ann bob", "&sort=player": "ann bob cid", "&sort=rtt": "bob ann cid", "&q=N": "ann", "&limit=1&offset=1": "ann"} {
+			w.wantShown("?state=ended"+query, want)
+		}
+	})
+}
+
+// An answer holds at most 200 rows and 180 samples.
+func TestOverviewSizeIsLimited(t *testing.T) {
+	var recorder *Recorder
+	inWorld(t, func(t *testing.T, w *world) {
+		for i := range 2 * keptSamples {
+			recorder.add(gateway.Totals{Created: uint64(i), Time: time.Now().Add(time.Duration(i) * time.Second)})
+		}
+		o := w.overviewOf("?limit=200")
+		if len(o.Samples) != keptSamples || o.Samples[0].Created != keptSamples {
+			t.Errorf("%d samples, the first of %d", len(o.Samples), o.Samples[0].Created)
+		}
+		last := o.Samples[keptSamples-3].Time
+		o = w.overviewOf("?since=" + url.QueryEscape(last.Format(time.RFC3339Nano)))
+		if len(o.Samples) != 2 || !o.Samples[0].Time.After(last) {
+			t.Errorf("%d samples after the last but two", len(o.Samples))
+		}
+	}, withRecorder(&recorder))
+}
+
+func TestRecorderSamplesEveryFiveSeconds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r := NewRecorder(w.gw)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go r.Run(ctx)
+		w.play("")
+		time.Sleep(11 * time.Second)
+		list := r.since(time.Time{})
+		if len(list) != 3 || list[2].Sessions.Attached != 1 || list[2].Time.Sub(list[1].Time) != sampleEvery {
+			t.Errorf("%d samples: %+v", len(list), list)
+		}
+	})
+}
+
+func TestHistoryShowsPeersAndDurations(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p, game := w.play("")
+		p.Sync()
+		time.Sleep(1500 * time.Millisecond)
+		p.Drop()
+		synctest.Wait()
+		game.Text("kept")
+		time.Sleep(2400 * time.Millisecond)
+		p = p.Resume(0)
+		p.Want("kept")
+		p.Sync()
+		w.object("PATCH", path(p), `{"grace":"5m"}`, http.StatusOK)
+		w.object("PATCH", path(p), `{"grace":"5m"}`, http.StatusOK) // changes nothing
+		time.Sleep(700 * time.Millisecond)
+		p.Resume(0).Want("kept")
+		w.wantStatus("DELETE", path(p)+"?reason=cheating", http.StatusNoContent)
+		rec := w.call("GET", path(p)+"/history")
+		var h struct {
+			Events []registry.Moment
+			Left   int `json:"left_out"`
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &h); err != nil || rec.Code != http.StatusOK {
+			t.Fatalf("%d %s, %v", rec.Code, rec.Body, err)
+		}
+		var got []string
+		for _, m := range h.Events {
+			got = append(got, fmt.Sprintf("%s silent=%s away=%s replay=%d detail=%s peer=%t was=%t", m.Type, m.Silent, m.Away, m.Replay, m.Detail, m.Peer != "", m.Was != ""))
+		}
+		want := []string{
+			"session.created silent= away= replay=0 detail= peer=true was=false",
+			"session.detached silent=1.5s away= replay=0 detail= peer=true was=false",
+			"session.resumed silent= away=3.9s replay=1 detail= peer=true was=false",
+			"grace.changed silent= away= replay=0 detail=5m peer=false was=true",
+			"session.superseded silent= away=700ms replay=1 detail= peer=true was=true",
+			"session.ended silent= away= replay=0 detail=cheating peer=false was=false",
+		}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") || h.Left != 0 {
+			t.Errorf("%d left out, got\n%s\nwant\n%s", h.Left, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if since := w.describe(p)["since"]; since != h.Events[0].Time.Format(time.RFC3339Nano) {
+			t.Errorf("since %v, and its history begins at %v", since, h.Events[0].Time)
+		}
+		w.wantProblem("GET", sessions+"/none/history", http.StatusNotFound, "no such session")
+	})
+}
+
+func pathOf(id string) string { return sessions + "/" + id }
 
 func TestDashboardIsServedCompletely(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -17,7 +18,10 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
 
+	"reseat/gateway"
 	"reseat/gateway/events"
+	"reseat/gateway/session"
+	"reseat/gateway/transport"
 )
 
 // A description is openapi.json, with the answers that the tests have seen.
@@ -203,4 +207,111 @@ func (d *description) unseen() (status int) {
 		}
 	}
 	return status
+}
+
+// FuzzBodies sends any body and query to any call that takes one. Nothing panics, no answer
+// is 500, and every refusal is a JSON problem that says what is wrong.
+func FuzzBodies(f *testing.F) {
+	calls := []string{"POST /api/v1/sessions", "PATCH /api/v1/sessions/ID", "PUT /api/v1/sessions/ID/data", "DELETE /api/v1/sessions/ID", "GET /api/v1/sessions", "POST /api/v1/groups/g/start"}
+	for i := range calls {
+		for _, body := range []string{``, `{}`, `{"grace":"2m","overflow":"end","group":"x","started":true}`, `{"path":"/a","player":"p","group":"g","subprotocols":["a"],"data":{"k":[1]}}`,
+			`{"grace":1}`, `{"grace":"2m","grace":"3m"}`, `[]`, `null`, "\xff", `{"group":"\ud800"}`, `{"a":` + strings.Repeat("[", 2000)} {
+			f.Add(uint8(i), body, "limit=3&state=ended&code=1000")
+		}
+		f.Add(uint8(i), `{"path":"//evil.example/../x"}`, "code=99999&reason=\x00&limit=-1&cursor=%ff")
+	}
+	f.Fuzz(func(t *testing.T, call uint8, body, query string) {
+		inWorld(t, func(t *testing.T, w *world) {
+			p, _ := w.play("")
+			method, at, _ := strings.Cut(calls[int(call)%len(calls)], " ")
+			r := httptest.NewRequest(method, strings.Replace(at, "ID", p.Hello.Session, 1), strings.NewReader(body))
+			r.URL.RawQuery = query
+			r.Host = "127.0.0.1:8081"
+			r.Header.Set("Content-Type", "application/json")
+			answer := httptest.NewRecorder()
+			w.admin.ServeHTTP(answer, r)
+			checkAnswer(t, answer)
+		})
+	})
+}
+
+func checkAnswer(t *testing.T, answer *httptest.ResponseRecorder) {
+	t.Helper()
+	if answer.Code < 400 {
+		return
+	}
+	var problem struct {
+		Status int
+		Detail string
+	}
+	if err := json.Unmarshal(answer.Body.Bytes(), &problem); err != nil || problem.Status != answer.Code || answer.Code >= 500 && answer.Code != 502 && answer.Code != 503 {
+		t.Errorf("answered %d: %.300s (%v)", answer.Code, answer.Body, err)
+	}
+}
+
+// frozenPath is a described path with values for its parameters.
+var frozenPath = strings.NewReplacer("{id}", strings.Repeat("0", 32), "{group}", "red", "{name}", "ann")
+
+func TestEveryCallOfTheAPIIsRefusedDuringFreeze(t *testing.T) {
+	inTown(t, three[:1], func(t *testing.T, nodes []*place) {
+		w := nodes[0]
+		frozen, err := w.gw.Freeze(t.Context(), session.Formats[0], 0, func(gateway.FrozenSession) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		for path, item := range described.Paths.Map() {
+			if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/events" {
+				continue
+			}
+			for method := range item.Operations() {
+				calls++
+				rec := w.call(method, frozenPath.Replace(path))
+				wantProblem(t, rec, http.StatusServiceUnavailable, "upgrade")
+				if got := rec.Header().Get("Retry-After"); got != "1" {
+					t.Errorf("%s %s: Retry-After %q", method, path, got)
+				}
+			}
+		}
+		if calls < 15 {
+			t.Errorf("only %d calls", calls)
+		}
+		for _, path := range []string{"/healthz", "/readyz", "/"} {
+			if rec := w.call("GET", path); rec.Code != http.StatusOK {
+				t.Errorf("%s: %d", path, rec.Code)
+			}
+		}
+		frozen.Thaw()
+		w.wantObject("GET", "/api/v1/drain", "", "draining", false)
+	}, func(c *gateway.Config, _ *Options) { c.Driver = transport.Net }) // an event loop waits outside the bubble
+}
+
+func TestLastUpgradeIsDescribed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.wantObject("GET", "/api/v1/upgrade", "", "state", "none", "from", "", "error", "")
+	})
+	last := Upgrade{State: "ok", From: "v1.0.0", To: "v1.1.0", Sessions: UpgradeSessions{Moved: 40, Pumped: 2, Kept: 1}, FreezeMS: 12.5}
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, last = range []Upgrade{last, {State: "running", From: "v1.1.0"}, {State: "refused", From: "v1.1.0", Error: "draining"}, {State: "aborted", From: "v1.1.0", To: "v1.2.0", Error: "offer: no room"}} {
+			for name, body := range map[string][]byte{
+				"upgrade":  w.call("GET", "/api/v1/upgrade").Body.Bytes(),
+				"overview": member(t, w.call("GET", "/api/v1/overview").Body.Bytes(), "upgrade"),
+			} {
+				var got Upgrade
+				if err := json.Unmarshal(body, &got); err != nil || got != last {
+					t.Errorf("%s: %s, want %+v", name, body, last)
+				}
+			}
+		}
+	}, func(_ *gateway.Config, o *Options) { o.Upgrade = func() Upgrade { return last } })
+}
+
+// member returns a member of a JSON object.
+func member(t *testing.T, object []byte, name string) []byte {
+	t.Helper()
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(object, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all[name]
 }
