@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -129,6 +130,7 @@ type desk struct {
 	receiver *receiver
 	file     string
 	secret   string
+	log      bytes.Buffer
 }
 
 func newSecret(seed byte) string {
@@ -149,7 +151,7 @@ func inDesk(t *testing.T, f func(d *desk)) {
 		secrets, file := loadSecret(t)
 		d.file = file
 		target, _ := url.Parse("https://user:pass@hooks.example/reseat?key=1")
-		d.hook = Start(Config{Target: target, Secrets: secrets, Events: d.hub, Transport: d.receiver, Log: slog.New(slog.DiscardHandler)})
+		d.hook = Start(Config{Target: target, Secrets: secrets, Events: d.hub, Transport: d.receiver, Log: slog.New(slog.NewTextHandler(&d.log, nil))})
 		f(d)
 		d.close(-1)
 	})

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"reseat/gateway/events"
@@ -121,6 +123,41 @@ func TestDownReceiverGetsOneAttemptAtATimeWithBackoff(t *testing.T) {
 	})
 }
 
+func TestMetricsAndLogTellOfAnOutage(t *testing.T) {
+	inDesk(t, func(d *desk) {
+		registry := prometheus.NewRegistry()
+		d.hook.Register(registry)
+		want := func(when string, waiting, delivered, ok, failed int, logged string) {
+			t.Helper()
+			text := fmt.Sprintf(`# HELP reseat_webhook_waiting_events Events that wait to be posted.
+# TYPE reseat_webhook_waiting_events gauge
+reseat_webhook_waiting_events %d
+`, waiting)
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(text), "reseat_webhook_waiting_events"); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+			attempts := func(result string) int {
+				return int(testutil.ToFloat64(d.hook.metrics.attempts.WithLabelValues(result)))
+			}
+			if d.count("delivered") != delivered || attempts("ok") != ok || attempts("failed") != failed {
+				t.Errorf("%s: %d delivered by %d attempts, %d have failed; want %d, %d and %d", when, d.count("delivered"), attempts("ok"), attempts("failed"), delivered, ok, failed)
+			}
+			if n := strings.Count(d.log.String(), "msg="+logged+" url=https://hooks.example/reseat waiting="); n != 1 {
+				t.Errorf("%s: %d lines %s in\n%s", when, n, logged, &d.log)
+			}
+		}
+		d.receiver.answers(down)
+		for i := range downAfter {
+			d.publish(fmt.Sprint(i), events.Created)
+		}
+		synctest.Wait()
+		want("down", downAfter, 0, 0, downAfter, "webhook.receiver_down")
+		d.receiver.answers(ok)
+		time.Sleep(2 * maxBackoff)
+		want("up again", 0, downAfter, downAfter, downAfter, "webhook.receiver_up")
+	})
+}
+
 func TestFullQueueDropsTheOldestAndReportsGap(t *testing.T) {
 	inDesk(t, func(d *desk) {
 		d.receiver.answers(down)
@@ -211,6 +248,9 @@ func TestRepeatedlyRefusedEventIsAbandoned(t *testing.T) {
 		}
 		d.wantTypes("s1", append(want, events.Ended)...)
 		d.wantTypes("", events.Gap)
+		if line := fmt.Sprintf("msg=webhook.event_abandoned type=%s session=s1 attempts=%d ", events.Overflowed, maxRefusals); strings.Count(d.log.String(), line) != 1 {
+			t.Errorf("no line %q in\n%s", line, &d.log)
+		}
 		if n := d.count("refused"); n != 1 {
 			t.Errorf("%d refused, want 1", n)
 		}
