@@ -107,6 +107,16 @@ func (w *world) play(group string) (*wstest.Player, *wstest.Peer) {
 	return p, w.game.Next()
 }
 
+// playAndDrop begins a session whose client disconnects once it has confirmed its token.
+func (w *world) playAndDrop() (*wstest.Player, *wstest.Peer) {
+	w.t.Helper()
+	p, game := w.play("")
+	p.Ack(0)
+	p.Sync()
+	p.Drop()
+	return p, game
+}
+
 // call sends a request without a body, as curl on this machine does.
 func (w *world) call(method, target string) *httptest.ResponseRecorder {
 	w.t.Helper()

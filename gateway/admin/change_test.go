@@ -45,10 +45,7 @@ func TestPatchChangesLiveSession(t *testing.T) {
 // R21: the grace period is changed while its timer runs.
 func TestPatchChangesRunningGraceTimer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		p, game := w.play("")
-		p.Ack(0)
-		p.Sync()
-		p.Drop()
+		p, game := w.playAndDrop()
 		time.Sleep(60 * time.Second)
 		w.object("PATCH", path(p), `{"grace":"3m"}`, http.StatusOK)
 		time.Sleep(100 * time.Second) // 160 s since the drop
@@ -64,10 +61,7 @@ func TestPatchChangesRunningGraceTimer(t *testing.T) {
 
 func TestGraceShorterThanElapsedEndsSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		p, _ := w.play("")
-		p.Ack(0)
-		p.Sync()
-		p.Drop()
+		p, _ := w.playAndDrop()
 		time.Sleep(60 * time.Second)
 		w.wantObject("PATCH", path(p), `{"grace":"30s"}`, "state", "ended", "reason", "grace_over")
 		w.wantList("?state=ended", p)
