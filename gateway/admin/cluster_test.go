@@ -315,7 +315,7 @@ func TestDataConditionsReachItsNode(t *testing.T) {
 				t.Errorf("%q, %v", got.Body, got.Header())
 			}
 			if got := w.send("GET", data, "", "If-None-Match: "+tag); got.Code != http.StatusNotModified {
-				t.Errorf("%d", got.Code)
+				t.Errorf("with the tag that it has: %d, want 304", got.Code)
 			}
 		}
 		there.wantRefused("PUT", data, "b", http.StatusPreconditionFailed, "condition", "If-None-Match: *")

@@ -345,7 +345,7 @@ func TestDashboardContentSecurityPolicyIsStrict(t *testing.T) {
 			"base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'", "require-trusted-types-for": "'script'", "trusted-types": "'none'",
 		}
 		if !maps.Equal(got, want) || header.Get("Referrer-Policy") != "no-referrer" || header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%v", header)
+			t.Errorf("headers %v, want the policy %v", header, want)
 		}
 		page := strings.ToLower(w.call("GET", "/").Body.String())
 		for _, bad := range []string{"<script>", " onclick=", " onload=", " style=", "<style", "src=\"http", "href=\"http", "src=\"//"} {

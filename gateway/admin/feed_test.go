@@ -122,7 +122,7 @@ func TestLostNodeIsAGap(t *testing.T) {
 		for e := l.next(); ; e = l.next() {
 			if e.Type != "" {
 				if e.Type != events.Gap || e.Node != "ann" || e.Reason != nodeLost {
-					t.Errorf("%+v", e)
+					t.Errorf("%+v, want the gap of ann with reason %s", e, nodeLost)
 				}
 				break
 			}

@@ -221,7 +221,7 @@ func TestLoopbackCallerIsNamedInLog(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.call("POST", "/api/v1/drain")
 		if lines := w.lines("admin.write"); len(lines) != 1 || lines[0]["who"] != "loopback" {
-			t.Errorf("%v", lines)
+			t.Errorf("lines %v, want one of loopback", lines)
 		}
 	})
 }
@@ -364,7 +364,7 @@ func TestPanicInHandlerIsAnsweredAndLogged(t *testing.T) {
 	a.recoverPanic(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })).ServeHTTP(rec, httptest.NewRequest("GET", "/x", nil))
 	wantProblem(t, rec, http.StatusInternalServerError, "internal error")
 	if got := lines.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"fault":"oh"`) || !strings.Contains(got, "http_test.go") {
-		t.Error(got)
+		t.Errorf("logged %s, want one line with the fault and its stack", got)
 	}
 	defer func() {
 		if recover() != http.ErrAbortHandler {

@@ -106,7 +106,7 @@ func TestOverviewSumsNodes(t *testing.T) {
 			o := at.overviewOf("")
 			want := gateway.StateCounts{Attached: 3, Detached: 2}
 			if o.Totals.Sessions != want || o.Totals.Created != 6 || o.Totals.Ended != 1 || o.EndedBy["ended"] != 1 || o.Matching != 5 || len(o.Sessions) != 5 || o.Refusals != 1 || o.BufferMaxBytes != 3*at.overviewOf("?node=self").BufferMaxBytes {
-				t.Errorf("%+v", o)
+				t.Errorf("at %s: %+v", at.node.Name, o)
 			}
 			if r := o.Routes; len(r) != 1 || r[0].Sessions != want || r[0].Created != 6 || r[0].Ended != 1 {
 				t.Errorf("routes %+v", r)
@@ -208,7 +208,7 @@ func TestTotalsOfNodesAreInterpolated(t *testing.T) {
 	addTotals(&sum, gateway.Totals{RTTMedian: 40, RTTHigh: 45, Sessions: gateway.StateCounts{Attached: 2}})
 	addTotals(&sum, gateway.Totals{Sessions: gateway.StateCounts{Attached: 3}})
 	if sum.RTTMedian != 30 || sum.RTTHigh != 50 || sum.Sessions.Attached != 6 {
-		t.Errorf("%+v", sum)
+		t.Errorf("two nodes and one add up to %+v", sum)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestViewersMayNotChangeNodes(t *testing.T) {
 			nodes[0].wantRefused(method, target, "", http.StatusUnauthorized, "token")
 		}
 		if o := nodes[0].send("GET", "/api/v1/overview", "", "Authorization: Bearer "+viewerToken); !strings.Contains(o.Body.String(), `"write":false`) {
-			t.Errorf("%s", o.Body)
+			t.Errorf("a viewer is shown %s, want write false", o.Body)
 		}
 	}, withTokens(t))
 }
@@ -269,11 +269,11 @@ func TestNodesAndClusterAreShown(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {
 		list := nodes[0].object("GET", "/api/v1/nodes", "", http.StatusOK)["nodes"].([]any)
 		if len(list) != 3 || list[0].(map[string]any)["name"] != "ann" {
-			t.Errorf("%v", list)
+			t.Errorf("nodes %v, want three, ann first", list)
 		}
 		engine := nodes[0].object("GET", "/api/v1/cluster", "", http.StatusOK)["engine"].(map[string]any)
 		if engine["up"] != true || engine["servers"] != 3.0 {
-			t.Errorf("%v", engine)
+			t.Errorf("engine %v, want it up with 3 servers", engine)
 		}
 		for _, target := range []string{"/api/v1/nodes", "/api/v1/cluster", "/api/v1/nodes/bob/drain"} {
 			nodes[0].wantRefused("GET", target, "", http.StatusForbidden, "", "Origin: https://evil.example")
@@ -463,7 +463,7 @@ func TestPageOfSilentNodesIsNotLate(t *testing.T) {
 		}
 		rest := nodes[4].clusterList("?cursor=" + page.Next)
 		if len(rest.Missing) > 0 || len(rest.Sessions) != 1 || rest.Sessions[0].ID != p.Hello.Session {
-			t.Errorf("%+v", rest)
+			t.Errorf("the second page: %+v, want the session of the last node", rest)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func (s *site) listen(query string, header ...string) *listener {
 	r := s.get("/api/v1/events"+query, header...)
 	resp := r.head(http.StatusOK)
 	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Cache-Control") != "no-store" {
-		s.t.Errorf("%v", resp.Header)
+		s.t.Errorf("headers of a stream: %v", resp.Header)
 	}
 	rec := httptest.NewRecorder() // next checks what follows the head
 	rec.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
@@ -141,7 +141,7 @@ func TestStreamReportsEvents(t *testing.T) {
 		id := p.Hello.Session
 		w.wantStatus("DELETE", path(p)+"?reason=secret", http.StatusNoContent)
 		if e := l.next(); e.Type != "session.ended" || e.Session != id || e.Reason != "ended" {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want that %s was ended", e, id)
 		}
 		if n, err := strconv.ParseUint(l.last, 10, 64); err != nil || n < uint64(time.Now().UnixMicro()) {
 			t.Errorf("id %s, %v", l.last, err)

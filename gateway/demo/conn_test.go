@@ -59,6 +59,6 @@ func TestDisconnectIsLabelledWithItsSide(t *testing.T) {
 	near, _ := pair(t)
 	near.Close()
 	if _, err := near.Read(make([]byte, 1)); err == nil || err.Error() != "cut by the demo" {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want that the demo cut it", err)
 	}
 }

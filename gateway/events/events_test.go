@@ -312,7 +312,7 @@ func TestConcurrentPublishersAndReaders(t *testing.T) {
 func TestNamesAreThoseOfTheInterface(t *testing.T) {
 	got := strings.Join(Names(), " ")
 	if want := "session.created session.started session.detached session.resumed session.superseded session.ended token.replayed buffer.overflowed session.upstream_lost session.upstream_back session.upstream_closed session.moved gap"; got != want {
-		t.Errorf("%s", got)
+		t.Errorf("names %s, want %s", got, want)
 	}
 }
 

@@ -230,7 +230,7 @@ func TestBadSecretsAreNamedAndNotShown(t *testing.T) {
 func TestShownOmitsSecrets(t *testing.T) {
 	u, _ := url.Parse("https://user:pass@hooks.example:8443/a%2Fb?key=secret")
 	if got := Shown(u); got != "https://hooks.example:8443/a%2Fb" {
-		t.Error(got)
+		t.Errorf("%s is shown", got)
 	}
 }
 
