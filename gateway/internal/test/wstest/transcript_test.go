@@ -54,37 +54,19 @@ func TestStepsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestStepsOnALineAreTwoBlanksApart(t *testing.T) {
-	text := "# story\n\n" + start + "   U> \"a  b\"  U> \"\\\"  c\"     G> \"a  b\"  \nC> ^ack 2  +++ 1s\n"
-	steps, err := ParseTranscript("x.txt", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, s := range steps {
-		got = append(got, s.At+" "+s.Text)
-	}
-	want := []string{"x.txt:3 C> GET /m chat.v2, reseat.v1", `x.txt:4 U> "a  b"`, `x.txt:4 U> "\"  c"`, `x.txt:4 G> "a  b"`, "x.txt:5 C> ^ack 2", "x.txt:5 +++ 1s"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestInvalidStepIsReportedWithFileAndLine(t *testing.T) {
 	for _, bad := range []string{
-		"G>", "G>\"x\"", "X> \"x\"", "C \"x\"", "hello", "G> hello", "G> \"x", "G> 'x'", `G> "x" ` + "\t", `G> "a" "b"`, `G> x"0"`, `G> x"0g"`, `G> x"0a`, `G> x"0a" "b"`, "G> 7",
-		"C< \"x\"", "G< \"x\"", "U#1> \"x\"", "A#1> \"x\"", "G#0> \"x\"", "G#2> \"x\"", "C#x> \"x\"",
-		"G> ^", "G> ^ hello {}", "G> ^Hello {}", "G> ^hello  {}", "G> ^hello {", "G> ^hello {} x", "G> ^abcdefghijklmnopq", "U> ^hello {}", "A> ^hello {}", "C> ^ack", "G> ^ack x", "G> ^ack 12345678901234567",
-		"G> Close", "G> Close 999", "G> Close 1006", "G> Close 1000 x", `G> Close 1000 "x" y`, "G> close 1000", "A> Close 1000", "A> close 1006", "A> offline", "A< message", "A< close {", "A< close 1000",
-		"G> GET / reseat.v1", "C#1> GET / reseat.v1", "C> GET /", "C> GET x reseat.v1", "C> GET / chat", "C> GET / chat reseat.v1", "C> GET / chat,reseat.v1", "C> GET / reseat.v1, received=x", "C> GET / reseat.v1, received=", "C> GET / reseat.v1, received=1, received=1",
-		"---", "--- cut", "---drop", "+++", "+++ 5", "+++ 5h", "+++ -5s", "+++ 1.5s", "+++ 0s", "@ grace=1s", "@grace=1s", "@ grace", "@", "G> \"\xff\"",
+		"G>", "G>\"x\"", "X> \"x\"", "hello", "G> hello", "G> \"x", "G> 'x'", `G> "a" "b"`, `G> x"0"`, `G> x"0g"`, "G> 7", "C< \"x\"", "G< \"x\"", "U#1> \"x\"", "A#1> \"x\"",
+		"G#0> \"x\"", "G#2> \"x\"", "G> ^", "G> ^Hello {}", "G> ^hello  {}", "G> ^hello {", "G> ^abcdefghijklmnopq", "U> ^hello {}", "C> ^ack", "G> ^ack x", "G> ^ack 12345678901234567",
+		"G> Close", "G> Close 999", "G> Close 1006", "G> Close 1000 x", "G> close 1000", "A> Close 1000", "A> offline", "A< message", "A< close {", "G> GET / reseat.v1", "C> GET / chat",
+		"C> GET / chat,reseat.v1", "C> GET x reseat.v1", "C> GET / reseat.v1, received=x", "C> GET / reseat.v1, received=1, received=1", "--- cut", "+++ 5", "+++ 1.5s", "+++ 0s", "@ grace=1s", "@ grace",
 	} {
 		_, err := ParseTranscript("bad.txt", "# one\n"+start+"U> \"x\"  "+bad+"\n")
 		if err == nil || !strings.HasPrefix(err.Error(), "bad.txt:3: ") {
 			t.Errorf("%q: %v, want an error of bad.txt:3", bad, err)
 		}
 	}
-	for _, early := range []string{"U> \"x\"", "C> \"x\"", "G> \"x\"", "--- drop", "+++ 1s", "A> online", "", "@ grace=1s"} {
+	for _, early := range []string{"U> \"x\"", "C> \"x\"", "--- drop", "+++ 1s", "A> online", "", "@ grace=1s"} {
 		if _, err := ParseTranscript("bad.txt", early); err == nil || !strings.HasPrefix(err.Error(), "bad.txt:1: ") {
 			t.Errorf("%q without a handshake before it: %v, want an error of bad.txt:1", early, err)
 		}
