@@ -26,12 +26,6 @@ const (
 	headLimit = 64 << 10
 )
 
-func TestAcceptForMatchesTheRFC(t *testing.T) {
-	if got := acceptFor(testKey); got != testGood {
-		t.Errorf("acceptFor = %q, want %q", got, testGood)
-	}
-}
-
 // T16: an invalid answer never becomes a tunnel. The canary is where an error might quote
 // it.
 var badAnswers = []struct {
@@ -87,31 +81,19 @@ var badAnswers = []struct {
 	{"refusal of unknown coding", "HTTP/1.1 403 canary\r\nTransfer-Encoding: canary\r\n\r\n", errMalformed},
 }
 
-func TestBadAnswerOpensNoTunnel(t *testing.T) {
-	for _, c := range badAnswers {
-		t.Run(c.name, func(t *testing.T) {
-			conn, refusal, err := readAnswer(strings.NewReader(c.raw), testKey, []string{"chat"})
-			if conn != nil || refusal != nil || !errors.Is(err, c.want) {
-				t.Errorf("%v, %v, %v; want %v", conn, refusal, err, c.want)
-			}
-			// Read byte by byte, it must have the same result.
-			_, _, err = readAnswer(iotest.OneByteReader(strings.NewReader(c.raw)), testKey, []string{"chat"})
-			if !errors.Is(err, c.want) {
-				t.Errorf("one byte at a time: %v, want %v", err, c.want)
-			}
-		})
-	}
-}
-
+// However it arrives: whole or byte by byte.
 func TestBadAnswerIs502AndItsConnectionIsClosed(t *testing.T) {
 	for _, c := range badAnswers {
 		t.Run(c.name, func(t *testing.T) {
+			if _, _, err := readAnswer(iotest.OneByteReader(strings.NewReader(c.raw)), testKey, []string{"chat"}); !errors.Is(err, c.want) {
+				t.Errorf("one byte at a time: %v, want %v", err, c.want)
+			}
 			g := newGame(t, "ws://game", func(conn net.Conn, r *http.Request) {
 				io.WriteString(conn, strings.ReplaceAll(c.raw, testGood, acceptFor(r.Header.Get("Sec-WebSocket-Key"))))
 			})
 			conn, err := g.Dial(t.Context(), Request{Path: "/", Protocols: []string{"chat"}})
-			if conn != nil || Status(err) != http.StatusBadGateway || kindOf(err) != BadAnswer {
-				t.Fatalf("%v, status %d, %v; want 502 bad_answer", conn, Status(err), err)
+			if conn != nil || Status(err) != http.StatusBadGateway || kindOf(err) != BadAnswer || !errors.Is(err, c.want) {
+				t.Fatalf("%v, status %d, %v; want 502 bad_answer, %v", conn, Status(err), err, c.want)
 			}
 			if text := err.Error(); strings.Contains(text, "anary") || len(text) > 200 {
 				t.Errorf("the error quotes the upstream: %.300q", text)
@@ -152,45 +134,28 @@ func TestGoodAnswersInManySpellings(t *testing.T) {
 
 // T18: what the upstream may choose, given what it was offered.
 func TestSubprotocolMatrix(t *testing.T) {
+	none, chat, two := []string(nil), []string{"chat"}, []string{"chat", "superchat"}
+	const line = "Sec-WebSocket-Protocol: "
 	for _, c := range []struct {
 		offered []string
-		lines   []string
+		lines   string
 		want    string
 		bad     bool
 	}{
-		{nil, nil, "", false},
-		{nil, []string{""}, "", true},
-		{nil, []string{"chat"}, "", true},
-		{[]string{"chat"}, nil, "", false},
-		{[]string{"chat"}, []string{"chat"}, "chat", false},
-		{[]string{"chat"}, []string{" chat\t"}, "chat", false},
-		{[]string{"chat"}, []string{"Chat"}, "", true},
-		{[]string{"chat"}, []string{"superchat"}, "", true},
-		{[]string{"chat"}, []string{""}, "", true},
-		{[]string{"chat", "superchat"}, []string{"superchat"}, "superchat", false},
-		{[]string{"chat", "superchat"}, []string{"chat, superchat"}, "", true},
-		{[]string{"chat", "superchat"}, []string{"chat", "superchat"}, "", true},
-		{[]string{"chat"}, []string{"chat", "chat"}, "", true},
-		{[]string{"chat"}, []string{"chat,"}, "", true},
-		{[]string{"chat"}, []string{"reseat.v1"}, "", true},
-		{[]string{"chat", "chat"}, []string{"chat"}, "chat", false},
+		{none, "", "", false}, {none, line + "\r\n", "", true}, {none, line + "chat\r\n", "", true},
+		{chat, "", "", false}, {chat, line + "chat\r\n", "chat", false}, {chat, line + " chat\t\r\n", "chat", false},
+		{chat, line + "Chat\r\n", "", true}, {chat, line + "superchat\r\n", "", true}, {chat, line + "\r\n", "", true},
+		{two, line + "superchat\r\n", "superchat", false}, {two, line + "chat, superchat\r\n", "", true}, {two, line + "chat\r\n" + line + "superchat\r\n", "", true},
+		{chat, line + "chat\r\n" + line + "chat\r\n", "", true}, {chat, line + "chat,\r\n", "", true}, {chat, line + "reseat.v1\r\n", "", true},
+		{[]string{"chat", "chat"}, line + "chat\r\n", "chat", false},
 	} {
-		lines := make([]string, len(c.lines))
-		for i, l := range c.lines {
-			lines[i] = "Sec-WebSocket-Protocol: " + l
-		}
-		g := newGame(t, "ws://game", accepting(lines...))
-		conn, err := g.Dial(t.Context(), Request{Path: "/", Protocols: c.offered})
-		if c.bad != (err != nil) || c.bad && !errors.Is(err, errProtocol) {
+		conn, _, err := readAnswer(strings.NewReader(good+c.lines+"\r\n"), testKey, c.offered)
+		switch {
+		case c.bad && !errors.Is(err, errProtocol), !c.bad && err != nil:
 			t.Errorf("offered %q, answered %q: %v", c.offered, c.lines, err)
+		case err == nil && conn.Protocol != c.want:
+			t.Errorf("offered %q, answered %q: took %q, want %q", c.offered, c.lines, conn.Protocol, c.want)
 		}
-		if err == nil {
-			if conn.Protocol != c.want {
-				t.Errorf("offered %q, answered %q: took %q, want %q", c.offered, c.lines, conn.Protocol, c.want)
-			}
-			conn.Close()
-		}
-		g.wantClosed(t)
 	}
 }
 
@@ -227,46 +192,64 @@ func TestEarlyBytesAreCopied(t *testing.T) {
 	}
 }
 
-// Of a 101, all but the length of a body and a Connection that contains close is as net/http
-// reads it, in however many pieces it arrives.
-func FuzzAnswer101IsReadAsByNetHTTP(f *testing.F) {
+// An outcome is what an answer was read as. behind has what the connection goes on with.
+type outcome struct {
+	conn    *Conn
+	refusal *Refusal
+	err     error
+	behind  string
+}
+
+func outcomeOf(src io.Reader) (o outcome) {
+	o.conn, o.refusal, o.err = readAnswer(src, testKey, []string{"chat"})
+	if o.conn != nil {
+		rest, _ := io.ReadAll(src)
+		o.behind, o.conn.Early = string(o.conn.Early)+string(rest), nil
+	}
+	return o
+}
+
+// An answer is a connection, a refusal or an error, and the same in however many pieces it arrives. A
+// connection is one by net/http's reading too, which differs in the length of a 101's body and a Connection
+// that contains close alone. What reaches the client is valid.
+func FuzzAnswer(f *testing.F) {
+	for _, c := range badAnswers {
+		if len(c.raw) < 4096 {
+			f.Add([]byte(c.raw))
+		}
+	}
 	for _, s := range []string{
 		good + "\r\n", good + "Sec-WebSocket-Protocol: chat\r\nSet-Cookie: a=b\r\nset-cookie:  c=d \r\nReseat-Grace: 2m\r\n\r\n\x81\x05hello",
-		good + "Content-Length: 0\r\n\r\n", good + "Transfer-Encoding: chunked\r\n\r\n", good + "Content-Length: x\r\n\r\n",
-		good + "Connection: close\r\n\r\n", line101 + upgrade + "Connection: Upgrade, close\r\n" + accept + "\r\n", line101 + upgrade + "Connection: close\r\n" + accept + "\r\n",
-		good + "X:\r\n\r\n", good + "X: a\r\n folded\r\n\r\n", good + "X : a\r\n\r\n", good + "Host: a\r\n\r\n", "HTTP/1.1 101 \r\n\r\n", "HTTP/1.1 101  x\r\n:a\r\n\r\n",
-		"HTTP/1.1 1010\r\n\r\n", "HTTP/1.1 101x\r\n\r\n", "HTTP/1.1\t101\r\n\r\n", "HTTP/1.1 100\r\n\r\n" + good + "\r\n",
+		good + "Content-Length: 0\r\n\r\n", good + "Transfer-Encoding: chunked\r\n\r\n", good + "Connection: close\r\n\r\n", line101 + upgrade + "Connection: Upgrade, close\r\n" + accept + "\r\n",
+		good + "X:\r\n\r\n", good + "X: a\r\n folded\r\n\r\n", good + "Host: a\r\n\r\n", "HTTP/1.1 101  x\r\n:a\r\n\r\n", "HTTP/1.1 101x\r\n\r\n", "HTTP/1.1\t101\r\n\r\n",
+		"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "HTTP/1.1 500 Oh\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\nX: y\r\n\r\n",
+		"HTTP/1.0 302 Found\r\nLocation: /x\r\n\r\nuntil the end",
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		type outcome struct {
-			conn    *Conn
-			refused bool
-			err     error
-			behind  string
+		whole := outcomeOf(bytes.NewReader(raw))
+		pieces := outcomeOf(iotest.OneByteReader(bytes.NewReader(raw)))
+		if !reflect.DeepEqual(pieces.conn, whole.conn) || (pieces.refusal == nil) != (whole.refusal == nil) || pieces.behind != whole.behind || !errors.Is(pieces.err, whole.err) {
+			t.Errorf("%q is %+v, and byte for byte %+v", raw, whole, pieces)
 		}
-		read := func(src io.Reader) (o outcome) {
-			conn, refusal, err := readAnswer(src, testKey, []string{"chat"})
-			o = outcome{conn: conn, refused: refusal != nil, err: err}
-			if conn != nil {
-				rest, _ := io.ReadAll(src)
-				o.behind, conn.Early = string(conn.Early)+string(rest), nil
-			}
-			return o
+		if (whole.conn == nil) == (whole.refusal == nil && whole.err == nil) || whole.refusal != nil && whole.err != nil {
+			t.Fatalf("%+v: want one of conn, refusal and error", whole)
 		}
-		whole := read(bytes.NewReader(raw))
-		for name, src := range map[string]io.Reader{"byte for byte": iotest.OneByteReader(bytes.NewReader(raw)), "in two halves": io.MultiReader(bytes.NewReader(raw[:len(raw)/2]), bytes.NewReader(raw[len(raw)/2:]))} {
-			if got := read(src); !reflect.DeepEqual(got, whole) {
-				t.Errorf("%q is %+v, and %s %+v", raw, whole, name, got)
-			}
+		switch {
+		case whole.conn != nil:
+			checkFuzzedConn(t, raw, whole)
+		case whole.refusal != nil:
+			checkFuzzedRefusal(t, whole.refusal)
+		case len(whole.err.Error()) > 100:
+			t.Errorf("a long error: %q", whole.err)
 		}
 		br := bufio.NewReader(bytes.NewReader(raw))
-		resp, theirs := http.ReadResponse(br, nil)
-		for theirs == nil && resp.StatusCode == http.StatusContinue {
-			resp, theirs = http.ReadResponse(br, nil)
+		resp, err := http.ReadResponse(br, nil)
+		for err == nil && resp.StatusCode == http.StatusContinue {
+			resp, err = http.ReadResponse(br, nil)
 		}
-		if theirs != nil || resp.StatusCode != http.StatusSwitchingProtocols || resp.Close {
+		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols || resp.Close || resp.ProtoMajor != 1 || errors.Is(whole.err, errInterim) {
 			return
 		}
 		if _, e := checkSwitch(resp, testKey, []string{"chat"}); (e == nil) != (whole.conn != nil) && namesAreTokens(resp.Header) {
@@ -275,53 +258,13 @@ func FuzzAnswer101IsReadAsByNetHTTP(f *testing.F) {
 	})
 }
 
-func FuzzAnswer(f *testing.F) {
-	for _, c := range badAnswers {
-		if len(c.raw) < 4096 {
-			f.Add([]byte(c.raw))
-		}
-	}
-	f.Add([]byte(good + "Sec-WebSocket-Protocol: chat\r\nSet-Cookie: a=b\r\nReseat-Grace: 2m\r\n\r\n\x81\x05hello"))
-	f.Add([]byte("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"))
-	f.Add([]byte("HTTP/1.1 500 Oh\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\nX: y\r\n\r\n"))
-	f.Add([]byte("HTTP/1.0 302 Found\r\nLocation: /x\r\n\r\nuntil the end"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		src := bytes.NewReader(raw)
-		conn, refusal, err := readAnswer(src, testKey, []string{"chat"})
-		got := 0
-		for _, set := range []bool{conn != nil, refusal != nil, err != nil} {
-			if set {
-				got++
-			}
-		}
-		if got != 1 {
-			t.Fatalf("conn %v, refusal %v, error %v: want exactly one", conn, refusal, err)
-		}
-		switch {
-		case conn != nil:
-			checkFuzzedConn(t, raw, src, conn)
-		case refusal != nil:
-			checkFuzzedRefusal(t, refusal)
-		case len(err.Error()) > 100:
-			t.Errorf("a long error: %q", err)
-		}
-	})
-}
-
 // checkFuzzedConn: a tunnel has the right Accept, and no byte after the head is lost.
-func checkFuzzedConn(t *testing.T, raw []byte, src io.Reader, conn *Conn) {
-	rest, _ := io.ReadAll(src)
-	tail := append(conn.Early, rest...)
-	if !bytes.HasSuffix(raw, tail) {
-		t.Errorf("the bytes after the head are not the rest of the input: %q", tail)
+func checkFuzzedConn(t *testing.T, raw []byte, o outcome) {
+	head, ok := strings.CutSuffix(string(raw), o.behind)
+	if !ok || !strings.Contains(head, testGood) || !strings.HasSuffix(head, "\n") {
+		t.Errorf("accepted the head %q, and goes on with %q", head, o.behind)
 	}
-	if head := raw[:len(raw)-len(tail)]; !bytes.Contains(head, []byte(testGood)) || !bytes.HasSuffix(head, []byte("\n")) {
-		t.Errorf("accepted the head %q", head)
-	}
-	if conn.Protocol != "" && conn.Protocol != "chat" {
-		t.Errorf("took the subprotocol %q", conn.Protocol)
-	}
-	pass, _ := AnswerHeader(conn.Header)
+	pass, _ := AnswerHeader(o.conn.Header)
 	checkPassed(t, pass, http.StatusSwitchingProtocols)
 }
 

@@ -132,27 +132,6 @@ var slowGames = map[string]func(conn net.Conn, r *http.Request){
 	},
 }
 
-func TestSlowUpstreamIs504AfterTimeout(t *testing.T) {
-	for name, serve := range slowGames {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGame(t, "ws://game", serve)
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				begun := time.Now()
-				_, err := g.Dial(ctx, Request{Path: "/"})
-				if kindOf(err) != Timeout || Status(err) != 504 || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%v, status %d; want a timeout, 504", err, Status(err))
-				}
-				if d := time.Since(begun); d != 10*time.Second {
-					t.Errorf("it took %v, want 10s", d)
-				}
-				g.wantClosed(t)
-			})
-		})
-	}
-}
-
 func TestSlowConnectIs504(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, dial := range map[string]func(context.Context) (net.Conn, error){
@@ -179,25 +158,35 @@ func TestSlowConnectIs504(t *testing.T) {
 	})
 }
 
-func TestClientDisconnectCancelsTheDial(t *testing.T) {
+// It ends with its context at once: as a timeout, or as canceled with the cause.
+func TestSlowDialEndsWithItsContext(t *testing.T) {
 	gone := errors.New("client disconnected")
 	for name, serve := range slowGames {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGame(t, "ws://game", serve)
-				ctx, cancel := context.WithCancelCause(t.Context())
-				time.AfterFunc(5*time.Second, func() { cancel(gone) })
-				begun := time.Now()
-				_, err := g.Dial(ctx, Request{Path: "/"})
-				if kindOf(err) != Canceled || !errors.Is(err, gone) {
-					t.Errorf("%v, want canceled because the %v", err, gone)
-				}
-				if d := time.Since(begun); d != 5*time.Second {
-					t.Errorf("it took %v, want 5s", d)
-				}
-				g.wantClosed(t)
+		for _, c := range []struct {
+			after  time.Duration
+			why    error
+			kind   Kind
+			status int
+		}{{10 * time.Second, context.DeadlineExceeded, Timeout, 504}, {5 * time.Second, gone, Canceled, 502}} {
+			t.Run(name+", "+c.why.Error(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g := newGame(t, "ws://game", serve)
+					ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+					defer stop()
+					ctx, cancel := context.WithCancelCause(ctx)
+					defer cancel(nil)
+					if c.why == gone {
+						time.AfterFunc(c.after, func() { cancel(gone) })
+					}
+					begun := time.Now()
+					_, err := g.Dial(ctx, Request{Path: "/"})
+					if kindOf(err) != c.kind || Status(err) != c.status || !errors.Is(err, c.why) || time.Since(begun) != c.after {
+						t.Errorf("%v, status %d, after %v; want %v, %d, after %v", err, Status(err), time.Since(begun), c.kind, c.status, c.after)
+					}
+					g.wantClosed(t)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -252,14 +241,6 @@ func TestErrorsNameTheUpstreamAndNoSecret(t *testing.T) {
 	}
 	noTLS.wantClosed(t)
 	garbage.wantClosed(t)
-}
-
-func TestKindsAreFixedWords(t *testing.T) {
-	for k, want := range map[Kind]string{Unreachable: "unreachable", Timeout: "timeout", BadAnswer: "bad_answer", Canceled: "canceled", 9: "kind 9"} {
-		if k.String() != want {
-			t.Errorf("%d is %q, want %q", int(k), k, want)
-		}
-	}
 }
 
 // echoUpgrade answers the handshake on a real connection.

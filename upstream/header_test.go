@@ -21,83 +21,24 @@ var wantOwn = http.Header{
 
 // T14: none of these, sent by a client, changes what the upstream sees.
 var forged = []http.Header{
-	{"Reseat-Session": {"evil"}},
-	{"reseat-session": {"evil"}},
-	{"RESEAT-SESSION": {"evil"}},
-	{"Reseat_Session": {"evil"}},
-	{"RESEAT_SESSION": {"evil"}},
-	{"reseat_Session": {"evil"}},
-	{"Reseat.Session": {"evil"}},
-	{"Reseat~Session": {"evil"}},
-	{"Reseat-Session": {"s1", "evil"}},
-	{"Reseat-Player": {"root"}},
-	{"Reseat_player": {"root"}},
-	{"Reseat-Resumed": {"hard"}},
-	{"Reseat-Token": {"t"}},
-	{"Reseat-Received": {"3"}},
-	{"Reseat-Anything-Else": {"x"}},
-	{"Reseat-": {"x"}},
-	{"Reseat_": {"x"}},
-	{"X-Forwarded-For": {"6.6.6.6"}},
-	{"X-Forwarded-For": {"6.6.6.6", "6.6.6.7"}},
-	{"x-forwarded-for": {"6.6.6.6"}},
-	{"X_Forwarded_For": {"6.6.6.6"}},
-	{"X_FORWARDED_FOR": {"6.6.6.6"}},
-	{"X-Forwarded_For": {"6.6.6.6"}},
-	{"X_forwarded-For": {"6.6.6.6"}},
-	{"X.Forwarded.For": {"6.6.6.6"}},
-	{"X-Forwarded-Proto": {"https"}},
-	{"X_Forwarded_Proto": {"https"}},
-	{"X-Forwarded-Host": {"evil.example"}},
-	{"X_forwarded_Host": {"evil.example"}},
-	{"X-Forwarded-Port": {"1"}},
-	{"X-Forwarded-Server": {"evil"}},
-	{"X-Forwarded-Prefix": {"/admin"}},
-	{"X-Forwarded-User": {"root"}},
-	{"Forwarded": {"for=6.6.6.6;host=evil"}},
-	{"FORWARDED": {"for=6.6.6.6"}},
-	{"X-Real-IP": {"6.6.6.6"}},
-	{"X-Real-Ip": {"6.6.6.6"}},
-	{"X_Real_IP": {"6.6.6.6"}},
-	{"X_real-Ip": {"6.6.6.6"}},
-	{"Connection": {"Reseat-Session"}},
-	{"Connection": {"upgrade, reseat-session, RESEAT-PLAYER"}},
-	{"Connection": {"close", "x-forwarded-for"}},
-	{"Connection": {"X-Forwarded-Proto,X-Forwarded-Host"}},
-	{"Connection": {"Reseat_Session, X_Forwarded_For"}},
-	{"Connection": {"Reseat-Session"}, "Reseat-Session": {"evil"}, "Reseat_Session": {"evil"}},
-	{"Connection": {" , ,Host"}},
+	{"Reseat-Session": {"evil"}}, {"reseat-session": {"evil"}}, {"RESEAT-SESSION": {"evil"}}, {"Reseat_Session": {"evil"}}, {"RESEAT_SESSION": {"evil"}},
+	{"reseat_Session": {"evil"}}, {"Reseat.Session": {"evil"}}, {"Reseat~Session": {"evil"}}, {"Reseat-Session": {"s1", "evil"}},
+	{"Reseat-Player": {"root"}}, {"Reseat_player": {"root"}}, {"Reseat-Resumed": {"hard"}}, {"Reseat-Token": {"t"}}, {"Reseat-Received": {"3"}},
+	{"Reseat-Anything-Else": {"x"}}, {"Reseat-": {"x"}}, {"Reseat_": {"x"}}, {"X-Forwarded-For": {"6.6.6.6"}}, {"X-Forwarded-For": {"6.6.6.6", "6.6.6.7"}},
+	{"x-forwarded-for": {"6.6.6.6"}}, {"X_Forwarded_For": {"6.6.6.6"}}, {"X_FORWARDED_FOR": {"6.6.6.6"}}, {"X-Forwarded_For": {"6.6.6.6"}},
+	{"X_forwarded-For": {"6.6.6.6"}}, {"X.Forwarded.For": {"6.6.6.6"}}, {"X-Forwarded-Proto": {"https"}}, {"X_Forwarded_Proto": {"https"}},
+	{"X-Forwarded-Host": {"evil.example"}}, {"X_forwarded_Host": {"evil.example"}}, {"X-Forwarded-Port": {"1"}}, {"X-Forwarded-Server": {"evil"}},
+	{"X-Forwarded-Prefix": {"/admin"}}, {"X-Forwarded-User": {"root"}}, {"Forwarded": {"for=6.6.6.6;host=evil"}}, {"FORWARDED": {"for=6.6.6.6"}},
+	{"X-Real-IP": {"6.6.6.6"}}, {"X-Real-Ip": {"6.6.6.6"}}, {"X_Real_IP": {"6.6.6.6"}}, {"X_real-Ip": {"6.6.6.6"}}, {"Connection": {"Reseat-Session"}},
+	{"Connection": {"upgrade, reseat-session, RESEAT-PLAYER"}}, {"Connection": {"close", "x-forwarded-for"}},
+	{"Connection": {"X-Forwarded-Proto,X-Forwarded-Host"}}, {"Connection": {"Reseat_Session, X_Forwarded_For"}},
+	{"Connection": {"Reseat-Session"}, "Reseat-Session": {"evil"}, "Reseat_Session": {"evil"}}, {"Connection": {" , ,Host"}},
 }
 
 func TestClientCannotForgeOrRemoveGatewayHeaders(t *testing.T) {
 	for _, client := range forged {
 		if got := RequestHeader(client, localPeer, HeaderRules{}, ownHeader); !reflect.DeepEqual(got, wantOwn) {
 			t.Errorf("client sent %v: the upstream sees %v, want %v", client, got, wantOwn)
-		}
-	}
-}
-
-// The same for the whole request, as a server would parse it.
-func TestForgedHeadersAreRemovedOnTheWire(t *testing.T) {
-	for _, client := range forged {
-		g := newGame(t, "ws://game", accepting())
-		conn, err := g.Dial(t.Context(), Request{Path: "/", Header: RequestHeader(client, localPeer, HeaderRules{}, ownHeader)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
-		names := map[string]int{}
-		for line := range strings.SplitSeq(g.head(), "\r\n") {
-			name, _, _ := strings.Cut(line, ":")
-			names[fold(name)]++
-			if strings.Contains(line, "evil") || strings.Contains(line, "6.6.6.") || strings.Contains(line, "root") {
-				t.Errorf("client sent %v: the upstream sees %q", client, line)
-			}
-		}
-		for _, name := range []string{"reseat-session", "reseat-player", "x-forwarded-for", "host", "connection"} {
-			if names[name] != 1 {
-				t.Errorf("client sent %v: the upstream sees %d headers that fold to %s", client, names[name], name)
-			}
 		}
 	}
 }

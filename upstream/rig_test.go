@@ -100,7 +100,25 @@ func (r *rig) raw(t *testing.T, head string) (net.Conn, *bufio.Reader) {
 	return conn, bufio.NewReader(conn)
 }
 
-// wantAnswer reads an answer and checks it.
+// ask sends head on a new connection, and checks the answer.
+func (r *rig) ask(t *testing.T, head string, status int, body string) {
+	t.Helper()
+	conn, br := r.raw(t, head)
+	r.wantReply(t, br, status, body)
+	conn.Close()
+}
+
+// wantReply reads the next answer that is not an interim one, and checks it.
+func (r *rig) wantReply(t *testing.T, br *bufio.Reader, status int, body string) {
+	t.Helper()
+	resp, err := http.ReadResponse(br, nil)
+	for err == nil && resp.StatusCode == http.StatusContinue {
+		resp, err = http.ReadResponse(br, nil)
+	}
+	r.wantAnswer(t, resp, err, status, body)
+}
+
+// wantAnswer reads an answer's body, and checks it.
 func (r *rig) wantAnswer(t *testing.T, resp *http.Response, err error, status int, body string) {
 	t.Helper()
 	if err != nil {
