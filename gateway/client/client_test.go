@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +24,7 @@ import (
 )
 
 func TestMessagesSentWhileDetachedArriveOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		var resumed []client.Resumed
 		var lost []error
 		c, game := w.play(client.Options{
@@ -28,81 +32,35 @@ func TestMessagesSentWhileDetachedArriveOnce(t *testing.T) {
 			OnResume: func(r client.Resumed) { resumed = append(resumed, r) },
 		})
 		game.Text("one")
-		want(t, c, "one")
+		c.want("one")
 		w.down.Store(true)
 		w.cut()
 		synctest.Wait()
 		game.Text("two")
-		send(t, c, "a", "b")
+		c.say("a", "b")
 		time.Sleep(20 * time.Second)
 		w.down.Store(false)
-		want(t, c, "two")
+		c.want("two")
 		game.Want("a", "b")
-		send(t, c, "c")
+		c.say("c")
 		game.Want("c")
 		synctest.Wait()
 		if len(lost) != 1 || len(resumed) != 1 || resumed[0].Replay != 1 || resumed[0].Lost != 0 || resumed[0].Away < 20*time.Second || resumed[0].Away > 26*time.Second {
-			t.Errorf("losses %v, resumes %+v", lost, resumed)
+			w.Errorf("losses %v, resumes %+v", lost, resumed)
 		}
 	})
 }
 
-// Both sides count, while connections break at any moment: each message arrives once,
-// in order.
-func TestMessagesArriveOnceInOrderOverAHundredDisconnects(t *testing.T) {
-	const messages = 2000
-	inWorld(t, func(t *testing.T, w *world) {
-		c, game := w.play(client.Options{})
-		var all sync.WaitGroup
-		all.Go(func() {
-			for i := range messages {
-				send(t, c, fmt.Sprint(i))
-				time.Sleep(rand.N(20 * time.Millisecond))
-			}
-		})
-		all.Go(func() {
-			for i := range messages {
-				game.Text(fmt.Sprint(i))
-				time.Sleep(rand.N(20 * time.Millisecond))
-			}
-		})
-		all.Go(func() {
-			for i := range messages {
-				want(t, c, fmt.Sprint(i))
-			}
-		})
-		all.Go(func() {
-			for i := range messages {
-				game.Want(fmt.Sprint(i))
-			}
-		})
-		for range 100 {
-			time.Sleep(rand.N(400 * time.Millisecond))
-			w.cut()
-		}
-		all.Wait()
-		if err := c.Close(4000, "done"); err != nil {
-			t.Error(err)
-		}
-		if reason := game.WantClose(4000); reason != "done" {
-			t.Errorf("the game server got %q", reason)
-		}
-		if n := w.dials.Load(); n < 20 {
-			t.Errorf("only %d connections: the cuts cut nothing", n)
-		}
-	})
-}
-
-// The same for every kind of disconnect, with messages of every size. A failing subtest
-// is named after its seed.
+// Both sides count, while connections break at any moment in every way, with messages of every size. A failing
+// subtest is named after its seed.
 func TestMessagesArriveOnceOverEveryKindOfDisconnect(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				back, done := make(chan struct{}, 1000), make(chan struct{})
 				c, game := w.play(client.Options{OnResume: func(client.Resumed) { back <- struct{}{} }})
-				go traffic(t, c, game, seed, done)
+				go traffic(c, game, seed, done)
 				for playing := true; playing; {
 					time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
 					for len(back) > 0 {
@@ -116,8 +74,14 @@ func TestMessagesArriveOnceOverEveryKindOfDisconnect(t *testing.T) {
 					case <-time.After(time.Minute): // it was not detached
 					}
 				}
-				if err := c.Close(1000, ""); err != nil {
-					t.Error(err)
+				if err := c.Close(4000, "done"); err != nil {
+					w.Error(err)
+				}
+				if reason := game.WantClose(4000); reason != "done" {
+					w.Errorf("the game server got %q", reason)
+				}
+				if n := w.dials.Load(); n < 3 {
+					w.Errorf("only %d connections: the damage did nothing", n)
 				}
 			})
 		})
@@ -126,7 +90,7 @@ func TestMessagesArriveOnceOverEveryKindOfDisconnect(t *testing.T) {
 
 // damage damages the connection, and perhaps the next one, or the network, but for less
 // than the grace period.
-func (w *world) damage(c *client.Conn, random *rand.Rand) {
+func (w *world) damage(c *app, random *rand.Rand) {
 	if random.IntN(3) == 0 {
 		time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, w.cut)
 	}
@@ -149,14 +113,14 @@ func (w *world) damage(c *client.Conn, random *rand.Rand) {
 }
 
 // traffic sends 400 numbered messages each way, some of them large.
-func traffic(t *testing.T, c *client.Conn, game *wstest.Peer, seed uint64, done chan struct{}) {
+func traffic(c *app, game *wstest.Peer, seed uint64, done chan struct{}) {
 	defer close(done)
 	const messages = 400
 	text := func(i int) string { return fmt.Sprint(i, " ", strings.Repeat("x", (i*7919)%(1+i%3*20000))) }
 	var all sync.WaitGroup
 	for way, each := range []func(int){
-		func(i int) { send(t, c, text(i)) }, func(i int) { game.Text(text(i)) },
-		func(i int) { want(t, c, text(i)) }, func(i int) { game.Want(text(i)) },
+		func(i int) { c.say(text(i)) }, func(i int) { game.Text(text(i)) },
+		func(i int) { c.want(text(i)) }, func(i int) { game.Want(text(i)) },
 	} {
 		random := rand.New(rand.NewPCG(seed, uint64(way)+1))
 		all.Go(func() {
@@ -176,20 +140,20 @@ func traffic(t *testing.T, c *client.Conn, game *wstest.Peer, seed uint64, done 
 func TestClientGivesUpWhereNoGatewayAnswers(t *testing.T) {
 	const known = grace + 2*heartbeat
 	for option, limit := range map[time.Duration]time.Duration{0: 10 * time.Minute, 3 * time.Minute: 3 * time.Minute, time.Second: known} {
-		inWorld(t, func(t *testing.T, w *world) {
+		inWorld(t, func(w *world) {
 			c, game := w.play(client.Options{GiveUpAfter: option})
 			w.down.Store(true)
 			began := time.Now()
 			w.cut()
-			if err := wantEnd(t, c); !errors.Is(err, client.ErrLost) {
-				t.Errorf("the end is %v, want ErrLost", err)
+			if err := c.wantEnd(); !errors.Is(err, client.ErrLost) {
+				w.Errorf("the end is %v, want ErrLost", err)
 			}
 			if took := time.Since(began); took > limit || took < limit*9/10 {
-				t.Errorf("GiveUpAfter %v: gave up after %v, want %v or a little less", option, took, limit)
+				w.Errorf("GiveUpAfter %v: gave up after %v, want %v or a little less", option, took, limit)
 			}
 			game.WantClose(1001)
-			if err := c.Write(t.Context(), client.MessageText, nil); !errors.Is(err, client.ErrLost) {
-				t.Errorf("a write afterwards: %v", err)
+			if err := c.Write(w.Context(), client.MessageText, nil); !errors.Is(err, client.ErrLost) {
+				w.Errorf("a write afterwards: %v", err)
 			}
 		})
 	}
@@ -206,7 +170,7 @@ func TestGracePeriodThatIsExtendedWhileAwayHolds(t *testing.T) {
 		"the group starts": func(w *world, id string) { w.gw.StartGroup("m") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
 				w.game.Header = "Reseat-Group: m\r\n"
 				c, game := w.play(client.Options{})
 				w.down.Store(true)
@@ -216,7 +180,7 @@ func TestGracePeriodThatIsExtendedWhileAwayHolds(t *testing.T) {
 				time.Sleep(after - 30*time.Second)
 				game.Text("are you there?")
 				w.down.Store(false)
-				want(t, c, "are you there?")
+				c.want("are you there?")
 			}, func(p *policy.Policy) {
 				d := before
 				p.Grace, p.GraceBeforeStart, p.Heartbeat = after, &d, time.Second
@@ -226,110 +190,109 @@ func TestGracePeriodThatIsExtendedWhileAwayHolds(t *testing.T) {
 }
 
 func TestResumeAfterGraceIsRefused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, _ := w.play(client.Options{})
 		w.down.Store(true)
 		w.cut()
 		time.Sleep(grace + time.Second)
 		w.down.Store(false)
-		wantClose(t, wantEnd(t, c), wire.CodeNoSession, false)
+		c.wantClose(wire.CodeNoSession, false)
 	})
 }
 
 func TestEndOfSessionFollowsItsLastMessage(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
 		w.cut()
 		game.Text("final score 3:2")
 		game.Close(4000, "match over")
 		time.Sleep(time.Second) // everything arrives before the first read
-		want(t, c, "final score 3:2")
-		err := wantEnd(t, c)
-		wantClose(t, err, 4000, true)
+		c.want("final score 3:2")
+		err := c.wantClose(4000, true)
 		if text := err.Error(); !strings.Contains(text, "match over") {
-			t.Errorf("%q does not say why", text)
+			w.Errorf("%q does not say why", text)
 		}
 	})
 }
 
 func TestCloseFollowsEverythingWritten(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
 		w.down.Store(true)
 		w.cut()
-		send(t, c, "last words")
+		c.say("last words")
 		time.AfterFunc(10*time.Second, func() { w.down.Store(false) })
 		if err := c.Close(4001, "left the table"); err != nil {
-			t.Errorf("Close: %v", err)
+			w.Errorf("Close: %v", err)
 		}
 		game.Want("last words")
 		if reason := game.WantClose(4001); reason != "left the table" {
-			t.Errorf("the game server got %q", reason)
+			w.Errorf("the game server got %q", reason)
 		}
-		if _, _, err := c.Read(t.Context()); err != client.ErrClosed {
-			t.Errorf("Read afterwards: %v", err)
+		if _, _, err := c.Read(w.Context()); err != client.ErrClosed {
+			w.Errorf("Read afterwards: %v", err)
 		}
-		if err := c.Write(t.Context(), client.MessageText, nil); err != client.ErrClosed {
-			t.Errorf("Write afterwards: %v", err)
+		if err := c.Write(w.Context(), client.MessageText, nil); err != client.ErrClosed {
+			w.Errorf("Write afterwards: %v", err)
 		}
 		if err := c.Close(1000, ""); err != nil {
-			t.Errorf("Close again: %v", err)
+			w.Errorf("Close again: %v", err)
 		}
 	})
 }
 
 func TestUndeliveredCloseEndsWithTheGracePeriod(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, _ := w.play(client.Options{})
 		w.down.Store(true)
 		w.cut()
 		began := time.Now()
 		if err := c.Close(1000, ""); !errors.Is(err, client.ErrLost) || time.Since(began) > grace {
-			t.Errorf("Close: %v after %v", err, time.Since(began))
+			w.Errorf("Close: %v after %v", err, time.Since(began))
 		}
 		if c.Close(1005, "") == nil || c.Close(1000, strings.Repeat("x", 124)) == nil {
-			t.Error("a bad code or reason was taken")
+			w.Error("a bad code or reason was taken")
 		}
 	})
 }
 
 func TestCloseNowLeavesTheSessionDetached(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, _ := w.play(client.Options{})
 		c.CloseNow()
 		if got := w.state(c); got != session.Detached.String() {
-			t.Errorf("the session is %s", got)
+			w.Errorf("the session is %s", got)
 		}
 	})
 }
 
 func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
 		game.Hold(true)
 		big := make([]byte, 64<<10)
 		n := 0
 		for {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 			err := c.Write(ctx, client.MessageBinary, append(big, fmt.Sprint(n)...))
 			cancel()
 			if err != nil {
 				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatal(err)
+					w.Fatal(err)
 				}
 				break
 			}
 			n++
 		}
 		if n < 16 || n > 40 {
-			t.Errorf("%d messages of 64 KiB were taken; the window is 1 MiB", n)
+			w.Errorf("%d messages of 64 KiB were taken; the window is 1 MiB", n)
 		}
 		w.cut() // this does not open the window
 		game.Hold(false)
 		for i := range n {
 			game.Want(string(append(big, fmt.Sprint(i)...)))
 		}
-		send(t, c, "more")
+		c.say("more")
 		game.Want("more")
 	})
 }
@@ -337,7 +300,7 @@ func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
 // Protocol section 5, Windows: a client that answers pings and does not ack violates
 // the protocol.
 func TestApplicationThatPausesReadingLosesNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
 		sent := 0
 		for i := range 6000 { // more than --buffer-messages
@@ -347,61 +310,47 @@ func TestApplicationThatPausesReadingLosesNothing(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if got := w.state(c); got != session.Attached.String() || w.dials.Load() != 1 {
-			t.Fatalf("the session is %s after %d connections", got, w.dials.Load())
+			w.Fatalf("the session is %s after %d connections", got, w.dials.Load())
 		}
-		send(t, c, "still here")
+		c.say("still here")
 		game.Want("still here")
 		for i := range sent {
-			want(t, c, fmt.Sprint(i))
+			c.want(fmt.Sprint(i))
 		}
 	})
 }
 
 func TestCancelledContextKeepsTheSession(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		if _, _, err := c.Read(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Read: %v", err)
+			w.Errorf("Read: %v", err)
 		}
 		game.Text("later")
-		want(t, c, "later")
+		c.want("later")
 		if w.dials.Load() != 1 {
-			t.Errorf("%d connections, want 1", w.dials.Load())
-		}
-	})
-}
-
-func TestSilentConnectionIsReplaced(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c, game := w.play(client.Options{})
-		w.newest.Load().Silence()
-		send(t, c, "into the void")
-		game.Text("so is this")
-		want(t, c, "so is this")
-		game.Want("into the void")
-		if w.dials.Load() != 2 {
-			t.Errorf("%d connections, want 2", w.dials.Load())
+			w.Errorf("%d connections, want 1", w.dials.Load())
 		}
 	})
 }
 
 func TestLongSessionKeepsItsConnectionAndItsToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
 		time.Sleep(5 * time.Hour) // a token is valid for one hour
 		if w.dials.Load() != 1 {
-			t.Errorf("%d connections, want 1", w.dials.Load())
+			w.Errorf("%d connections, want 1", w.dials.Load())
 		}
 		w.cut()
-		send(t, c, "hello")
+		c.say("hello")
 		game.Want("hello")
 	})
 }
 
 func TestLostMessagesAreReported(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		var got client.Resumed
 		c, game := w.play(client.Options{OnResume: func(r client.Resumed) { got = r }})
 		w.down.Store(true)
@@ -411,38 +360,38 @@ func TestLostMessagesAreReported(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.down.Store(false)
-		want(t, c, "7", "8", "9")
+		c.want("7", "8", "9")
 		if got.Lost != 7 || got.Replay != 3 {
-			t.Errorf("resumes %+v", got)
+			w.Errorf("resumes %+v", got)
 		}
 		w.cut()
 		game.Text("10")
-		want(t, c, "10")
+		c.want("10")
 	}, func(p *policy.Policy) { p.BufferMessages, p.Overflow = 3, session.DropOldest })
 }
 
 func TestOversizedMessageIsRefusedWithoutEndingTheSession(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
-		if err := c.Write(t.Context(), client.MessageBinary, make([]byte, 1<<20+1)); !errors.Is(err, client.ErrTooBig) {
-			t.Errorf("%v, want ErrTooBig", err)
+		if err := c.Write(w.Context(), client.MessageBinary, make([]byte, 1<<20+1)); !errors.Is(err, client.ErrTooBig) {
+			w.Errorf("%v, want ErrTooBig", err)
 		}
-		if err := c.Write(t.Context(), 0, nil); err == nil {
-			t.Error("a message of no type was taken")
+		if err := c.Write(w.Context(), 0, nil); err == nil {
+			w.Error("a message of no type was taken")
 		}
 		whole := strings.Repeat("\x10", 1<<20) // the escaping DLE does not count
-		send(t, c, whole)
+		c.say(whole)
 		game.Want(whole)
 	})
 }
 
 func TestCallerMayReuseItsBuffer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
 		w.cut()
 		data := []byte("first")
-		if err := c.Write(t.Context(), client.MessageText, data); err != nil {
-			t.Fatal(err)
+		if err := c.Write(w.Context(), client.MessageText, data); err != nil {
+			w.Fatal(err)
 		}
 		copy(data, "other")
 		game.Want("first")
@@ -450,57 +399,79 @@ func TestCallerMayReuseItsBuffer(t *testing.T) {
 }
 
 func TestApplicationsSubprotocolIsNegotiated(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
 		w.game.Choose = "chat.v2"
 		c, game := w.play(client.Options{Subprotocols: []string{"chat.v2", "chat.v1"}})
 		if offer := game.Req.Header.Get("Sec-WebSocket-Protocol"); c.Subprotocol() != "chat.v2" || offer != "chat.v2, chat.v1" {
-			t.Errorf("chose %q of %q", c.Subprotocol(), offer)
+			w.Errorf("chose %q of %q", c.Subprotocol(), offer)
 		}
 	})
 }
 
 func TestPreCreatedSessionIsJoinedByItsToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "ada"})
+	inWorld(t, func(w *world) {
+		id, token, err := w.gw.Create(w.Context(), gateway.CreateRequest{Path: "/match/7", Player: "ada"})
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		game := w.game.Next()
 		game.Text("welcome")
-		c, err := client.Dial(t.Context(), "ws://game.example/", &client.Options{HTTPClient: w.client(), Token: token})
+		conn, err := client.Dial(w.Context(), "ws://game.example/", &client.Options{HTTPClient: w.client(), Token: token})
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		defer c.CloseNow()
-		want(t, c, "welcome")
+		defer conn.CloseNow()
+		c := &app{w.T, conn}
+		c.want("welcome")
 		if c.Session() != id {
-			t.Errorf("joined %s, want %s", c.Session(), id)
-		}
-	})
-}
-
-func TestDropDisconnects(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c, game := w.play(client.Options{})
-		c.Drop()
-		send(t, c, "hello")
-		game.Want("hello")
-		if n := w.dials.Load(); n != 2 {
-			t.Errorf("%d connections, want 2", n)
+			w.Errorf("joined %s, want %s", c.Session(), id)
 		}
 	})
 }
 
 func TestRefusedDialReturnsTheReason(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		_, err := client.Dial(t.Context(), "ws://game.example/other", &client.Options{HTTPClient: w.client()})
+	inWorld(t, func(w *world) {
+		_, err := client.Dial(w.Context(), "ws://game.example/other", &client.Options{HTTPClient: w.client()})
 		var refused *client.CloseError
 		want := client.CloseError{Code: 4403, Reason: "no route", Status: 404}
 		if !errors.As(err, &refused) || *refused != want {
-			t.Errorf("%v, want %+v", err, want)
+			w.Errorf("%v, want %+v", err, want)
 		}
 		if text := `the gateway refused the session: 4403 refused "no route", HTTP status 404`; err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%v, want %q in it", err, text)
+			w.Errorf("%v, want %q in it", err, text)
 		}
 	})
+}
+
+// The application hears of each outage once, whatever happens to the client's own connection
+// meanwhile, and what it sent arrives.
+func TestOutageOfGameServerIsReportedOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var heard []bool
+		var away atomic.Bool
+		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+			if away.Load() {
+				c.Close()
+			}
+			return away.Load()
+		}
+		c, game := w.play(client.Options{OnUpstream: func(lost bool) { heard = append(heard, lost) }})
+		for range 2 {
+			away.Store(true)
+			game.Drop()
+			synctest.Wait()
+			c.say("meanwhile")
+			w.cut()
+			time.Sleep(5 * time.Second)
+			away.Store(false)
+			game = w.game.Next()
+			game.Want("meanwhile")
+			w.cut()
+			time.Sleep(15 * time.Second)
+		}
+		synctest.Wait()
+		if want := []bool{true, false, true, false}; !slices.Equal(heard, want) {
+			w.Errorf("heard %v, want %v", heard, want)
+		}
+	}, func(p *policy.Policy) { p.Redial, p.RedialFor = true, time.Minute })
 }

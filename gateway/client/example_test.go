@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,10 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"reseat/gateway"
 	"reseat/gateway/client"
-	"reseat/gateway/policy"
-	"reseat/tokens"
 	"reseat/upstream"
 )
 
@@ -42,15 +37,7 @@ func serve() (address string, stop func()) {
 		}
 	}))
 	target, _ := url.Parse(game.URL)
-	keys, _ := tokens.Load(nil, tokens.Options{})
-	rules := policy.Policy{
-		Grace: 30 * time.Second, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
-		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
-	}
-	gw, err := gateway.New(gateway.Config{
-		Routes:  []policy.Route{{Pattern: "/*", Upstream: upstream.Target{URL: target}, Policy: rules}},
-		Default: rules, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	gw, err := newGateway("/*", upstream.Target{URL: target})
 	if err != nil {
 		panic(err)
 	}

@@ -2,308 +2,179 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"reseat/gateway/client"
-	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/wire"
 )
 
-// A stage is a gateway played by the test, with one client.
-type stage struct {
-	*testing.T
-	*network
-	door    *wstest.Game // accepts handshakes as a gateway would
-	c       *client.Conn
-	mu      sync.Mutex
-	resumes []client.Resumed
-	lost    []error
-	late    atomic.Int64 // delay of a handshake's 101, in ns
-	hang    func(string) // called by OnDetach and OnResume with "loss" or "resume"
-}
-
-func onStage(t *testing.T, f func(*testing.T, *stage)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{T: t, door: wstest.NewGame(t, 64<<10), hang: func(string) {}}
-		s.door.Choose = wire.Subprotocol
-		s.door.Refuse = func(net.Conn, *http.Request) bool {
-			select {
-			case <-time.After(time.Duration(s.late.Load())):
-			case <-t.Context().Done():
-			}
-			return false
-		}
-		s.network = &network{over: t.Context().Done(), dial: func() (*wstest.Conn, error) {
-			c, err := s.door.Dial(t.Context(), "", "")
-			if err != nil {
-				return nil, err
-			}
-			return c.(*wstest.Conn), nil
-		}}
-		f(t, s)
-	})
-}
-
-// dial begins a session; members are added to the hello.
-func (s *stage) dial(members map[string]any) *wstest.Peer {
-	s.Helper()
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		s.c, err = client.Dial(s.Context(), "ws://game.example/match/7", &client.Options{
-			HTTPClient: s.client(), OnResume: func(r client.Resumed) {
-				s.mu.Lock()
-				s.resumes = append(s.resumes, r)
-				s.mu.Unlock()
-				s.hang("resume")
-			},
-			OnDetach: func(err error) {
-				s.mu.Lock()
-				s.lost = append(s.lost, err)
-				s.mu.Unlock()
-				s.hang("loss")
-			},
-		})
-		done <- err
-	}()
-	g := s.door.Next()
-	hello(g, members)
-	if err := <-done; err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(s.c.CloseNow)
-	return g
-}
-
-var tokensMade int
-
-func hello(g *wstest.Peer, members map[string]any) {
-	tokensMade++
-	h := map[string]any{
-		"session": "s1", "token": fmt.Sprintf("t%d", tokensMade), "resumed": false, "received": 0, "lost": 0, "replay": 0,
-		"grace_ms": 30000, "heartbeat_ms": 15000, "protocol": "",
-		"limits": map[string]any{"message_bytes": 1 << 20, "unacked_messages": 1024, "unacked_bytes": 1 << 20},
-	}
-	maps.Copy(h, members)
-	text, _ := json.Marshal(h)
-	g.Control("hello " + string(text))
-}
-
-// words returns the texts that the client has sent on a connection so far.
-func words(g *wstest.Peer) (list []string) {
-	synctest.Wait()
-	for {
-		m, ok := g.Come()
-		switch {
-		case !ok:
-			return list
-		case m.Err != nil:
-			list = append(list, "the end")
-		case m.Op == frame.Close:
-			list = append(list, fmt.Sprintf("Close %d", m.Code))
-		default:
-			list = append(list, strings.ReplaceAll(m.Data, "\x10", "^"))
-		}
-	}
-}
-
-func wantWords(t *testing.T, g *wstest.Peer, want ...string) {
-	t.Helper()
-	if got := words(g); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the client said %q, want %q", got, want)
-	}
-}
-
-// stated returns what a handshake states about the resume.
-func stated(g *wstest.Peer) string {
-	o := wire.ParseOffer(g.Req.Header)
-	return fmt.Sprint(o.Resume, " ", o.Token, " ", o.Received)
-}
-
 func TestClientAcksByCountBytesAndTime(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
-		wantWords(t, g, "^ack 0")
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
+		s.heard(g, "^ack 0")
 		read := func(n int, text string) {
 			for range n {
 				g.Text(text)
-				want(t, s.c, text)
+				s.want(text)
 			}
 		}
 		read(1, "x")
 		time.Sleep(700 * time.Millisecond)
-		wantWords(t, g)
+		s.heard(g)
 		time.Sleep(300 * time.Millisecond)
-		wantWords(t, g, "^ack 1")
+		s.heard(g, "^ack 1")
 		read(32, "x")
-		wantWords(t, g, "^ack 33")
+		s.heard(g, "^ack 33")
 		read(1, strings.Repeat("x", 64<<10))
-		wantWords(t, g, "^ack 34")
+		s.heard(g, "^ack 34")
 		read(1, "x")
 		g.Control("ping are you there")
-		wantWords(t, g, "^ack 35", "^pong are you there")
+		s.heard(g, "^ack 35", "^pong are you there")
 	})
 }
 
 // Protocol section 5.2: what is sent together costs the gateway one read.
 func TestAckThatHasWaitedGoesWithData(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		words(g)
 		g.Text("x")
-		want(t, s.c, "x")
+		s.want("x")
 		time.Sleep(400 * time.Millisecond)
-		send(t, s.c, "early")
-		wantWords(t, g, "early")
+		s.say("early")
+		s.heard(g, "early")
 		time.Sleep(200 * time.Millisecond)
 		g.Text("y")
-		want(t, s.c, "y")
-		send(t, s.c, "later", "more")
-		wantWords(t, g, "^ack 2", "later", "more")
+		s.want("y")
+		s.say("later", "more")
+		s.heard(g, "^ack 2", "later", "more")
 		time.Sleep(time.Second)
-		wantWords(t, g)
+		s.heard(g)
 	})
 }
 
 func TestPongFollowsDeliveryOfEarlierMessages(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		words(g)
 		g.Text("unread")
 		g.Control("ping older")
 		g.Control("ping newer")
-		wantWords(t, g, "^ping 1", "^ping 2") // shows that the client lives, and promises nothing
-		want(t, s.c, "unread")
-		wantWords(t, g, "^ack 1", "^pong newer")
+		s.heard(g, "^ping 1", "^ping 2") // shows that the client lives, and promises nothing
+		s.want("unread")
+		s.heard(g, "^ack 1", "^pong newer")
 	})
 }
 
 // Each row is something a gateway must not send. The client closes the connection and
 // resumes.
 func TestInvalidControlMessageBreaksTheConnection(t *testing.T) {
-	for _, said := range []string{
-		"", "ack", "ack 1", "ack x", "ack 12345678901234567", "Ack 0", "averyveryverylongverb", "bye", "hello", "hello {}",
-		`hello {"session":"s1","token":"t","received":-1}`, `hello {"session":"s1","token":"t"}`, `hello {"session":"s2","token":"t"}`,
-		"token", `token {"token":""}`, "grace", "grace soon", "ping ", "ping " + strings.Repeat("x", 33), "move", "move {", `move {"within_ms":-1}`,
-		"end", "end {}", `end {"code":99}`, "close", `close {"code":"x"}`, "\xff",
-	} {
-		onStage(t, func(t *testing.T, s *stage) {
-			g := s.dial(nil)
+	for _, said := range []string{"", "ack 1", "bye", `hello {"session":"s1","token":"t"}`, `hello {"session":"s2","token":"t"}`, "\xff"} {
+
+		onStage(t, nil, func(s *stage, g *wstest.Peer) {
 			token := fmt.Sprintf("t%d", tokensMade)
 			g.Control(said)
 			next := s.door.Next()
 			if got := stated(next); got != "true "+token+" 0" {
-				t.Errorf("%q: resumes with %s", said, got)
+				s.Errorf("%q: resumes with %s", said, got)
 			}
 			hello(next, nil)
 			synctest.Wait()
 			if len(s.resumes) != 1 {
-				t.Errorf("%q: resumes %+v", said, s.resumes)
+				s.Errorf("%q: resumes %+v", said, s.resumes)
 			}
 		})
 	}
 }
 
 func TestUnknownVerbsAreIgnored(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(map[string]any{"news": 1})
+	onStage(t, map[string]any{"news": 1}, func(s *stage, g *wstest.Peer) {
 		g.Control("sing {a song}")
 		g.Control("sing")
 		g.Control(`token {"token":"newer","news":[]}`)
 		g.Text("still here")
-		want(t, s.c, "still here")
+		s.want("still here")
 		g.Drop()
 		if got := stated(s.door.Next()); got != "true newer 1" {
-			t.Errorf("resumes with %s", got)
+			s.Errorf("resumes with %s", got)
 		}
 	})
 }
 
 func TestDuplicatesAreDiscardedAndAcked(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		for i := range 3 {
 			g.Text(fmt.Sprint(i + 1))
 		}
-		want(t, s.c, "1")
+		s.want("1")
 		synctest.Wait()
 		g.Drop() // 2 and 3 have arrived, and nothing has read them
 		g = s.door.Next()
 		if got := stated(g); !strings.HasSuffix(got, " 1") {
-			t.Errorf("resumes with %s, want what was handed over", got)
+			s.Errorf("resumes with %s, want what was handed over", got)
 		}
 		hello(g, map[string]any{"resumed": true, "replay": 3})
 		for i := 1; i < 4; i++ {
 			g.Text(fmt.Sprint(i + 1))
 		}
-		want(t, s.c, "2", "3", "4")
+		s.want("2", "3", "4")
 		time.Sleep(time.Second)
-		wantWords(t, g, "^ack 1", "^ack 4")
+		s.heard(g, "^ack 1", "^ack 4")
 	})
 }
 
 func TestRetryableCloseIsRetriedAfterRetryAfter(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		began := time.Now()
 		g.Control(`close {"code":4503,"reason":"draining","retry":true,"retry_after_ms":70000}`)
 		g = s.door.Next()
 		if wait := time.Since(began); wait < 70*time.Second || wait > 76*time.Second { // longer than the grace period: the gateway asked for that
-			t.Errorf("came back after %v", wait)
+			s.Errorf("came back after %v", wait)
 		}
 		began = time.Now()
 		g.Control(`close {"code":4429,"retry":true,"retry_after_ms":3000}`)
 		hello(s.door.Next(), nil)
 		if wait := time.Since(began); wait < 3*time.Second {
-			t.Errorf("came back after %v", wait)
+			s.Errorf("came back after %v", wait)
 		}
 	})
 }
 
 func TestCloseMessageIsFinalWithOrWithoutCloseFrame(t *testing.T) {
 	for _, closes := range []bool{true, false} {
-		onStage(t, func(t *testing.T, s *stage) {
-			g := s.dial(nil)
+		onStage(t, nil, func(s *stage, g *wstest.Peer) {
 			g.Control(`close {"code":4410,"reason":"ended","retry":false}`)
 			if closes {
 				g.Close(4410, "")
 			}
-			wantClose(t, wantEnd(t, s.c), 4410, false)
+			s.wantClose(4410, false)
 			if n := s.dials.Load(); n != 1 {
-				t.Errorf("%d connections", n)
+				s.Errorf("%d connections", n)
 			}
 		})
 	}
 }
 
 func TestCloseFrameWithoutCloseMessageMeansResume(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil).Close(4410, "closed by a proxy")
 		hello(s.door.Next(), nil)
 		synctest.Wait()
 		if len(s.resumes) != 1 {
-			t.Errorf("resumes %+v", s.resumes)
+			s.Errorf("resumes %+v", s.resumes)
 		}
 	})
 }
 
 // protocol section 5.1: the newest hello's route comes back with each resume, if it is one.
 func TestResumeOffersTheRouteOfTheNewestHello(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		routed := func(g *wstest.Peer) (list []string) {
 			for _, p := range wire.Protocols(g.Req.Header) {
 				if strings.HasPrefix(p, wire.PrefixRoute) {
@@ -314,7 +185,7 @@ func TestResumeOffersTheRouteOfTheNewestHello(t *testing.T) {
 		}
 		g := s.dial(map[string]any{"route": "n1"})
 		if got := routed(g); got != nil {
-			t.Errorf("the first handshake offers %q", got)
+			s.Errorf("the first handshake offers %q", got)
 		}
 		for _, tt := range []struct{ route, next string }{
 			{"n1", "n2"}, {"n2", "blank s"}, {"", "a,b"}, {"", strings.Repeat("x", 33)}, {"", strings.Repeat("x", 32)}, {strings.Repeat("x", 32), ""}, {"", "n1"},
@@ -326,29 +197,28 @@ func TestResumeOffersTheRouteOfTheNewestHello(t *testing.T) {
 				want = []string{wire.PrefixRoute + tt.route}
 			}
 			if got := routed(g); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("the resume offers %q, want %q", got, want)
+				s.Errorf("the resume offers %q, want %q", got, want)
 			}
 			hello(g, map[string]any{"route": tt.next})
 			g.Text("something new")
-			s.c.Read(t.Context())
+			s.Read(s.Context())
 		}
 	})
 }
 
 // protocol section 5.6: without it no session is durable.
 func TestEachHandshakeSaysWhatIsSettled(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		settled := func(want string) {
-			t.Helper()
+			s.Helper()
 			if o := wire.ParseOffer(g.Req.Header); !o.SettledOK || fmt.Sprint(o.Settled.Acked, o.Settled.Sent) != want {
-				t.Errorf("settled %+v, want %s", o.Settled, want)
+				s.Errorf("settled %+v, want %s", o.Settled, want)
 			}
 		}
 		settled("0 0")
-		send(t, s.c, "a")
-		send(t, s.c, "b")
-		send(t, s.c, "c")
+		s.say("a")
+		s.say("b")
+		s.say("c")
 		synctest.Wait()
 		g.Control("ack 1")
 		synctest.Wait()
@@ -368,15 +238,14 @@ func TestFailoverCountsFromWhatItsHandshakeStated(t *testing.T) {
 	failover := map[string]any{"resumed": true, "moved": "failover", "durable": true}
 	for name, between := range map[string]func(*stage, *wstest.Peer){
 		"nothing": func(*stage, *wstest.Peer) {},
-		"read":    func(s *stage, _ *wstest.Peer) { want(s.T, s.c, "2") },
+		"read":    func(s *stage, _ *wstest.Peer) { s.want("2") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				g := s.dial(nil)
+			onStage(t, nil, func(s *stage, g *wstest.Peer) {
 				g.Text("1")
 				g.Text("2")
 				g.Text("3")
-				want(t, s.c, "1")
+				s.want("1")
 				synctest.Wait()
 				g.Drop()
 				g = s.door.Next() // states 1
@@ -384,20 +253,20 @@ func TestFailoverCountsFromWhatItsHandshakeStated(t *testing.T) {
 				synctest.Wait()
 				hello(g, failover)
 				if name == "read" {
-					wantWords(t, g, "the end")
+					s.heard(g, "the end")
 					g = s.door.Next()
 					if got := stated(g); !strings.HasSuffix(got, " 2") {
-						t.Errorf("resumes with %s, want what was handed over", got)
+						s.Errorf("resumes with %s, want what was handed over", got)
 					}
 					hello(g, failover)
 				}
 				synctest.Wait()
 				g.Text("of the next")
-				want(t, s.c, "of the next")
+				s.want("of the next")
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if len(s.resumes) != 1 || s.resumes[0].Moved != "failover" {
-					t.Errorf("%+v", s.resumes)
+					s.Errorf("%+v", s.resumes)
 				}
 			})
 		})
@@ -406,29 +275,28 @@ func TestFailoverCountsFromWhatItsHandshakeStated(t *testing.T) {
 
 // The older gateway has acked since.
 func TestFailoverIsNotTakenAfterAnAckOnTheOlderConnection(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		old := s.dial(nil)
-		send(t, s.c, "a")
+	onStage(t, nil, func(s *stage, old *wstest.Peer) {
+		s.say("a")
 		synctest.Wait()
 		old.Control(`move {"within_ms":1}`)
 		g := s.door.Next()
 		old.Control("ack 1")
 		synctest.Wait()
 		hello(g, map[string]any{"resumed": true, "moved": "failover"})
-		wantWords(t, g, "the end")
+		s.heard(g, "the end")
 	})
 }
 
 func TestSupersededByAnotherClientEndsTheSession(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil).Control(`close {"code":4409,"retry":false}`)
-		wantClose(t, wantEnd(t, s.c), 4409, false)
+		s.wantClose(4409, false)
 	})
 }
 
 // Section 6: one of the client's own attempts may have reached the gateway.
 func TestSupersededByOwnAbandonedAttemptResumes(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil).Drop()
 		s.door.Next().Drop() // the client can't know whether this attempt arrived
 		g := s.door.Next()
@@ -438,90 +306,87 @@ func TestSupersededByOwnAbandonedAttemptResumes(t *testing.T) {
 		hello(g, map[string]any{"resumed": true})
 		synctest.Wait()
 		g.Text("here again")
-		want(t, s.c, "here again")
+		s.want("here again")
 		g.Control(`close {"code":4409,"retry":false}`) // now it must be another client
-		wantClose(t, wantEnd(t, s.c), 4409, false)
+		s.wantClose(4409, false)
 	})
 }
 
 func TestErrorNamesTheSettingAsGiven(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		g.Text("unread")
 		synctest.Wait()
 		g.Drop()
 		g = s.door.Next()
-		want(t, s.c, "unread") // after N was stated
+		s.want("unread") // after N was stated
 		g.Control(`close {"code":4400,"retry":false}`)
 		g = s.door.Next()
 		if got := stated(g); !strings.HasSuffix(got, " 1") {
-			t.Errorf("comes again with %s", got)
+			s.Errorf("comes again with %s", got)
 		}
 		g.Control(`close {"code":4404,"retry":false}`)
-		wantClose(t, wantEnd(t, s.c), 4404, false)
+		s.wantClose(4404, false)
 	})
 }
 
 func TestMoveUsesTheOldConnectionUntilTheNewHello(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		older := s.dial(nil)
+	onStage(t, nil, func(s *stage, older *wstest.Peer) {
 		words(older)
 		began := time.Now()
 		older.Control(`move {"within_ms":10000,"reason":"drain"}`)
 		newer := s.door.Next()
 		if wait := time.Since(began); wait > 10*time.Second {
-			t.Errorf("moved after %v", wait)
+			s.Errorf("moved after %v", wait)
 		}
 		older.Text("one")
-		want(t, s.c, "one")
-		send(t, s.c, "up")
+		s.want("one")
+		s.say("up")
 		time.Sleep(2 * time.Second)
-		wantWords(t, older, "up") // and no ack beyond the stated N
+		s.heard(older, "up") // and no ack beyond the stated N
 		hello(newer, map[string]any{"resumed": true, "received": 1, "replay": 1})
 		synctest.Wait()
 		newer.Text("one")
 		older.Text("never")
 		newer.Text("two")
-		want(t, s.c, "two")
+		s.want("two")
 		time.Sleep(time.Second)
-		wantWords(t, newer, "^ack 0", "^ack 2")
+		s.heard(newer, "^ack 0", "^ack 2")
 		if len(s.resumes) != 1 || s.resumes[0].Away != 0 {
-			t.Errorf("resumes %+v", s.resumes)
+			s.Errorf("resumes %+v", s.resumes)
 		}
 	})
 }
 
 func TestRefusedMoveChangesNothing(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		older := s.dial(nil)
+	onStage(t, nil, func(s *stage, older *wstest.Peer) {
 		older.Control(`move {"within_ms":1000}`)
 		s.door.Next().Control(`close {"code":4401,"retry":false}`)
 		synctest.Wait()
 		older.Text("still here")
-		want(t, s.c, "still here")
+		s.want("still here")
 	})
 }
 
 func TestAttemptsArePacedAndSpread(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil)
 		s.down.Store(true)
 		began := time.Now()
 		s.cut()
 		synctest.Wait()
 		if n := s.dials.Load(); n != 2 {
-			t.Errorf("%d connections at once, want the first and one more", n)
+			s.Errorf("%d connections at once, want the first and one more", n)
 		}
-		err := wantEnd(t, s.c)
+		err := s.wantEnd()
 		if n := s.dials.Load(); n < 30 || n > 150 || !errors.Is(err, client.ErrLost) {
-			t.Errorf("%d attempts in %v, then %v", n, time.Since(began), err)
+			s.Errorf("%d attempts in %v, then %v", n, time.Since(began), err)
 		}
 	})
 }
 
 // A gateway that disconnects after every hello is not flooded with attempts.
 func TestFailedConnectionsBackOff(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil).Drop()
 		began := time.Now()
 		for range 40 {
@@ -531,91 +396,94 @@ func TestFailedConnectionsBackOff(t *testing.T) {
 			g.Drop()
 		}
 		if took := time.Since(began); took < 20*time.Second {
-			t.Errorf("40 connections in %v", took)
+			s.Errorf("40 connections in %v", took)
 		}
 	})
 }
 
 func TestDialReturnsDescriptiveErrors(t *testing.T) {
-	dial := func(t *testing.T, s *stage, o client.Options) error {
+	dial := func(s *stage, o client.Options) error {
 		o.HTTPClient = s.client()
-		c, err := client.Dial(t.Context(), "ws://game.example/", &o)
+		c, err := client.Dial(s.Context(), "ws://game.example/", &o)
 		if err == nil {
 			c.CloseNow()
-			t.Error("no error")
+			s.Error("no error")
 		}
 		return err
 	}
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.door.Refuse = func(c net.Conn, _ *http.Request) bool {
 			io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 8\r\n\r\ndraining")
 			return true
 		}
 		var refused *client.HandshakeError
-		if err := dial(t, s, client.Options{}); !errors.As(err, &refused) || refused.StatusCode != 503 || refused.Body != "draining" {
-			t.Errorf("503: %v", err)
+		if err := dial(s, client.Options{}); !errors.As(err, &refused) || refused.StatusCode != 503 || refused.Body != "draining" {
+			s.Errorf("503: %v", err)
 		}
 		s.door.Refuse = func(c net.Conn, _ *http.Request) bool {
 			io.WriteString(c, "HTTP/1.1 307 Temporary Redirect\r\nLocation: ws://elsewhere.example/\r\nContent-Length: 0\r\n\r\n")
 			return true
 		}
-		if err := dial(t, s, client.Options{Token: "secret"}); !errors.As(err, &refused) || refused.StatusCode != 307 || s.dials.Load() != 2 {
-			t.Errorf("307: %v after %d connections", err, s.dials.Load())
+		if err := dial(s, client.Options{Token: "secret"}); !errors.As(err, &refused) || refused.StatusCode != 307 || s.dials.Load() != 2 {
+			s.Errorf("307: %v after %d connections", err, s.dials.Load())
 		}
 		s.door.Refuse = nil
 		s.door.Choose = ""
-		if err := dial(t, s, client.Options{}); !errors.Is(err, client.ErrNotReseat) {
-			t.Errorf("no subprotocol: %v", err)
+		if err := dial(s, client.Options{}); !errors.Is(err, client.ErrNotReseat) {
+			s.Errorf("no subprotocol: %v", err)
 		}
 		s.door.Next()
 		s.door.Choose = wire.Subprotocol
 		began := time.Now()
-		if err := dial(t, s, client.Options{}); !errors.Is(err, client.ErrNotReseat) || time.Since(began) != 5*time.Second {
-			t.Errorf("no hello: %v after %v", err, time.Since(began))
+		if err := dial(s, client.Options{}); !errors.Is(err, client.ErrNotReseat) || time.Since(began) != 5*time.Second {
+			s.Errorf("no hello: %v after %v", err, time.Since(began))
 		}
 		s.door.Next()
 		s.down.Store(true)
-		if err := dial(t, s, client.Options{}); err == nil || !strings.Contains(err.Error(), "the network is down") {
-			t.Errorf("no network: %v", err)
+		if err := dial(s, client.Options{}); err == nil || !strings.Contains(err.Error(), "the network is down") {
+			s.Errorf("no network: %v", err)
 		}
 	})
 }
 
 func TestDialReportsSupersededToken(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		done := make(chan error, 1)
 		go func() {
-			_, err := client.Dial(t.Context(), "ws://game.example/", &client.Options{HTTPClient: s.client(), Token: "superseded"})
+			_, err := client.Dial(s.Context(), "ws://game.example/", &client.Options{HTTPClient: s.client(), Token: "superseded"})
 			done <- err
 		}()
 		g := s.door.Next()
 		if got := stated(g); got != "true superseded 0" {
-			t.Errorf("the handshake states %s", got)
+			s.Errorf("the handshake states %s", got)
 		}
 		time.Sleep(14 * time.Second) // a resume waits 15 s
 		g.Control(`close {"code":4401,"reason":"superseded","retry":false}`)
-		wantClose(t, <-done, 4401, false)
+		var end *client.CloseError
+		if err := <-done; !errors.As(err, &end) || end.Code != 4401 || end.FromServer {
+			s.Errorf("%v, want code 4401 of the gateway", err)
+		}
 	})
 }
 
 func TestDialContextDoesNotOutliveDial(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	onBareStage(t, func(s *stage) {
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		if _, err := client.Dial(ctx, "ws://game.example/", &client.Options{HTTPClient: s.client()}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("no hello in time: %v", err)
+			s.Errorf("no hello in time: %v", err)
 		}
 		s.door.Next()
-		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel = context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		go func() { hello(s.door.Next(), nil) }()
 		c, err := client.Dial(ctx, "ws://game.example/", &client.Options{HTTPClient: s.client()})
 		if err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		if err := c.Write(t.Context(), client.MessageText, []byte("on and on")); err != nil {
-			t.Error(err)
+		if err := c.Write(s.Context(), client.MessageText, []byte("on and on")); err != nil {
+			s.Error(err)
 		}
 		c.CloseNow()
 	})
@@ -624,18 +492,17 @@ func TestDialContextDoesNotOutliveDial(t *testing.T) {
 // The library would return an empty message if the stream ended right after a header.
 func TestMessageCutAfterItsHeaderIsNotDelivered(t *testing.T) {
 	for _, torn := range []string{"\x81\x05", "\x81\x7e\x01\x00", "\x81\x05he", "\x01\x02he\x80\x03"} {
-		onStage(t, func(t *testing.T, s *stage) {
-			g := s.dial(nil)
+		onStage(t, nil, func(s *stage, g *wstest.Peer) {
 			token := fmt.Sprintf("t%d", tokensMade)
 			g.Raw([]byte(torn))
 			g.Conn.Close()
 			next := s.door.Next()
 			if got := stated(next); got != "true "+token+" 0" {
-				t.Errorf("%q: resumes with %s", torn, got)
+				s.Errorf("%q: resumes with %s", torn, got)
 			}
 			hello(next, map[string]any{"resumed": true, "replay": 1})
 			next.Text("hello")
-			want(t, s.c, "hello")
+			s.want("hello")
 		})
 	}
 }
@@ -643,8 +510,7 @@ func TestMessageCutAfterItsHeaderIsNotDelivered(t *testing.T) {
 // Large messages come in parts, with control messages in between. The gateway hears at least once a second that
 // they come.
 func TestMessageInPartsIsReadWhole(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(map[string]any{"part_bytes": 4096})
+	onStage(t, map[string]any{"part_bytes": 4096}, func(s *stage, g *wstest.Peer) {
 		g.Control(`parts {"bytes":8200,"text":true,"later":1}`)
 		part := strings.Repeat("x", 4096)
 		g.Binary("\x10\x10" + part[2:])
@@ -654,12 +520,12 @@ func TestMessageInPartsIsReadWhole(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		g.Binary(part)
-		wantWords(t, g, "^ack 0", "^pong 7", "^ack 0")
+		s.heard(g, "^ack 0", "^pong 7", "^ack 0")
 		g.Binary("yyyyyyyy")
 		g.Text("small")
-		want(t, s.c, "\x10"+part[2:]+part+"yyyyyyyy", "small")
+		s.want("\x10"+part[2:]+part+"yyyyyyyy", "small")
 		time.Sleep(time.Second)
-		wantWords(t, g, "^ack 2")
+		s.heard(g, "^ack 2")
 	})
 }
 
@@ -672,12 +538,12 @@ func TestBadPartsBreakTheConnection(t *testing.T) {
 		"no argument":    func(g *wstest.Peer) { g.Control("parts") },
 		"over the limit": func(g *wstest.Peer) { g.Control(`parts {"bytes":99999999999}`) },
 	} {
-		onStage(t, func(t *testing.T, s *stage) {
+		onBareStage(t, func(s *stage) {
 			says(s.dial(nil))
 			hello(s.door.Next(), nil)
 			synctest.Wait()
 			if len(s.lost) != 1 {
-				t.Errorf("%s: losses %v", name, s.lost)
+				s.Errorf("%s: losses %v", name, s.lost)
 			}
 		})
 	}
@@ -685,8 +551,7 @@ func TestBadPartsBreakTheConnection(t *testing.T) {
 
 // A message that was cut is sent anew from its beginning.
 func TestMessageInPartsBeginsAnewAfterResume(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		g.Control(`parts {"bytes":6}`)
 		g.Binary("one")
 		synctest.Wait()
@@ -696,6 +561,6 @@ func TestMessageInPartsBeginsAnewAfterResume(t *testing.T) {
 		g.Control(`parts {"bytes":6}`)
 		g.Binary("one")
 		g.Binary("two")
-		want(t, s.c, "onetwo")
+		s.want("onetwo")
 	})
 }

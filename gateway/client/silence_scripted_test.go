@@ -38,7 +38,7 @@ func (s *stage) lively(g *wstest.Peer) {
 	for range 10 {
 		time.Sleep(100 * time.Millisecond)
 		g.Text(text)
-		want(s.T, s.c, text)
+		s.want(text)
 	}
 	words(g)
 }
@@ -74,66 +74,62 @@ func (s *stage) wantAfter(began time.Time, d time.Duration) *wstest.Peer {
 // ---- the answer rule
 
 func TestDeadConnectionUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
 		words(g)
 		time.Sleep(time.Second)
 		began := time.Now()
-		send(t, s.c, "up")
-		wantWords(t, g, "up")
+		s.say("up")
+		s.heard(g, "up")
 		time.Sleep(2500 * time.Millisecond)
-		wantWords(t, g, "^ping 1")
+		s.heard(g, "^ping 1")
 		next := s.wantAfter(began, 5*time.Second)
 		s.wantLost(0, "no answer for 5s")
 		again(next, answering, 0, 0)
 		s.wantLost(1, "no answer for 5s")
 		if away := s.resumes[0].Away; away != 6*time.Second {
-			t.Errorf("away for %v, want 6 s since the last sign of life", away)
+			s.Errorf("away for %v, want 6 s since the last sign of life", away)
 		}
-		wantWords(t, next, "^ack 0", "up")
+		s.heard(next, "^ack 0", "up")
 	})
 }
 
 func TestDeadIdleConnectionIsReplacedWithinHeartbeatAndAnswerTimeout(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
 		began := time.Now()
 		words(g)
 		time.Sleep(17500 * time.Millisecond)
-		wantWords(t, g, "^ping 1")
+		s.heard(g, "^ping 1")
 		again(s.wantAfter(began, 20*time.Second), answering, 0, 0)
 		s.wantLost(1, "no answer for 5s")
 		if away := s.resumes[0].Away; away != 20*time.Second {
-			t.Errorf("away for %v, want 20 s", away)
+			s.Errorf("away for %v, want 20 s", away)
 		}
 	})
 }
 
 func TestTwoHeartbeatsAreTheLimitWithoutAnswerTimeout(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		began := time.Now()
-		send(t, s.c, "up")
+		s.say("up")
 		s.wantAfter(began, 30*time.Second)
-		wantWords(t, g, "^ack 0", "up", "the end")
+		s.heard(g, "^ack 0", "up", "the end")
 		s.wantLost(0, "nothing heard for 30s")
 	})
 }
 
 func TestWithheldAckDoesNotDisconnect(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
 		words(g)
-		send(t, s.c, "up")
-		wantWords(t, g, "up")
+		s.say("up")
+		s.heard(g, "up")
 		for i := range 40 {
 			time.Sleep(2500 * time.Millisecond)
-			wantWords(t, g, fmt.Sprint("^ping ", i+1))
+			s.heard(g, fmt.Sprint("^ping ", i+1))
 			g.Control(fmt.Sprint("pong ", i+1))
 		}
 		g.Control("ack 1")
 		time.Sleep(10 * time.Second) // nothing is unanswered now
-		wantWords(t, g)
+		s.heard(g)
 		s.wantLost(0)
 	})
 }
@@ -141,34 +137,32 @@ func TestWithheldAckDoesNotDisconnect(t *testing.T) {
 // The pong is withheld, since it would promise an ack. The client sends a ping instead,
 // for each of the gateway's.
 func TestPingsAreAnsweredWhileTheApplicationDoesNotRead(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
 		words(g)
 		g.Text("unread")
 		for i := range 40 {
 			g.Control("ping are you there")
-			wantWords(t, g, fmt.Sprint("^ping ", i+1))
+			s.heard(g, fmt.Sprint("^ping ", i+1))
 			g.Control(fmt.Sprint("pong ", i+1))
 			time.Sleep(2400 * time.Millisecond)
 		}
-		want(t, s.c, "unread")
-		wantWords(t, g, "^ack 1", "^pong are you there")
+		s.want("unread")
+		s.heard(g, "^ack 1", "^pong are you there")
 		s.wantLost(0)
 	})
 }
 
 func TestBytesOfALargeMessageCountAsActivity(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
-		send(t, s.c, "up")
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
+		s.say("up")
 		g.Raw([]byte("\x81\x14"))
 		for range 20 {
 			time.Sleep(2 * time.Second)
 			g.Raw([]byte("x"))
 		}
-		want(t, s.c, strings.Repeat("x", 20))
+		s.want(strings.Repeat("x", 20))
 		time.Sleep(time.Second)
-		wantWords(t, g, "^ack 0", "up", "^ack 1")
+		s.heard(g, "^ack 0", "up", "^ack 1")
 		s.wantLost(0)
 	})
 }
@@ -196,17 +190,17 @@ func (c slow) Close() error {
 }
 
 func TestProgressOfALargeMessageCountsAsActivity(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		var each atomic.Int64
 		s.wrap = func(c net.Conn) net.Conn { return slow{c, &each, make(chan struct{}), new(sync.Once)} }
 		g := s.dial(answering)
 		words(g)
 		each.Store(int64(time.Second))
 		large := strings.Repeat("x", 60<<10)
-		send(t, s.c, large)
+		s.say(large)
 		time.Sleep(17 * time.Second)
 		if got := words(g); len(got) != 1 || got[0] != large {
-			t.Errorf("%d messages came", len(got))
+			s.Errorf("%d messages came", len(got))
 		}
 		s.wantLost(0)
 	})
@@ -214,12 +208,11 @@ func TestProgressOfALargeMessageCountsAsActivity(t *testing.T) {
 
 // A small message fits into the send buffer, even if the peer reads nothing.
 func TestWritingASmallMessageIsNoActivity(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
 		began := time.Now()
 		words(g)
 		for range 4 {
-			send(t, s.c, "up")
+			s.say("up")
 			time.Sleep(time.Second)
 		}
 		s.wantAfter(began, 5*time.Second)
@@ -230,7 +223,7 @@ func TestWritingASmallMessageIsNoActivity(t *testing.T) {
 // OnDetach blocks the loop while nothing is read, as if the process were stopped. The
 // gateway's answers arrive meanwhile.
 func TestPausedClientReadsBeforeItGivesUp(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		stands := make(chan struct{})
 		s.hang = func(what string) {
 			if what == "loss" {
@@ -242,18 +235,18 @@ func TestPausedClientReadsBeforeItGivesUp(t *testing.T) {
 		g := s.dial(answering)
 		s.lively(g)
 		s.late.Store(int64(time.Hour)) // the attempt gets no answer
-		send(t, s.c, "up")
-		wantWords(t, g, "up")
+		s.say("up")
+		s.heard(g, "up")
 		<-stands
 		g.Control("ack 1")
 		g.Text("while it stood still")
-		want(t, s.c, "while it stood still")
+		s.want("while it stood still")
 		s.wantLost(1, "nothing heard for 4s")
 	})
 }
 
 func TestSuspendedClientProbesItsConnection(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.hang = func(what string) {
 			if what == "resume" {
 				time.Sleep(20 * time.Second)
@@ -263,38 +256,37 @@ func TestSuspendedClientProbesItsConnection(t *testing.T) {
 		g := s.door.Next()
 		again(g, answering, 0, 0)
 		time.Sleep(21 * time.Second)
-		wantWords(t, g, "^ack 0", "^ping 1")
+		s.heard(g, "^ack 0", "^ping 1")
 	})
 }
 
 // Messages that the gateway's hello counts as received are not unanswered.
 func TestMessagesReceivedByTheGatewayAreNotUnanswered(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
-		send(t, s.c, "up")
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
+		s.say("up")
 		synctest.Wait()
 		g.Drop()
 		g = s.door.Next()
 		again(g, answering, 1, 0)
 		time.Sleep(17500 * time.Millisecond)
-		wantWords(t, g, "^ack 0", "^ping 1")
+		s.heard(g, "^ack 0", "^ping 1")
 		g.Control("pong 1")
 		time.Sleep(14 * time.Second)
-		wantWords(t, g)
+		s.heard(g)
 	})
 }
 
 func TestTimeoutsDoubleAfterADeadConnectionUntilNewDataArrives(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		began := time.Now()
 		s.dial(answering)
-		send(t, s.c, "up")
+		s.say("up")
 		g := s.wantAfter(began, 5*time.Second)
 		again(g, answering, 0, 0)
 		g = s.wantAfter(began, 15*time.Second)
 		again(g, answering, 0, 0)
 		g.Text("new")
-		want(t, s.c, "new")
+		s.want("new")
 		g = s.wantAfter(began, 20*time.Second)
 		again(g, answering, 0, 0)
 		s.wantLost(3, "no answer for 5s", "no answer for 10s", "no answer for 5s")
@@ -302,16 +294,16 @@ func TestTimeoutsDoubleAfterADeadConnectionUntilNewDataArrives(t *testing.T) {
 }
 
 func TestHeartbeatEndsTheDoubling(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		began := time.Now()
 		s.dial(answering)
-		send(t, s.c, "up")
+		s.say("up")
 		g := s.wantAfter(began, 5*time.Second)
 		again(g, answering, 1, 0)
 		g.Text("\x10ping 1")
 		synctest.Wait()
 		began = time.Now()
-		send(t, s.c, "up")
+		s.say("up")
 		s.wantAfter(began, 5*time.Second)
 		s.wantLost(1, "no answer for 5s", "no answer for 5s")
 	})
@@ -320,24 +312,23 @@ func TestHeartbeatEndsTheDoubling(t *testing.T) {
 // ---- suspicion
 
 func TestSilentLivelyLineStartsAnAttemptBeside(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		began := time.Now()
 		time.Sleep(2 * time.Second)
-		wantWords(t, g, "^ack 10", "^ping 1")
+		s.heard(g, "^ack 10", "^ping 1")
 		s.wantLost(0)
 		next := s.wantAfter(began, 4*time.Second)
 		s.wantLost(0, "nothing heard for 4s")
 		time.Sleep(time.Second)
-		send(t, s.c, "up")
-		wantWords(t, g, "up") // the older connection continues
+		s.say("up")
+		s.heard(g, "up") // the older connection continues
 		again(next, suspicious, 0, 0)
-		wantWords(t, next, "^ack 10", "up")
-		wantWords(t, g, "the end")
+		s.heard(next, "^ack 10", "up")
+		s.heard(g, "the end")
 		s.wantLost(1, "nothing heard for 4s")
 		if got := s.resumes[0]; got.Away != 5*time.Second {
-			t.Errorf("resumes %+v, want 5 s", got)
+			s.Errorf("resumes %+v, want 5 s", got)
 		}
 	})
 }
@@ -355,26 +346,25 @@ func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				g := s.dial(suspicious)
+			onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 				s.lively(g)
 				began := time.Now()
 				s.late.Store(int64(2 * time.Second))
-				send(t, s.c, "one")
+				s.say("one")
 				time.Sleep(4500 * time.Millisecond)
 				s.wantLost(0, "nothing heard for 4s")
 				go say(g)
 				s.wantLost(1, "nothing heard for 4s")
 				if got := s.resumes[0]; got != (client.Resumed{Away: 4500 * time.Millisecond}) {
-					t.Errorf("resumes %+v after %v", got, time.Since(began))
+					s.Errorf("resumes %+v after %v", got, time.Since(began))
 				}
-				_, data, err := s.c.Read(t.Context())
+				_, data, err := s.Read(s.Context())
 				if err != nil || strings.Trim(string(data), "y") != "" {
-					t.Errorf("read %q, %v", data, err)
+					s.Errorf("read %q, %v", data, err)
 				}
 				time.Sleep(time.Second)
-				send(t, s.c, "two")
-				wantWords(t, g, "one", "^ack 10", "^ping 1", "^ack 11", "two")
+				s.say("two")
+				s.heard(g, "one", "^ack 10", "^ping 1", "^ack 11", "two")
 				s.wantLost(1, "nothing heard for 4s")
 			})
 		})
@@ -388,8 +378,7 @@ func TestMoveRequestedUnderSuspicionIsMadeAfterwards(t *testing.T) {
 }
 
 func movedAfterwards(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		s.late.Store(int64(time.Hour))
 		g.Control(`move {"within_ms":20000}`) // at a random moment
@@ -400,45 +389,42 @@ func movedAfterwards(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if s.dials.Load() == before {
-			t.Error("the move was forgotten")
+			s.Error("the move was forgotten")
 		}
 	})
 }
 
 func TestAckHeldBackForAnAttemptIsSentAfterIt(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		g.Text("eleven")
 		s.late.Store(int64(time.Hour))
 		time.Sleep(4500 * time.Millisecond)
-		want(t, s.c, "eleven")
+		s.want("eleven")
 		time.Sleep(time.Second)
-		wantWords(t, g, "^ack 10", "^ping 1")
+		s.heard(g, "^ack 10", "^ping 1")
 		g.Control("pong 1")
-		wantWords(t, g, "^ack 11")
+		s.heard(g, "^ack 11")
 	})
 }
 
 // If the old connection stayed silent, the line may have become slower. If it sent
 // something, the suspicion was a false alarm.
 func TestClientLearnsFromATakeoverByAnAttemptBeside(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
-		send(t, s.c, "up")
+		s.say("up")
 		g = s.wantAfter(time.Now(), 4*time.Second)
 		began := time.Now()
 		again(g, answering, 0, 0)
 		s.wantAfter(began, 10*time.Second) // not after 5 s
 	})
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		next := s.wantAfter(time.Now(), 4*time.Second)
 		began := time.Now()
 		g.Text("eleven")
-		want(t, s.c, "eleven")
+		s.want("eleven")
 		again(next, suspicious, 0, 1)
 		next.Text("eleven")
 		s.lively(next)
@@ -447,8 +433,7 @@ func TestClientLearnsFromATakeoverByAnAttemptBeside(t *testing.T) {
 }
 
 func TestFinalRefusalKeepsALiveConnection(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		next := s.wantAfter(time.Now(), 4*time.Second)
 		g.Control("grace 30000")
@@ -456,38 +441,37 @@ func TestFinalRefusalKeepsALiveConnection(t *testing.T) {
 		next.Control(`close {"code":4401,"retry":false}`)
 		s.wantLost(1, "nothing heard for 4s")
 		g.Text("eleven")
-		want(t, s.c, "eleven")
+		s.want("eleven")
 	})
 }
 
 // False alarm, second stage: the gateway may already have sent the new hello, so the
 // client waits for the attempt. The next message arrives on both connections.
 func TestSignOfLifeAfterThe101LetsTheAttemptFinish(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		next := s.wantAfter(time.Now(), 4*time.Second)
 		if got := stated(next); !strings.HasSuffix(got, " 10") {
-			t.Errorf("resumes with %s", got)
+			s.Errorf("resumes with %s", got)
 		}
 		g.Text("eleven")
-		want(t, s.c, "eleven")
-		send(t, s.c, "one")
+		s.want("eleven")
+		s.say("one")
 		time.Sleep(1500 * time.Millisecond)
-		wantWords(t, g, "^ack 10", "^ping 1", "one") // no ack for what followed the stated N
+		s.heard(g, "^ack 10", "^ping 1", "one") // no ack for what followed the stated N
 		s.wantLost(0, "nothing heard for 4s")
 		again(next, suspicious, 1, 1)
 		synctest.Wait()
 		next.Text("eleven")
 		g.Text("never")
 		next.Text("twelve")
-		want(t, s.c, "twelve")
-		send(t, s.c, "two")
+		s.want("twelve")
+		s.say("two")
 		time.Sleep(time.Second)
-		wantWords(t, next, "^ack 10", "two", "^ack 12")
+		s.heard(next, "^ack 10", "two", "^ack 12")
 		s.wantLost(1, "nothing heard for 4s")
 		if got := s.resumes[0]; got.Away != 1500*time.Millisecond || got.Replay != 1 {
-			t.Errorf("resumes %+v, want 1.5 s since the last sign of life", got)
+			s.Errorf("resumes %+v, want 1.5 s since the last sign of life", got)
 		}
 	})
 }
@@ -505,21 +489,20 @@ func TestFailedAttemptAfterASignOfLifeKeepsTheOlderConnection(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				g := s.dial(suspicious)
+			onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 				s.lively(g)
 				next := s.wantAfter(time.Now(), 4*time.Second)
 				g.Text("eleven")
-				want(t, s.c, "eleven")
+				s.want("eleven")
 				time.Sleep(time.Second)
-				wantWords(t, g, "^ack 10", "^ping 1")
+				s.heard(g, "^ack 10", "^ping 1")
 				end(g, next)
 				s.wantLost(1, "nothing heard for 4s")
-				wantWords(t, g, "^ack 11")
+				s.heard(g, "^ack 11")
 				g.Text("twelve")
-				want(t, s.c, "twelve")
+				s.want("twelve")
 				if n := s.dials.Load(); n != 2 {
-					t.Errorf("%d connections", n)
+					s.Errorf("%d connections", n)
 				}
 			})
 		})
@@ -534,8 +517,7 @@ func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
 	} {
 		for _, has101 := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, " ", has101), func(t *testing.T) {
-				onStage(t, func(t *testing.T, s *stage) {
-					g := s.dial(suspicious)
+				onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 					s.lively(g)
 					if !has101 {
 						s.late.Store(int64(2 * time.Second))
@@ -547,12 +529,12 @@ func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
 					again(next, suspicious, 0, 0)
 					s.wantLost(1, "nothing heard for 4s")
 					if away := s.resumes[0].Away; away < 4500*time.Millisecond {
-						t.Errorf("away for %v, though the end was no sign of life", away)
+						s.Errorf("away for %v, though the end was no sign of life", away)
 					}
 					next.Text("eleven")
-					want(t, s.c, "eleven")
+					s.want("eleven")
 					if n := s.dials.Load(); n != 2 {
-						t.Errorf("%d connections", n)
+						s.Errorf("%d connections", n)
 					}
 				})
 			})
@@ -562,44 +544,41 @@ func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
 
 // The answer rule also applies under suspicion. OnDetach is still called only once.
 func TestAnswerRuleAppliesUnderSuspicion(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
-		send(t, s.c, "up")
+		s.say("up")
 		next := s.wantAfter(time.Now(), 4*time.Second)
 		time.Sleep(1500 * time.Millisecond)
-		wantWords(t, g, "up", "^ack 10", "^ping 1", "^ping 2", "the end")
+		s.heard(g, "up", "^ack 10", "^ping 1", "^ping 2", "the end")
 		again(next, answering, 0, 0)
 		s.wantLost(1, "nothing heard for 4s")
-		wantWords(t, next, "^ack 10", "up")
+		s.heard(next, "^ack 10", "up")
 	})
 }
 
 func TestCloseUnderSuspicionIsSentOnTheNextConnection(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		began := time.Now()
 		s.dark.Store(true)
 		time.Sleep(4500 * time.Millisecond)
 		closed := make(chan error, 1)
-		go func() { closed <- s.c.Close(4000, "enough") }()
-		wantWords(t, g, "^ack 10", "^ping 1", `^bye {"code":4000,"reason":"enough"}`)
+		go func() { closed <- s.Close(4000, "enough") }()
+		s.heard(g, "^ack 10", "^ping 1", `^bye {"code":4000,"reason":"enough"}`)
 		s.dark.Store(false)
 		next := s.wantAfter(began, 8*time.Second)
 		again(next, suspicious, 0, 0)
-		wantWords(t, next, "^ack 10", `^bye {"code":4000,"reason":"enough"}`)
+		s.heard(next, "^ack 10", `^bye {"code":4000,"reason":"enough"}`)
 		next.Close(4000, "enough")
 		if err := <-closed; err != nil {
-			t.Error(err)
+			s.Error(err)
 		}
 	})
 }
 
 // The first attempt gets no answer at all, as behind a router that drops packets.
 func TestAttemptBesideWithoutA101TimesOut(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		began := time.Now()
 		s.dark.Store(true)
@@ -612,8 +591,7 @@ func TestAttemptBesideWithoutA101TimesOut(t *testing.T) {
 }
 
 func TestRefusedAttemptBesideIsNotRepeatedAtOnce(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
 		began := time.Now()
 		s.wantAfter(began, 4*time.Second).Drop()
@@ -625,8 +603,7 @@ func TestRefusedAttemptBesideIsNotRepeatedAtOnce(t *testing.T) {
 }
 
 func TestFalseAlarmsMakeAttemptsRarer(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(suspicious)
+	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.late.Store(int64(time.Second))
 		var attempts []time.Duration
 		began, last := time.Now(), s.dials.Load()
@@ -640,12 +617,12 @@ func TestFalseAlarmsMakeAttemptsRarer(t *testing.T) {
 			}
 		}
 		if len(attempts) < 5 || len(attempts) > 9 {
-			t.Errorf("%d attempts in ten minutes: %v", len(attempts), attempts)
+			s.Errorf("%d attempts in ten minutes: %v", len(attempts), attempts)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.lost) != len(attempts) || len(s.resumes) != len(attempts) {
-			t.Errorf("%d losses and %d resumes", len(s.lost), len(s.resumes))
+			s.Errorf("%d losses and %d resumes", len(s.lost), len(s.resumes))
 		}
 	})
 }
@@ -690,7 +667,7 @@ func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 	} {
 		for _, trip := range []time.Duration{time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond} {
 			t.Run(fmt.Sprint(name, ", ", trip), func(t *testing.T) {
-				onStage(t, func(t *testing.T, s *stage) {
+				onBareStage(t, func(s *stage) {
 					k := &talk{stage: s, g: s.dial(answering), trip: trip, began: time.Now()}
 					next, beat := time.Now().Add(pause(0)), time.Now().Add(15*time.Second)
 					for i := 0; time.Since(k.began) < 5*time.Minute; {
@@ -699,7 +676,7 @@ func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 						if now := time.Now(); !now.Before(next) {
 							i++
 							k.g.Text("x")
-							want(t, s.c, "x")
+							s.want("x")
 							next, beat = now.Add(pause(i)), now.Add(15*time.Second)
 						} else if !now.Before(beat) { // the gateway's own heartbeat
 							k.g.Control("ping beat")
@@ -709,7 +686,7 @@ func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 					s.wantLost(0)
 					for i := 1; i < len(k.pings); i++ {
 						if k.pings[i]-k.pings[i-1] < 30*time.Second {
-							t.Fatalf("pings at %v", k.pings)
+							s.Fatalf("pings at %v", k.pings)
 						}
 					}
 				})
@@ -721,7 +698,7 @@ func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 // ---- fast reconnects
 
 func TestUnansweredAttemptsTimeOutEarly(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil)
 		s.dark.Store(true)
 		s.cut()
@@ -731,7 +708,7 @@ func TestUnansweredAttemptsTimeOutEarly(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			if m := s.dials.Load(); m > n {
 				if since := time.Since(last); since > 5*time.Second+time.Millisecond || since < 4*time.Second-time.Millisecond {
-					t.Errorf("attempt %d, %v after the one before", attempts, since)
+					s.Errorf("attempt %d, %v after the one before", attempts, since)
 				}
 				last, n, attempts = time.Now(), m, attempts+1
 			}
@@ -742,7 +719,7 @@ func TestUnansweredAttemptsTimeOutEarly(t *testing.T) {
 // A handshake of four round trips of 1.5 s takes longer than the attempt timeout. The
 // client has measured a fast line.
 func TestSlowLineGetsThrough(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil)
 		s.late.Store(int64(6 * time.Second))
 		began := time.Now()
@@ -754,45 +731,43 @@ func TestSlowLineGetsThrough(t *testing.T) {
 			synctest.Wait()
 		}
 		if took := time.Since(began); len(s.resumes) != 1 || took > 12*time.Second {
-			t.Errorf("resumes %+v after %v", s.resumes, took)
+			s.Errorf("resumes %+v after %v", s.resumes, took)
 		}
 	})
 }
 
 // The old connection still works, so there is no need to hurry.
 func TestMoveHasMoreTimeThanAResume(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(nil)
+	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		s.late.Store(int64(8 * time.Second))
 		g.Control(`move {"within_ms":0}`)
 		hello(s.door.Next(), map[string]any{"resumed": true})
 		synctest.Wait()
 		if n := s.dials.Load(); n != 2 || len(s.resumes) != 1 {
-			t.Errorf("%d connections, resumes %+v", n, s.resumes)
+			s.Errorf("%d connections, resumes %+v", n, s.resumes)
 		}
 	})
 }
 
 func TestNothingIsSentAfterBye(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		g := s.dial(answering)
-		go s.c.Close(1000, "")
-		wantWords(t, g, "^ack 0", `^bye {"code":1000,"reason":""}`)
+	onStage(t, answering, func(s *stage, g *wstest.Peer) {
+		go s.Close(1000, "")
+		s.heard(g, "^ack 0", `^bye {"code":1000,"reason":""}`)
 		g.Control("ping are you there")
 		time.Sleep(20 * time.Second)
-		wantWords(t, g)
+		s.heard(g)
 		s.wantLost(0)
 	})
 }
 
 func TestRefusedAttemptIsFollowedByAPause(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onBareStage(t, func(s *stage) {
 		s.dial(nil)
 		s.down.Store(true)
 		s.cut()
 		time.Sleep(20 * time.Second)
 		if n := s.dials.Load(); n < 6 || n > 40 {
-			t.Errorf("%d connections in 20 s", n)
+			s.Errorf("%d connections in 20 s", n)
 		}
 	})
 }

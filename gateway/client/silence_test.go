@@ -401,18 +401,6 @@ func TestAttemptsAreFurtherApartAfterEachFalseAlarm(t *testing.T) {
 	l.want(end+50*sec, suspect)
 }
 
-func TestNegativeAnswerTimeIsRefused(t *testing.T) {
-	for text, good := range map[string]bool{
-		`hello {"session":"s","token":"t"}`:                  true,
-		`hello {"session":"s","token":"t","answer_ms":5000}`: true,
-		`hello {"session":"s","token":"t","answer_ms":-1}`:   false,
-	} {
-		if _, err := parseControl(text); (err == nil) != good {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-}
-
 func TestResumeTimeout(t *testing.T) {
 	for _, c := range []struct {
 		roundTrip, slowest time.Duration

@@ -2,12 +2,18 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -90,16 +96,15 @@ type world struct {
 
 const grace, heartbeat = 30 * time.Second, 15 * time.Second
 
-func inWorld(t *testing.T, f func(*testing.T, *world), change ...func(*policy.Policy)) {
+func inWorld(t *testing.T, f func(*world), change ...func(*policy.Policy)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, change...)) })
+	synctest.Test(t, func(t *testing.T) { f(newWorld(t, change...)) })
 }
 
-func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
-	t.Helper()
+func newGateway(pattern string, target upstream.Target, change ...func(*policy.Policy)) (*gateway.Gateway, error) {
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	rules := policy.Policy{
 		Grace: grace, GraceUnconfirmed: 5 * time.Second, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
@@ -108,12 +113,16 @@ func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
 	for _, f := range change {
 		f(&rules)
 	}
-	game := wstest.NewGame(t, 64<<10)
-	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-	gw, err := gateway.New(gateway.Config{
-		Routes:  []policy.Route{{Pattern: "/match/*", Upstream: target, Policy: rules}},
-		Default: rules, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	return gateway.New(gateway.Config{
+		Routes:  []policy.Route{{Pattern: pattern, Upstream: target, Policy: rules}},
+		Default: rules, Keys: keys, Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
+	t.Helper()
+	game := wstest.NewGame(t, 64<<10)
+	gw, err := newGateway("/match/*", upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +138,7 @@ func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
 }
 
 // play starts a session, and returns both its ends.
-func (w *world) play(o client.Options) (*client.Conn, *wstest.Peer) {
+func (w *world) play(o client.Options) (*app, *wstest.Peer) {
 	w.Helper()
 	o.HTTPClient = w.client()
 	c, err := client.Dial(w.Context(), "ws://game.example/match/7", &o)
@@ -138,52 +147,182 @@ func (w *world) play(o client.Options) (*client.Conn, *wstest.Peer) {
 	}
 	w.Cleanup(c.CloseNow)
 	synctest.Wait() // hello is confirmed
-	return c, w.game.Next()
+	return &app{w.T, c}, w.game.Next()
 }
 
 // state returns the session's state at the gateway.
-func (w *world) state(c *client.Conn) string {
+func (w *world) state(c *app) string {
 	synctest.Wait()
 	i, _ := w.gw.Session(c.Session())
 	return i.State
 }
 
-func send(t *testing.T, c *client.Conn, texts ...string) {
-	t.Helper()
+// An app is the application of a client.
+type app struct {
+	*testing.T
+	*client.Conn
+}
+
+func (a *app) say(texts ...string) {
+	a.Helper()
 	for _, text := range texts {
-		if err := c.Write(t.Context(), client.MessageText, []byte(text)); err != nil {
-			t.Fatal(err)
+		if err := a.Write(a.Context(), client.MessageText, []byte(text)); err != nil {
+			a.Fatal(err)
 		}
 	}
 }
 
-func want(t *testing.T, c *client.Conn, texts ...string) {
-	t.Helper()
+func (a *app) want(texts ...string) {
+	a.Helper()
 	for _, text := range texts {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		_, data, err := c.Read(ctx)
-		cancel()
-		if err != nil || string(data) != text {
-			t.Fatalf("read %.80q, %v, want %q", data, err, text)
+		if data, err := a.read(); err != nil || string(data) != text {
+			a.Fatalf("read %.80q, %v, want %q", data, err, text)
 		}
 	}
 }
 
-// wantEnd reads until the session ends, and returns the error.
-func wantEnd(t *testing.T, c *client.Conn) error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+func (a *app) read() ([]byte, error) {
+	ctx, cancel := context.WithTimeout(a.Context(), time.Hour)
 	defer cancel()
-	_, data, err := c.Read(ctx)
-	if err == nil || ctx.Err() != nil {
-		t.Fatalf("read %.80q, %v, want the end", data, err)
+	_, data, err := a.Read(ctx)
+	return data, err
+}
+
+// wantEnd reads the end of the session, and returns the error.
+func (a *app) wantEnd() error {
+	a.Helper()
+	data, err := a.read()
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		a.Fatalf("read %.80q, %v, want the end", data, err)
 	}
 	return err
 }
 
-func wantClose(t *testing.T, err error, code int, fromServer bool) {
-	t.Helper()
+// wantClose reads the end of the session, by the gateway or the game server.
+func (a *app) wantClose(code int, fromServer bool) error {
+	a.Helper()
+	err := a.wantEnd()
 	if e := (*client.CloseError)(nil); !errors.As(err, &e) || e.Code != code || e.FromServer != fromServer {
-		t.Errorf("%v, want code %d", err, code)
+		a.Errorf("%v, want code %d, from the game server %t", err, code, fromServer)
 	}
+	return err
+}
+
+// A stage is a gateway played by the test, with one client.
+type stage struct {
+	*testing.T
+	*network
+	*app
+	door    *wstest.Game // accepts handshakes as a gateway would
+	mu      sync.Mutex
+	resumes []client.Resumed
+	lost    []error
+	late    atomic.Int64 // delay of a handshake's 101, in ns
+	hang    func(string) // called by OnDetach and OnResume with "loss" or "resume"
+}
+
+// onStage begins a session with these members in the hello, and passes the gateway's end of its connection.
+func onStage(t *testing.T, members map[string]any, f func(*stage, *wstest.Peer)) {
+	t.Helper()
+	onBareStage(t, func(s *stage) { f(s, s.dial(members)) })
+}
+
+func onBareStage(t *testing.T, f func(*stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{T: t, door: wstest.NewGame(t, 64<<10), hang: func(string) {}}
+		s.door.Choose = wire.Subprotocol
+		s.door.Refuse = func(net.Conn, *http.Request) bool {
+			select {
+			case <-time.After(time.Duration(s.late.Load())):
+			case <-t.Context().Done():
+			}
+			return false
+		}
+		s.network = &network{over: t.Context().Done(), dial: func() (*wstest.Conn, error) {
+			c, err := s.door.Dial(t.Context(), "", "")
+			if err != nil {
+				return nil, err
+			}
+			return c.(*wstest.Conn), nil
+		}}
+		f(s)
+	})
+}
+
+// dial begins a session; members are added to the hello.
+func (s *stage) dial(members map[string]any) *wstest.Peer {
+	s.Helper()
+	done := make(chan error, 1)
+	go func() {
+		c, err := client.Dial(s.Context(), "ws://game.example/match/7", &client.Options{
+			HTTPClient: s.client(), OnResume: func(r client.Resumed) {
+				s.mu.Lock()
+				s.resumes = append(s.resumes, r)
+				s.mu.Unlock()
+				s.hang("resume")
+			},
+			OnDetach: func(err error) {
+				s.mu.Lock()
+				s.lost = append(s.lost, err)
+				s.mu.Unlock()
+				s.hang("loss")
+			},
+		})
+		s.app = &app{s.T, c}
+		done <- err
+	}()
+	g := s.door.Next()
+	hello(g, members)
+	if err := <-done; err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(s.CloseNow)
+	return g
+}
+
+var tokensMade int
+
+func hello(g *wstest.Peer, members map[string]any) {
+	tokensMade++
+	h := map[string]any{
+		"session": "s1", "token": fmt.Sprintf("t%d", tokensMade), "resumed": false, "received": 0, "lost": 0, "replay": 0,
+		"grace_ms": 30000, "heartbeat_ms": 15000, "protocol": "",
+		"limits": map[string]any{"message_bytes": 1 << 20, "unacked_messages": 1024, "unacked_bytes": 1 << 20},
+	}
+	maps.Copy(h, members)
+	text, _ := json.Marshal(h)
+	g.Control("hello " + string(text))
+}
+
+// words returns the texts that the client has sent on a connection so far.
+func words(g *wstest.Peer) (list []string) {
+	synctest.Wait()
+	for {
+		m, ok := g.Come()
+		switch {
+		case !ok:
+			return list
+		case m.Err != nil:
+			list = append(list, "the end")
+		case m.Op == frame.Close:
+			list = append(list, fmt.Sprintf("Close %d", m.Code))
+		default:
+			list = append(list, strings.ReplaceAll(m.Data, "\x10", "^"))
+		}
+	}
+}
+
+// heard fails unless the client has said this on a connection since the last look.
+func (s *stage) heard(g *wstest.Peer, want ...string) {
+	s.Helper()
+	if got := words(g); fmt.Sprint(got) != fmt.Sprint(want) {
+		s.Errorf("the client said %q, want %q", got, want)
+	}
+}
+
+// stated returns what a handshake states about the resume.
+func stated(g *wstest.Peer) string {
+	o := wire.ParseOffer(g.Req.Header)
+	return fmt.Sprint(o.Resume, " ", o.Token, " ", o.Received)
 }
