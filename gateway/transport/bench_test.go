@@ -4,28 +4,21 @@ package transport_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
 )
 
 // BenchmarkRelay relays messages of 128 bytes down and as many of 48 bytes up on 32
-// sessions: one each way per operation, or 32 at once. It measures this package, with
-// the replay buffer in use, and for comparison a pump on a WebSocket library's message
-// API, which buffers nothing.
+// sessions: one each way per operation, or 32 at once.
 //
 // The peers run in a process of their own, the same for all: cpu-ns/message is the
 // relay's alone. Both share one processor, so that the benchmark measures work, and not
@@ -41,9 +34,6 @@ func BenchmarkRelay(b *testing.B) {
 				})
 			})
 		}
-		b.Run(name+"/library", func(b *testing.B) {
-			trips(b, n, func() (client, game net.Conn) { return libraryPump(b) })
-		})
 	}
 }
 
@@ -160,58 +150,4 @@ func cpuTime() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// libraryPump is a proxy made of two library connections and two goroutines.
-func libraryPump(b *testing.B) (client, game net.Conn) {
-	gameEnd := make(chan net.Conn, 1)
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, _, _ := http.NewResponseController(w).Hijack()
-		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "+acceptKey(r)+"\r\n\r\n")
-		gameEnd <- conn
-	}))
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		down, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			return
-		}
-		up, _, err := websocket.Dial(context.Background(), strings.Replace(upstream.URL, "http", "ws", 1), nil)
-		if err != nil {
-			return
-		}
-		go pump(up, down)
-		pump(down, up)
-	}))
-	conn, err := net.Dial("tcp", proxy.Listener.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-	readHead(b, conn)
-	game = <-gameEnd
-	b.Cleanup(func() {
-		conn.Close()
-		game.Close()
-		proxy.Close()
-		upstream.Close()
-	})
-	return conn, game
-}
-
-func pump(from, to *websocket.Conn) {
-	defer to.CloseNow()
-	buf := make([]byte, 32<<10)
-	for {
-		kind, r, err := from.Reader(context.Background())
-		if err != nil {
-			return
-		}
-		w, err := to.Writer(context.Background(), kind)
-		if err != nil {
-			return
-		}
-		if _, err := io.CopyBuffer(w, r, buf); err != nil || w.Close() != nil {
-			return
-		}
-	}
 }

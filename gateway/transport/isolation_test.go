@@ -14,25 +14,6 @@ import (
 	"reseat/gateway/transport/epoll"
 )
 
-// roundTrip sends message i up and has the game server answer it. Both ends must read
-// the session's own bytes.
-func (r *rig) roundTrip(t *testing.T, i int) {
-	t.Helper()
-	pass := func(from, to net.Conn, sent, want []byte) {
-		t.Helper()
-		if _, err := from.Write(sent); err != nil {
-			t.Fatal(err)
-		}
-		got := make([]byte, len(want))
-		if _, err := io.ReadFull(to, got); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("message %d: % x, %v; want % x", i, got, err, want)
-		}
-	}
-	up, down := numbered(nil, i, 16, true), numbered(nil, i, 16, false)
-	pass(r.client, r.game, up, up)
-	pass(r.game, r.client, down, down)
-}
-
 // stalls are the ways in which a peer can stall a session indefinitely.
 var stalls = map[string]func(r *rig){
 	"a client that reads nothing":        func(r *rig) { fill(r.game, false) },
@@ -71,7 +52,9 @@ func TestStalledSessionDelaysNoOther(t *testing.T) {
 				}
 				other := newRig(t, d, zeroKey)
 				for i := range 500 {
-					other.roundTrip(t, i)
+					if err := other.echo(i); err != nil {
+						t.Fatal(err)
+					}
 				}
 				for _, r := range stuck {
 					select {

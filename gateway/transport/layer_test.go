@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
-	"reseat/gateway/wire"
 )
 
 func TestSessionOfTLSClientStaysOnItsLoop(t *testing.T) {
@@ -59,46 +57,13 @@ func TestWhatTLSHoldsBackIsRead(t *testing.T) {
 func TestTLSClientWithAFullSocketLeavesTheLoop(t *testing.T) {
 	d := secureDriver(t, transport.Poll)
 	p := newPlayer(t, d, func(c *session.Config) { c.BufferBytes, c.BufferMessages = 64<<20, 1<<20 })
-	ours, theirs := narrowPair(t)
-	ours, theirs = secured(t, d, ours, theirs)
-	p.resume(ours, theirs, 0)
-	const messages, size = 6, 1 << 20
-	go func() {
-		for i := range messages {
-			p.game.Write(numbered(nil, i, size, false))
-		}
-	}()
-	await(func() bool { return p.drive.Info().Sent == messages })
+	p.fillClient()
 	old := p.client
 	ours, pipe := net.Pipe()
 	p.attach(ours, pipe, 0) // a pipe has no descriptor
-	old.SetReadDeadline(time.Now().Add(time.Minute))
-	if code, err := old.closed(); code != wire.CodeSuperseded || err != nil {
-		t.Errorf("the older connection: %d, %v; want 4409", code, err)
-	}
+	old.wantSuperseded()
 	go io.Copy(io.Discard, pipe)
-	await(func() bool { return p.drive.Client() != nil })
-}
-
-// What TLS has made of a message, and a full socket has not taken, waits while the loop serves others.
-func TestFullSocketsOfTLSClientsDoNotMix(t *testing.T) {
-	d := secureDriver(t, transport.Poll)
-	const messages, size = 40, 100_000
-	rigs := []*rig{newRig(t, d, zeroKey), newRig(t, d, zeroKey), newRig(t, d, zeroKey)}
-	var both sync.WaitGroup
-	for _, r := range rigs {
-		both.Go(func() {
-			var b []byte
-			for i := range messages {
-				b = numbered(b[:0], i, size, false)
-				r.game.Write(b)
-			}
-		})
-	}
-	for _, r := range rigs {
-		both.Go(func() { receiveNumbered(t, r.client, messages, size, false) })
-	}
-	both.Wait()
+	await(t, "the session is on goroutines", func() bool { return p.drive.Client() != nil })
 }
 
 // For an upgrade a connection with TLS goes on in the older process, which forwards its bytes.
@@ -116,7 +81,7 @@ func TestFrozenTLSConnectionIsUsableAfterDrop(t *testing.T) {
 				sent = numbered(nil, 1, 500<<10, false)
 			}
 			go r.game.Write(sent)
-			await(func() bool { return r.drive.Info().Sent == 1 })
+			await(t, "the message is sent", func() bool { return r.drive.Info().Sent == 1 })
 			f := r.frozen(t, d)
 			if f.Down.Conn == nil || f.Down.FD >= 0 {
 				t.Fatalf("client %+v, want a connection", f.Down)

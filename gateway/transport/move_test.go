@@ -3,10 +3,7 @@
 package transport_test
 
 import (
-	"encoding/binary"
 	"errors"
-	"io"
-	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -15,33 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"reseat/gateway/frame"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 )
-
-// receiveNumbered reads n messages of the function numbered, each of size bytes, and
-// fails unless they are all there in order.
-func receiveNumbered(t *testing.T, c net.Conn, n, size int, masked bool) {
-	want := numbered(nil, 0, size, masked)
-	head := len(want) - size
-	b := make([]byte, len(want))
-	for i := range n {
-		c.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.ReadFull(c, b); err != nil {
-			t.Errorf("message %d: %v", i, err)
-			return
-		}
-		payload := b[head:]
-		if masked {
-			frame.XOR(payload, [4]byte(b[head-4:head]))
-		}
-		if got := binary.BigEndian.Uint32(payload); got != uint32(i) {
-			t.Errorf("got message %d, want %d", got, i)
-			return
-		}
-	}
-}
 
 // A pace keeps traffic going until enough has been done under it: both sides wait before
 // the message of number i until done is not more than a few below i/each.
@@ -72,30 +45,6 @@ func (p *pace) await(i int) {
 		p.cond.Wait()
 	}
 	p.mu.Unlock()
-}
-
-// traffic has both sides send n messages of size bytes at p's pace, and read the other's.
-// The channel is closed once all have been read.
-func (r *rig) traffic(t *testing.T, n, size int, p *pace) (over chan struct{}) {
-	send := func(c net.Conn, masked bool) {
-		var b []byte
-		for i := range n {
-			p.await(i)
-			b = numbered(b[:0], i, size, masked)
-			if _, err := c.Write(b); err != nil {
-				t.Errorf("message %d: %v", i, err)
-				return
-			}
-		}
-	}
-	var sides sync.WaitGroup
-	sides.Go(func() { send(r.game, false) })
-	sides.Go(func() { send(r.client, true) })
-	sides.Go(func() { receiveNumbered(t, r.client, n, size, false) })
-	sides.Go(func() { receiveNumbered(t, r.game, n, size, true) })
-	over = make(chan struct{})
-	go func() { sides.Wait(); close(over) }()
-	return over
 }
 
 // duplicate duplicates fd, as a process that receives it does; a negative one stays.
@@ -152,7 +101,7 @@ func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
 			}
 			r := newRig(t, drivers[0], zeroKey)
 			first := r.drive
-			over := r.traffic(t, messages, size, moves)
+			over := r.traffic(t, messages, size, moves.await)
 			for traffic := true; traffic; {
 				select {
 				case <-over:
@@ -173,7 +122,7 @@ func TestThawedSessionContinues(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		r := newRig(t, d, zeroKey)
 		frozen := newPace(500)
-		over := r.traffic(t, 20_000, 300, frozen)
+		over := r.traffic(t, 20_000, 300, frozen.await)
 		for traffic := true; traffic; {
 			select {
 			case <-over:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,29 +106,51 @@ func withAndWithout(t *testing.T, test func(t *testing.T, batched bool)) {
 	}
 }
 
+// exchange has clients, game servers or both send something in one turn, and reads it at the other side. It
+// returns how many reads the batch had.
+func (tb *table) exchange(legs func(r *rig) []*leg, up, down string) (reads int) {
+	tb.t.Helper()
+	text := func(s string, i int) string { return fmt.Sprint(s, " of ", i) }
+	reads = tb.turn(func() {
+		for i, r := range tb.all {
+			if sent, _ := fromClient(text(up, i)); up != "" {
+				tb.send(r.client, sent)
+			}
+			if down != "" {
+				tb.send(r.game, fromGame(text(down, i)))
+			}
+		}
+	}, legs)
+	for i, r := range tb.all {
+		if _, got := fromClient(text(up, i)); up != "" {
+			tb.wants(r.game, got)
+		}
+		if down != "" {
+			tb.wants(r.client, fromGame(text(down, i)))
+		}
+	}
+	return reads
+}
+
+// A session takes part in a turn with one read, and not with one after a read that was large.
 func TestTurnOfManySessionsReachesEverybody(t *testing.T) {
+	large := strings.Repeat("long", pieceSize)
 	withAndWithout(t, func(t *testing.T, batched bool) {
 		tb := newTable(t, batched, 20)
-		for round := range 3 {
-			text := func(way string, i int) string { return fmt.Sprint(way, round, i) }
-			n := tb.turn(func() {
-				for i, r := range tb.all {
-					sent, _ := fromClient(text("up", i))
-					tb.send(r.client, sent)
-				}
-			}, downLeg)
-			n += tb.turn(func() {
-				for i, r := range tb.all {
-					tb.send(r.game, fromGame(text("down", i)))
-				}
-			}, upLeg)
-			if batched && n != 2*len(tb.all) {
-				t.Errorf("%d reads were made together, want %d", n, 2*len(tb.all))
+		for round, c := range []struct {
+			legs     func(*rig) []*leg
+			up, down string
+			reads    int // in the batch, for each session; -1: any number
+		}{
+			{downLeg, "up", "", 1}, {upLeg, "", "down", 1}, {downLeg, "up again", "", 1}, {bothLegs, "both up", "both down", 1},
+			{bothLegs, large, large, -1}, {bothLegs, "short", "short", -1}, {bothLegs, "short too", "short too", 1},
+		} {
+			n := tb.exchange(c.legs, c.up, c.down)
+			if batched && c.reads >= 0 && n != c.reads*len(tb.all) {
+				t.Errorf("round %d: %d reads were made together, want %d", round, n, c.reads*len(tb.all))
 			}
-			for i, r := range tb.all {
-				_, got := fromClient(text("up", i))
-				tb.wants(r.game, got)
-				tb.wants(r.client, fromGame(text("down", i)))
+			if t.Failed() {
+				t.Fatal("in round ", round)
 			}
 		}
 	})
@@ -182,28 +205,6 @@ func TestBatchAllocatesNothing(t *testing.T) {
 		})
 		if n != 0 {
 			t.Errorf("%v allocations a turn", n)
-		}
-	})
-}
-
-// A session takes part with one read at a time.
-func TestBothConnectionsOfASessionAreReadInOneTurn(t *testing.T) {
-	withAndWithout(t, func(t *testing.T, batched bool) {
-		tb := newTable(t, batched, 5)
-		n := tb.turn(func() {
-			for i, r := range tb.all {
-				sent, _ := fromClient(fmt.Sprint("up", i))
-				tb.send(r.client, sent)
-				tb.send(r.game, fromGame(fmt.Sprint("down", i)))
-			}
-		}, bothLegs)
-		if batched && n != len(tb.all) {
-			t.Errorf("%d reads were made together, want one of each of %d sessions", n, len(tb.all))
-		}
-		for i, r := range tb.all {
-			_, got := fromClient(fmt.Sprint("up", i))
-			tb.wants(r.game, got)
-			tb.wants(r.client, fromGame(fmt.Sprint("down", i)))
 		}
 	})
 }
@@ -280,30 +281,6 @@ func TestMessagesToAFullSocketAreKept(t *testing.T) {
 		for turn := range turns {
 			_, got := fromClient(body(turn, 0))
 			tb.wants(tb.all[0].game, got)
-		}
-	})
-}
-
-// The first of a session's two connections is read by itself, since its last read was large.
-func TestLargeReadBesideABatch(t *testing.T) {
-	withAndWithout(t, func(t *testing.T, batched bool) {
-		tb := newTable(t, batched, 4)
-		for round, text := range []string{string(bytes.Repeat([]byte("long"), pieceSize)), "short", "short too"} {
-			tb.turn(func() {
-				for _, r := range tb.all {
-					sent, _ := fromClient(text)
-					tb.send(r.client, sent)
-					tb.send(r.game, fromGame(text))
-				}
-			}, bothLegs)
-			for _, r := range tb.all {
-				_, got := fromClient(text)
-				tb.wants(r.game, got)
-				tb.wants(r.client, fromGame(text))
-			}
-			if t.Failed() {
-				t.Fatal("in round ", round)
-			}
 		}
 	})
 }

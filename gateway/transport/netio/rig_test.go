@@ -1,10 +1,13 @@
 package netio
 
 import (
+	"io"
 	"net"
 	"testing"
 	"time"
+	"unsafe"
 
+	"reseat/gateway/internal/test/leaks"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 )
@@ -80,5 +83,48 @@ func TestSessionTimeNeverGoesBack(t *testing.T) {
 	defer s.mu.Unlock()
 	if s.now != later {
 		t.Errorf("it went back by %v", later.Sub(s.now))
+	}
+}
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// There are one session and two legs for each player: see the test of package session.
+func TestSessionAndLegsFitIntoTheirSizeClass(t *testing.T) {
+	const class = 208 // see runtime/sizeclasses.go
+	for name, size := range map[string]uintptr{"a Session": unsafe.Sizeof(Session{}), "a leg": unsafe.Sizeof(leg{})} {
+		if size > class {
+			t.Errorf("%s takes %d bytes, want at most %d", name, size, class)
+		}
+	}
+}
+
+// A connection with TLS or compression keeps a buffer for as long as its player is silent.
+func TestBlockingReadHoldsLittleMemory(t *testing.T) {
+	l := new(leg)
+	for _, filled := range []bool{false, true, false} {
+		l.filled = filled
+		want := heldRead
+		if filled {
+			want = smallRead
+		}
+		if b := l.borrow(); len(b) != want {
+			t.Errorf("after a read that has filled its buffer, %v: %d bytes, want %d", filled, len(b), want)
+		}
+		l.giveBack()
+	}
+}
+
+// If the core panics in an attach, nothing else owns the new connection.
+func TestPanicInAttachClosesTheConnection(t *testing.T) {
+	s, _ := superseded(t, 0)
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	refusal := s.Attach(ours, nil, func(*session.Session, session.Time) (*session.Attachment, *session.Refusal) { panic("injected") })
+	if refusal != nil {
+		t.Errorf("refusal %v", refusal)
+	}
+	ours.SetReadDeadline(time.Unix(1, 0))
+	if _, err := ours.Read(make([]byte, 1)); err != io.ErrClosedPipe {
+		t.Errorf("it is still open: %v", err)
 	}
 }

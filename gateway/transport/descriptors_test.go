@@ -1,14 +1,69 @@
+//go:build linux
+
 package transport_test
 
 import (
+	"io"
 	"os"
-	"runtime"
+	"syscall"
 	"testing"
 
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 )
+
+// noDescriptors runs f while the process can't open descriptors.
+func noDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := syscall.Rlimit{Cur: 3, Max: was.Max}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	f()
+}
+
+// A client that attaches while no descriptor is left is disconnected, and may resume
+// later.
+func TestClientIsDetachedWhenDescriptorsAreExhausted(t *testing.T) {
+	p := newPlayer(t, newDriver(t, transport.Poll), nil)
+	var pass session.Pass
+	p.do(func(core *session.Session, now session.Time) { pass = session.Pass{Gen: core.NextGen()} })
+	ours, theirs := clientPair(t, p.driver)
+	noDescriptors(t, func() {
+		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 1}, pass); ref != nil {
+			t.Error(ref)
+		}
+	})
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the client reads %v, want its end", err)
+	}
+	p.events.await(session.Disconnected)
+	ours, theirs = clientPair(t, p.driver)
+	p.resume(ours, theirs, 0)
+	p.wantUp(1)
+}
+
+func TestSessionRunsOnGoroutinesWhenDescriptorsAreExhausted(t *testing.T) {
+	d := newDriver(t, transport.Poll)
+	gameEnd, game := wstest.TCPPair(t, nil)
+	clientEnd, theirs := wstest.TCPPair(t, nil)
+	core := session.New(sessionConfig(replay.NewStore(1<<30, nil)), d.Clock().Now(), nil)
+	p := &player{t: t, driver: d, events: newEvents(), game: game, client: newClient(t, theirs)}
+	noDescriptors(t, func() { p.drive = d.New(core, gameEnd, clientEnd, p.events) })
+	p.drive.AttachFirst(clientEnd, nil, session.Pass{})
+	p.wantUp(1)
+	p.client.Close()
+	p.game.Close()
+	<-p.events.closed
+	p.drive.Wait()
+}
 
 // descriptors counts the open descriptors of the process.
 func descriptors(t *testing.T) int {
@@ -24,9 +79,6 @@ func descriptors(t *testing.T) int {
 // deadlines. Goroutines of the other driver release theirs when they notice; see
 // TestLingeringConnectionsOfTakeoversAreBounded.
 func TestLoopClosesTheOldestSupersededConnections(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("there are no loops here")
-	}
 	p := newPlayer(t, newDriver(t, transport.Poll), nil)
 	p.wantUp(1) // both connections are the loop's
 	before := descriptors(t)
@@ -43,9 +95,6 @@ func TestLoopClosesTheOldestSupersededConnections(t *testing.T) {
 // A loop duplicates the descriptors of connections and closes the originals. It
 // releases at once what it can't use.
 func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("there are no loops here")
-	}
 	d := newDriver(t, transport.Poll)
 	newPlayer(t, d, nil).wantUp(1) // the loops themselves, and no connection under way to them
 	before := descriptors(t)

@@ -1,9 +1,0 @@
-package netio
-
-import (
-	"testing"
-
-	"reseat/gateway/internal/test/leaks"
-)
-
-func TestMain(m *testing.M) { leaks.Main(m) }
