@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/transport/rawconn"
 )
 
@@ -35,8 +37,8 @@ type process struct {
 // headTime is how long a client of a process may take for a request; zero: for ever.
 var headTime time.Duration
 
-// newProcess begins to serve at ln, nil for a new listener.
-func newProcess(t *testing.T, ln *Listener) *process {
+// newProcess begins to serve at ln, nil for a new listener. waits, if there is one, answers /waits.
+func newProcess(t *testing.T, ln *Listener, waits ...http.HandlerFunc) *process {
 	t.Helper()
 	if ln == nil {
 		var err error
@@ -53,8 +55,12 @@ func newProcess(t *testing.T, ln *Listener) *process {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		p.arrived <- r.URL.Path + string(body)
-		if act, ok := acts.Load(r.URL.Path); ok {
-			act.(http.HandlerFunc)(w, r)
+		if act := answers[r.URL.Path]; act != nil {
+			act(w, r)
+			return
+		}
+		if r.URL.Path == "/waits" {
+			waits[0](w, r)
 			return
 		}
 		if r.URL.Path == "/held" {
@@ -124,32 +130,45 @@ func (c *caller) wantAnswer(want string) {
 // frozen freezes p's idle connections once there are n, each of which has read want.
 func (p *process) frozen(t *testing.T, n int, want string) []FrozenConn {
 	t.Helper()
-	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		list := p.tracker.Freeze()
-		fits := len(list) == n
-		for _, f := range list {
-			fits = fits && string(f.Request) == want
-		}
-		if fits {
-			return list
+	var list []FrozenConn
+	await(t, fmt.Sprintf("there are %d idle connections that have read %q", n, want), func() bool {
+		list = p.tracker.Freeze()
+		if len(list) == n && !slices.ContainsFunc(list, func(f FrozenConn) bool { return string(f.Request) != want }) {
+			return true
 		}
 		for _, f := range list {
 			f.Thaw()
 		}
+		return false
+	})
+	return list
+}
+
+// await waits until holds is true.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("after a minute not: ", what)
+		}
 	}
-	t.Fatalf("there are not %d idle connections that have read %q", n, want)
-	return nil
+}
+
+// duplicate duplicates a descriptor, as SCM_RIGHTS does. It fails if fd is closed.
+func duplicate(t *testing.T, fd int) int {
+	t.Helper()
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
 
 // move hands frozen connections over.
 func move(t *testing.T, list []FrozenConn, to *process) {
 	t.Helper()
 	for _, f := range list {
-		fd, err := unix.FcntlInt(uintptr(f.FD), unix.F_DUPFD_CLOEXEC, 0) // as SCM_RIGHTS does
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := rawconn.ConnOf(fd)
+		c, err := rawconn.ConnOf(duplicate(t, f.FD))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,15 +240,7 @@ func TestHalfRequestIsServedByTheNextProcessOnce(t *testing.T) {
 			move(t, next.frozen(t, 1, firstHalf), third)
 			c.send(secondHalf)
 			c.wantAnswer(half)
-			for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // its reader has yet to see the end
-				conns, _ := old.tracker.Counts()
-				if conns == 0 {
-					break
-				}
-				if time.Now().After(limit) {
-					t.Fatalf("the first process still tracks %d", conns)
-				}
-			}
+			old.wantConns(0) // its reader has yet to see the end
 		})
 	}
 }
@@ -296,23 +307,8 @@ func TestFreezeDoesNotTruncateAnAnswer(t *testing.T) {
 // lone returns a Conn and its peer.
 func lone(t *testing.T, first string) (*Conn, *net.TCPConn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	peer, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		peer.Close()
-		c.Close()
-	})
+	c, peer := wstest.TCPPair(t, nil)
+	t.Cleanup(func() { c.Close() })
 	peer.SetDeadline(time.Now().Add(time.Minute))
 	if theLoop != nil {
 		fd, err := rawconn.Take(c)
@@ -355,10 +351,7 @@ func TestFrozenConnectionKeepsItsDescriptor(t *testing.T) {
 					t.Fatal("it did not wait")
 				case <-time.After(20 * time.Millisecond):
 				}
-				next, err := unix.FcntlInt(uintptr(list[0].FD), unix.F_DUPFD_CLOEXEC, 0)
-				if err != nil {
-					t.Fatalf("it is closed: %v", err)
-				}
+				next := duplicate(t, list[0].FD)
 				defer unix.Close(next)
 				if moved {
 					c.Moved()
@@ -433,10 +426,7 @@ func TestWaitingReadEndsWhenTheConnectionMoves(t *testing.T) {
 		if !ok {
 			t.Fatal("not frozen")
 		}
-		next, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := duplicate(t, fd)
 		io.WriteString(peer, "for the next")
 		c.Moved()
 		if err := <-read; err != io.EOF {
@@ -513,10 +503,7 @@ func TestInheritedListenerGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		t.Fatal(err)
-	}
-	ln, err := Inherit(fd)
+	ln, err := Inherit(duplicate(t, fd))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,11 +525,8 @@ func TestOnlyTCPListenersAreInherited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	fd := duplicate(t, int(f.Fd()))
 	f.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := Inherit(fd); err == nil {
 		t.Error("a Unix listener was accepted")
 	}

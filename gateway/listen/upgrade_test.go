@@ -74,15 +74,7 @@ func TestConnectionsOfAnEventLoopBehaveTheSame(t *testing.T) {
 	}
 }
 
-// acts are what handlers of a process do, by path.
-var acts sync.Map // http.HandlerFunc
-
-func init() {
-	for path, act := range answers {
-		acts.Store(path, act)
-	}
-}
-
+// answers are what handlers of a process do, by path.
 var answers = map[string]http.HandlerFunc{
 	"/refused": func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -163,13 +155,10 @@ func exchange(t *testing.T, p *process, path, more string) string {
 // wantConns waits until n connections are tracked.
 func (p *process) wantConns(n int) {
 	p.t.Helper()
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if conns, _ := p.tracker.Counts(); conns == n {
-			return
-		} else if time.Now().After(limit) {
-			p.t.Fatalf("%d connections are tracked, want %d", conns, n)
-		}
-	}
+	await(p.t, fmt.Sprint(n, " connections are tracked"), func() bool {
+		conns, _ := p.tracker.Counts()
+		return conns == n
+	})
 }
 
 // Whatever a handler answers, the client gets the same as from net/http alone.
@@ -208,14 +197,13 @@ func TestHandshakeIsCancelledWhenItsClientCloses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T) {
 				began, over := make(chan struct{}), make(chan struct{})
-				acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				p := newProcess(t, nil, func(w http.ResponseWriter, r *http.Request) {
 					answer(w)
 					close(began)
 					<-r.Context().Done()
 					close(over)
-				}))
-				defer acts.Delete("/waits")
-				c := call(t, newProcess(t, nil))
+				})
+				c := call(t, p)
 				c.send(handshakeOf("/waits"))
 				<-began
 				select {
@@ -251,14 +239,13 @@ func TestClientThatStopsSendingIsClosed(t *testing.T) {
 func TestHandshakeWithEarlyBytesIsNotCancelled(t *testing.T) {
 	onBoth(t, func(t *testing.T) {
 		began, proceed, cancelled := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
-		acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := newProcess(t, nil, func(w http.ResponseWriter, r *http.Request) {
 			close(began)
 			<-proceed
 			cancelled <- r.Context().Err() != nil
 			echo(w, r)
-		}))
-		defer acts.Delete("/waits")
-		c := call(t, newProcess(t, nil))
+		})
+		c := call(t, p)
 		c.send(handshakeOf("/waits"))
 		<-began
 		c.send("early")
@@ -287,13 +274,12 @@ func awaitWatch(c *Conn) {
 func TestConnectionTakenOverLateCanBeRead(t *testing.T) {
 	onBoth(t, func(t *testing.T) {
 		watched := make(chan struct{})
-		acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := newProcess(t, nil, func(w http.ResponseWriter, r *http.Request) {
 			awaitWatch(r.Context().Value(connKey{}).(*Conn))
 			close(watched)
 			echo(w, r)
-		}))
-		defer acts.Delete("/waits")
-		c := call(t, newProcess(t, nil))
+		})
+		c := call(t, p)
 		c.send(handshakeOf("/waits"))
 		<-watched
 		c.send("later")
@@ -319,15 +305,13 @@ func TestEndWatchLeavesNoDeadlineBehind(t *testing.T) {
 func TestHandlerGoesOnWhenTheServerHasClosed(t *testing.T) {
 	onBoth(t, func(t *testing.T) {
 		began, proceed, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		acts.Store("/waits", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := newProcess(t, nil, func(w http.ResponseWriter, r *http.Request) {
 			close(began)
 			<-proceed
 			_, err := io.WriteString(w, "too late")
 			http.NewResponseController(w).Flush()
 			failed <- err
-		}))
-		defer acts.Delete("/waits")
-		p := newProcess(t, nil)
+		})
 		c := call(t, p)
 		c.send(handshakeOf("/waits"))
 		<-began

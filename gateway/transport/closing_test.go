@@ -126,6 +126,7 @@ func plainPlayer(t *testing.T, d *transport.Driver) *player {
 func TestPlainClosingHandshakeIsRelayed(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		t.Run("begun by the client", func(t *testing.T) {
+			t.Parallel() // each waits a second for the client to close
 			p := plainPlayer(t, d)
 			p.wantUp(1)
 			p.client.Write(closeFrame(4001, true))
@@ -141,6 +142,7 @@ func TestPlainClosingHandshakeIsRelayed(t *testing.T) {
 			p.wantNoMore()
 		})
 		t.Run("begun by the game", func(t *testing.T) {
+			t.Parallel()
 			p := plainPlayer(t, d)
 			p.sendDown(1)
 			p.game.Write(closeFrame(4002, false))
@@ -156,6 +158,7 @@ func TestPlainClosingHandshakeIsRelayed(t *testing.T) {
 			p.wantNoMore()
 		})
 		t.Run("the client hangs up behind its Close", func(t *testing.T) {
+			t.Parallel()
 			p := plainPlayer(t, d)
 			p.client.Write(closeFrame(4001, true))
 			p.client.Close()
@@ -235,7 +238,7 @@ func (r *rig) goodbye() {
 func TestSessionsThatEndAtOnceHarmNoOther(t *testing.T) { drivers(t, sessionsThatEndHarmNoOther) }
 
 func sessionsThatEndHarmNoOther(t *testing.T, d *transport.Driver) {
-	const atOnce, each = 32, 40
+	const atOnce, each = 32, 20
 	var storm sync.WaitGroup
 	for k := range atOnce {
 		storm.Go(func() {

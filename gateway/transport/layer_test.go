@@ -123,6 +123,7 @@ func (r *rig) frozen(t *testing.T, d *transport.Driver) transport.Frozen {
 func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {
 	for name, kind := range map[string]transport.Kind{"net": transport.Net, "poll": transport.Poll} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := newDriver(t, kind)
 			p := newPlayer(t, d, nil)
 			pair := testcert.New(t, "localhost")
