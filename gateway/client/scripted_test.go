@@ -161,17 +161,6 @@ func TestCloseMessageIsFinalWithOrWithoutCloseFrame(t *testing.T) {
 	}
 }
 
-func TestCloseFrameWithoutCloseMessageMeansResume(t *testing.T) {
-	onBareStage(t, func(s *stage) {
-		s.dial(nil).Close(4410, "closed by a proxy")
-		hello(s.door.Next(), nil)
-		synctest.Wait()
-		if len(s.resumes) != 1 {
-			s.Errorf("resumes %+v", s.resumes)
-		}
-	})
-}
-
 // protocol section 5.1: the newest hello's route comes back with each resume, if it is one.
 func TestResumeOffersTheRouteOfTheNewestHello(t *testing.T) {
 	onBareStage(t, func(s *stage) {
@@ -284,13 +273,6 @@ func TestFailoverIsNotTakenAfterAnAckOnTheOlderConnection(t *testing.T) {
 		synctest.Wait()
 		hello(g, map[string]any{"resumed": true, "moved": "failover"})
 		s.heard(g, "the end")
-	})
-}
-
-func TestSupersededByAnotherClientEndsTheSession(t *testing.T) {
-	onBareStage(t, func(s *stage) {
-		s.dial(nil).Control(`close {"code":4409,"retry":false}`)
-		s.wantClose(4409, false)
 	})
 }
 

@@ -71,50 +71,49 @@ func (s *stage) wantAfter(began time.Time, d time.Duration) *wstest.Peer {
 	return g
 }
 
+// suspect makes the connection lively and then silent, and returns the attempt beside it.
+func (s *stage) suspect(g *wstest.Peer) *wstest.Peer {
+	s.Helper()
+	s.lively(g)
+	return s.wantAfter(time.Now(), 4*time.Second)
+}
+
 // ---- the answer rule
 
-func TestDeadConnectionUnderTrafficIsReplacedWithinSeconds(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		words(g)
-		time.Sleep(time.Second)
-		began := time.Now()
-		s.say("up")
-		s.heard(g, "up")
-		time.Sleep(2500 * time.Millisecond)
-		s.heard(g, "^ping 1")
-		next := s.wantAfter(began, 5*time.Second)
-		s.wantLost(0, "no answer for 5s")
-		again(next, answering, 0, 0)
-		s.wantLost(1, "no answer for 5s")
-		if away := s.resumes[0].Away; away != 6*time.Second {
-			s.Errorf("away for %v, want 6 s since the last sign of life", away)
-		}
-		s.heard(next, "^ack 0", "up")
-	})
-}
-
-func TestDeadIdleConnectionIsReplacedWithinHeartbeatAndAnswerTimeout(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		began := time.Now()
-		words(g)
-		time.Sleep(17500 * time.Millisecond)
-		s.heard(g, "^ping 1")
-		again(s.wantAfter(began, 20*time.Second), answering, 0, 0)
-		s.wantLost(1, "no answer for 5s")
-		if away := s.resumes[0].Away; away != 20*time.Second {
-			s.Errorf("away for %v, want 20 s", away)
-		}
-	})
-}
-
-func TestTwoHeartbeatsAreTheLimitWithoutAnswerTimeout(t *testing.T) {
-	onStage(t, nil, func(s *stage, g *wstest.Peer) {
-		began := time.Now()
-		s.say("up")
-		s.wantAfter(began, 30*time.Second)
-		s.heard(g, "^ack 0", "up", "the end")
-		s.wantLost(0, "nothing heard for 30s")
-	})
+func TestDeadConnectionIsReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		members   map[string]any
+		quiet     time.Duration // before it says something
+		says      []string      // once the connection is dead
+		asked     []string      // what comes halfway through the answer time
+		after     time.Duration
+		why       string
+		saysAgain []string
+	}{
+		"under traffic":      {answering, time.Second, []string{"up"}, []string{"up", "^ping 1"}, 5 * time.Second, "no answer for 5s", []string{"^ack 0", "up"}},
+		"idle":               {answering, 0, nil, []string{"^ping 1"}, 20 * time.Second, "no answer for 5s", []string{"^ack 0"}},
+		"without answer_ms":  {nil, 0, []string{"up"}, []string{"up"}, 30 * time.Second, "nothing heard for 30s", []string{"^ack 0", "up"}},
+		"idle, no answer_ms": {nil, 0, nil, nil, 30 * time.Second, "nothing heard for 30s", []string{"^ack 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, c.members, func(s *stage, g *wstest.Peer) {
+				words(g)
+				time.Sleep(c.quiet)
+				began := time.Now()
+				s.say(c.says...)
+				time.Sleep(c.after - 2500*time.Millisecond)
+				s.heard(g, c.asked...)
+				next := s.wantAfter(began, c.after)
+				s.wantLost(0, c.why)
+				again(next, c.members, 0, 0)
+				s.wantLost(1, c.why)
+				if away := s.resumes[0].Away; away != c.quiet+c.after {
+					s.Errorf("away for %v, want %v since the last sign of life", away, c.quiet+c.after)
+				}
+				s.heard(next, c.saysAgain...)
+			})
+		})
+	}
 }
 
 func TestWithheldAckDoesNotDisconnect(t *testing.T) {
@@ -372,26 +371,22 @@ func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
 }
 
 func TestMoveRequestedUnderSuspicionIsMadeAfterwards(t *testing.T) {
-	for range 20 {
-		movedAfterwards(t)
+	for range 20 { // the move is at a random moment
+		onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
+			s.lively(g)
+			s.late.Store(int64(time.Hour))
+			g.Control(`move {"within_ms":20000}`)
+			time.Sleep(16 * time.Second) // an attempt is under way from 4 s on
+			before := s.dials.Load()
+			for range 5 {
+				g.Control("grace 30000")
+				time.Sleep(time.Second)
+			}
+			if s.dials.Load() == before {
+				s.Error("the move was forgotten")
+			}
+		})
 	}
-}
-
-func movedAfterwards(t *testing.T) {
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		s.late.Store(int64(time.Hour))
-		g.Control(`move {"within_ms":20000}`) // at a random moment
-		time.Sleep(16 * time.Second)          // an attempt is under way from 4 s on
-		before := s.dials.Load()
-		for range 5 {
-			g.Control("grace 30000")
-			time.Sleep(time.Second)
-		}
-		if s.dials.Load() == before {
-			s.Error("the move was forgotten")
-		}
-	})
 }
 
 func TestAckHeldBackForAnAttemptIsSentAfterIt(t *testing.T) {
@@ -420,8 +415,7 @@ func TestClientLearnsFromATakeoverByAnAttemptBeside(t *testing.T) {
 		s.wantAfter(began, 10*time.Second) // not after 5 s
 	})
 	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		next := s.wantAfter(time.Now(), 4*time.Second)
+		next := s.suspect(g)
 		began := time.Now()
 		g.Text("eleven")
 		s.want("eleven")
@@ -434,8 +428,7 @@ func TestClientLearnsFromATakeoverByAnAttemptBeside(t *testing.T) {
 
 func TestFinalRefusalKeepsALiveConnection(t *testing.T) {
 	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		next := s.wantAfter(time.Now(), 4*time.Second)
+		next := s.suspect(g)
 		g.Control("grace 30000")
 		synctest.Wait()
 		next.Control(`close {"code":4401,"retry":false}`)
@@ -449,8 +442,7 @@ func TestFinalRefusalKeepsALiveConnection(t *testing.T) {
 // client waits for the attempt. The next message arrives on both connections.
 func TestSignOfLifeAfterThe101LetsTheAttemptFinish(t *testing.T) {
 	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		next := s.wantAfter(time.Now(), 4*time.Second)
+		next := s.suspect(g)
 		if got := stated(next); !strings.HasSuffix(got, " 10") {
 			s.Errorf("resumes with %s", got)
 		}
@@ -490,8 +482,7 @@ func TestFailedAttemptAfterASignOfLifeKeepsTheOlderConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-				s.lively(g)
-				next := s.wantAfter(time.Now(), 4*time.Second)
+				next := s.suspect(g)
 				g.Text("eleven")
 				s.want("eleven")
 				time.Sleep(time.Second)
@@ -629,70 +620,62 @@ func TestFalseAlarmsMakeAttemptsRarer(t *testing.T) {
 
 // ---- the budget
 
-// A talk is a gateway that answers pings after a round trip, and records them.
-type talk struct {
-	*stage
-	g     *wstest.Peer
-	trip  time.Duration
-	pings []time.Duration // when each arrived
-	began time.Time
-}
-
-// hear answers the pings that have arrived.
-func (k *talk) hear() {
-	for _, w := range words(k.g) {
-		if arg, ok := strings.CutPrefix(w, "^ping "); ok {
-			k.pings = append(k.pings, time.Since(k.began))
-			time.AfterFunc(k.trip, func() { k.g.Control("pong " + arg) })
-		}
-	}
-}
-
 // At most one ping in 30 s, whatever the pace of a healthy line.
 func TestPingsOnAHealthyLineAreFew(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
+	const ms = time.Millisecond
+	bursts := func(n int, pause time.Duration) func(int) time.Duration {
+		return func(i int) time.Duration { return []time.Duration{100 * ms, pause}[i%n/(n-1)] }
+	}
 	for name, pause := range map[string]func(i int) time.Duration{
-		"ten times a second":      func(int) time.Duration { return 100 * time.Millisecond },
-		"every 1.9 s":             func(int) time.Duration { return 1900 * time.Millisecond },
-		"every 2.1 s":             func(int) time.Duration { return 2100 * time.Millisecond },
-		"every 3 s":               func(int) time.Duration { return 3 * time.Second },
-		"bursts every 9 s":        func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 9 * time.Second}[i%10/9] },
-		"bursts every 29 s":       func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 29 * time.Second}[i%10/9] },
+		"ten times a second":      func(int) time.Duration { return 100 * ms },
+		"every 1.9 s":             func(int) time.Duration { return 1900 * ms },
+		"every 2.1 s":             func(int) time.Duration { return 2100 * ms },
+		"bursts every 9 s":        bursts(10, 9*time.Second),
+		"bursts every 29 s":       bursts(10, 29*time.Second),
+		"two seconds each minute": bursts(20, 59*time.Second),
 		"at random up to 10 s":    func(int) time.Duration { return time.Duration(random.Int64N(int64(10 * time.Second))) },
-		"lively, then slow":       func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 5 * time.Second}[i/1000%2] },
-		"ever slower":             func(i int) time.Duration { return time.Duration(i*i) * time.Millisecond },
+		"lively, then slow":       func(i int) time.Duration { return []time.Duration{100 * ms, 5 * time.Second}[i/1000%2] },
+		"ever slower":             func(i int) time.Duration { return time.Duration(i*i) * ms },
 		"nothing at all":          func(int) time.Duration { return time.Hour },
-		"a few and then nothing":  func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, time.Hour}[min(i/20, 1)] },
-		"two seconds each minute": func(i int) time.Duration { return []time.Duration{100 * time.Millisecond, 59 * time.Second}[i%20/19] },
+		"a few and then nothing":  func(i int) time.Duration { return []time.Duration{100 * ms, time.Hour}[min(i/20, 1)] },
 	} {
-		for _, trip := range []time.Duration{time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond} {
+		for _, trip := range []time.Duration{ms, 300 * ms, 1500 * ms} {
 			t.Run(fmt.Sprint(name, ", ", trip), func(t *testing.T) {
-				onBareStage(t, func(s *stage) {
-					k := &talk{stage: s, g: s.dial(answering), trip: trip, began: time.Now()}
-					next, beat := time.Now().Add(pause(0)), time.Now().Add(15*time.Second)
-					for i := 0; time.Since(k.began) < 5*time.Minute; {
-						time.Sleep(100 * time.Millisecond)
-						k.hear()
-						if now := time.Now(); !now.Before(next) {
-							i++
-							k.g.Text("x")
-							s.want("x")
-							next, beat = now.Add(pause(i)), now.Add(15*time.Second)
-						} else if !now.Before(beat) { // the gateway's own heartbeat
-							k.g.Control("ping beat")
-							beat = now.Add(15 * time.Second)
-						}
-					}
-					s.wantLost(0)
-					for i := 1; i < len(k.pings); i++ {
-						if k.pings[i]-k.pings[i-1] < 30*time.Second {
-							s.Fatalf("pings at %v", k.pings)
-						}
-					}
-				})
+				onStage(t, answering, func(s *stage, g *wstest.Peer) { s.wantFewPings(g, pause, trip) })
 			})
 		}
 	}
+}
+
+// wantFewPings plays a gateway that sends data at a pace, else its heartbeat, and answers pings after a round trip.
+func (s *stage) wantFewPings(g *wstest.Peer, pause func(i int) time.Duration, trip time.Duration) {
+	var last time.Time // when the newest ping arrived
+	next, beat := time.Now().Add(pause(0)), time.Now().Add(15*time.Second)
+	for i, end := 0, time.Now().Add(5*time.Minute); time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond)
+		now := time.Now()
+		for _, w := range words(g) {
+			if arg, ok := strings.CutPrefix(w, "^ping "); ok {
+				if since := now.Sub(last); since < 30*time.Second {
+					s.Fatalf("ping %s comes %v after the one before", arg, since)
+				}
+				last = now
+				time.AfterFunc(trip, func() { g.Control("pong " + arg) })
+			}
+		}
+		switch {
+		case !now.Before(next):
+			i++
+			g.Text("x")
+			s.want("x")
+			next, beat = now.Add(pause(i)), now.Add(15*time.Second)
+		case !now.Before(beat):
+			g.Control("ping beat")
+			beat = now.Add(15 * time.Second)
+		}
+	}
+	s.wantLost(0)
 }
 
 // ---- fast reconnects
@@ -757,17 +740,5 @@ func TestNothingIsSentAfterBye(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		s.heard(g)
 		s.wantLost(0)
-	})
-}
-
-func TestRefusedAttemptIsFollowedByAPause(t *testing.T) {
-	onBareStage(t, func(s *stage) {
-		s.dial(nil)
-		s.down.Store(true)
-		s.cut()
-		time.Sleep(20 * time.Second)
-		if n := s.dials.Load(); n < 6 || n > 40 {
-			s.Errorf("%d connections in 20 s", n)
-		}
 	})
 }

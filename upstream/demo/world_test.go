@@ -133,23 +133,6 @@ func TestPlayerWalksAtItsSpeed(t *testing.T) {
 	}
 }
 
-func TestReturningPlayerSitsElsewhereWithScoreZero(t *testing.T) {
-	w := testWorld(8)
-	first, err := w.sit("Otter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.score = 9
-	w.stand(first.seat)
-	again, err := w.sit("Otter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again.seat == first.seat || again.score != 0 {
-		t.Errorf("came back to seat %d with score %d, want another seat than %d and 0", again.seat, again.score, first.seat)
-	}
-}
-
 func TestEachSeatHasOnePlayerUntilFull(t *testing.T) {
 	w := testWorld(8)
 	taken := map[int]bool{1: true, 2: true, 3: true} // the wanderers
