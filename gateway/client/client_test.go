@@ -475,3 +475,15 @@ func TestOutageOfGameServerIsReportedOnce(t *testing.T) {
 		}
 	}, func(p *policy.Policy) { p.Redial, p.RedialFor = true, time.Minute })
 }
+
+func TestDropDisconnects(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, game := w.play(client.Options{})
+		c.Drop()
+		c.say("", "hello")
+		game.Want("", "hello")
+		if n := w.dials.Load(); n != 2 {
+			w.Errorf("%d connections, want 2", n)
+		}
+	})
+}

@@ -46,6 +46,27 @@ func TestControlMessagesAreParsed(t *testing.T) {
 	}
 }
 
+// Protocol section 3.
+func TestEscapedTextIsNoControlMessage(t *testing.T) {
+	for _, c := range []struct {
+		typ      MessageType
+		data, on string // on the wire
+	}{
+		{MessageText, "", ""}, {MessageText, "x\x10", "x\x10"}, {MessageText, "\x10", "\x10\x10"}, {MessageText, "\x10\x10ack 9", "\x10\x10\x10ack 9"},
+		{MessageBinary, "", ""}, {MessageBinary, "\x10\x10", "\x10\x10"},
+	} {
+		wire := escape(c.typ, []byte(c.data))
+		if string(wire) != c.on || isControl(c.typ, wire) || string(unescape(c.typ, wire)) != c.data {
+			t.Errorf("%v %q becomes %q, a control message: %t, and %q; want %q", c.typ, c.data, wire, isControl(c.typ, wire), unescape(c.typ, wire), c.on)
+		}
+	}
+	for _, text := range []string{"\x10", "\x10ack 9"} {
+		if !isControl(MessageText, []byte(text)) || isControl(MessageBinary, []byte(text)) {
+			t.Errorf("%q is a control message as text alone", text)
+		}
+	}
+}
+
 // Whatever the gateway sends is a control message, an unknown one, or an error.
 func FuzzParseControl(f *testing.F) {
 	for text := range goodControl {
