@@ -246,6 +246,7 @@ func TestUndeliveredCloseEndsWithTheGracePeriod(t *testing.T) {
 		c, _ := w.play(client.Options{})
 		w.down.Store(true)
 		w.cut()
+		synctest.Wait()
 		began := time.Now()
 		if err := c.Close(1000, ""); !errors.Is(err, client.ErrLost) || time.Since(began) > grace {
 			w.Errorf("Close: %v after %v", err, time.Since(began))

@@ -41,37 +41,6 @@ func TestClientAcksByCountBytesAndTime(t *testing.T) {
 	})
 }
 
-// Protocol section 5.2: what is sent together costs the gateway one read.
-func TestAckThatHasWaitedGoesWithData(t *testing.T) {
-	onStage(t, nil, func(s *stage, g *wstest.Peer) {
-		words(g)
-		g.Text("x")
-		s.want("x")
-		time.Sleep(400 * time.Millisecond)
-		s.say("early")
-		s.heard(g, "early")
-		time.Sleep(200 * time.Millisecond)
-		g.Text("y")
-		s.want("y")
-		s.say("later", "more")
-		s.heard(g, "^ack 2", "later", "more")
-		time.Sleep(time.Second)
-		s.heard(g)
-	})
-}
-
-func TestPongFollowsDeliveryOfEarlierMessages(t *testing.T) {
-	onStage(t, nil, func(s *stage, g *wstest.Peer) {
-		words(g)
-		g.Text("unread")
-		g.Control("ping older")
-		g.Control("ping newer")
-		s.heard(g, "^ping 1", "^ping 2") // shows that the client lives, and promises nothing
-		s.want("unread")
-		s.heard(g, "^ack 1", "^pong newer")
-	})
-}
-
 // Each row is something a gateway must not send. The client closes the connection and
 // resumes.
 func TestInvalidControlMessageBreaksTheConnection(t *testing.T) {
@@ -93,42 +62,6 @@ func TestInvalidControlMessageBreaksTheConnection(t *testing.T) {
 	}
 }
 
-func TestUnknownVerbsAreIgnored(t *testing.T) {
-	onStage(t, map[string]any{"news": 1}, func(s *stage, g *wstest.Peer) {
-		g.Control("sing {a song}")
-		g.Control("sing")
-		g.Control(`token {"token":"newer","news":[]}`)
-		g.Text("still here")
-		s.want("still here")
-		g.Drop()
-		if got := stated(s.door.Next()); got != "true newer 1" {
-			s.Errorf("resumes with %s", got)
-		}
-	})
-}
-
-func TestDuplicatesAreDiscardedAndAcked(t *testing.T) {
-	onStage(t, nil, func(s *stage, g *wstest.Peer) {
-		for i := range 3 {
-			g.Text(fmt.Sprint(i + 1))
-		}
-		s.want("1")
-		synctest.Wait()
-		g.Drop() // 2 and 3 have arrived, and nothing has read them
-		g = s.door.Next()
-		if got := stated(g); !strings.HasSuffix(got, " 1") {
-			s.Errorf("resumes with %s, want what was handed over", got)
-		}
-		hello(g, map[string]any{"resumed": true, "replay": 3})
-		for i := 1; i < 4; i++ {
-			g.Text(fmt.Sprint(i + 1))
-		}
-		s.want("2", "3", "4")
-		time.Sleep(time.Second)
-		s.heard(g, "^ack 1", "^ack 4")
-	})
-}
-
 func TestRetryableCloseIsRetriedAfterRetryAfter(t *testing.T) {
 	onStage(t, nil, func(s *stage, g *wstest.Peer) {
 		began := time.Now()
@@ -144,21 +77,6 @@ func TestRetryableCloseIsRetriedAfterRetryAfter(t *testing.T) {
 			s.Errorf("came back after %v", wait)
 		}
 	})
-}
-
-func TestCloseMessageIsFinalWithOrWithoutCloseFrame(t *testing.T) {
-	for _, closes := range []bool{true, false} {
-		onStage(t, nil, func(s *stage, g *wstest.Peer) {
-			g.Control(`close {"code":4410,"reason":"ended","retry":false}`)
-			if closes {
-				g.Close(4410, "")
-			}
-			s.wantClose(4410, false)
-			if n := s.dials.Load(); n != 1 {
-				s.Errorf("%d connections", n)
-			}
-		})
-	}
 }
 
 // protocol section 5.1: the newest hello's route comes back with each resume, if it is one.
@@ -260,93 +178,6 @@ func TestFailoverCountsFromWhatItsHandshakeStated(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The older gateway has acked since.
-func TestFailoverIsNotTakenAfterAnAckOnTheOlderConnection(t *testing.T) {
-	onStage(t, nil, func(s *stage, old *wstest.Peer) {
-		s.say("a")
-		synctest.Wait()
-		old.Control(`move {"within_ms":1}`)
-		g := s.door.Next()
-		old.Control("ack 1")
-		synctest.Wait()
-		hello(g, map[string]any{"resumed": true, "moved": "failover"})
-		s.heard(g, "the end")
-	})
-}
-
-// Section 6: one of the client's own attempts may have reached the gateway.
-func TestSupersededByOwnAbandonedAttemptResumes(t *testing.T) {
-	onBareStage(t, func(s *stage) {
-		s.dial(nil).Drop()
-		s.door.Next().Drop() // the client can't know whether this attempt arrived
-		g := s.door.Next()
-		hello(g, map[string]any{"resumed": true})
-		g.Control(`close {"code":4409,"retry":false}`)
-		g = s.door.Next()
-		hello(g, map[string]any{"resumed": true})
-		synctest.Wait()
-		g.Text("here again")
-		s.want("here again")
-		g.Control(`close {"code":4409,"retry":false}`) // now it must be another client
-		s.wantClose(4409, false)
-	})
-}
-
-func TestErrorNamesTheSettingAsGiven(t *testing.T) {
-	onStage(t, nil, func(s *stage, g *wstest.Peer) {
-		g.Text("unread")
-		synctest.Wait()
-		g.Drop()
-		g = s.door.Next()
-		s.want("unread") // after N was stated
-		g.Control(`close {"code":4400,"retry":false}`)
-		g = s.door.Next()
-		if got := stated(g); !strings.HasSuffix(got, " 1") {
-			s.Errorf("comes again with %s", got)
-		}
-		g.Control(`close {"code":4404,"retry":false}`)
-		s.wantClose(4404, false)
-	})
-}
-
-func TestMoveUsesTheOldConnectionUntilTheNewHello(t *testing.T) {
-	onStage(t, nil, func(s *stage, older *wstest.Peer) {
-		words(older)
-		began := time.Now()
-		older.Control(`move {"within_ms":10000,"reason":"drain"}`)
-		newer := s.door.Next()
-		if wait := time.Since(began); wait > 10*time.Second {
-			s.Errorf("moved after %v", wait)
-		}
-		older.Text("one")
-		s.want("one")
-		s.say("up")
-		time.Sleep(2 * time.Second)
-		s.heard(older, "up") // and no ack beyond the stated N
-		hello(newer, map[string]any{"resumed": true, "received": 1, "replay": 1})
-		synctest.Wait()
-		newer.Text("one")
-		older.Text("never")
-		newer.Text("two")
-		s.want("two")
-		time.Sleep(time.Second)
-		s.heard(newer, "^ack 0", "^ack 2")
-		if len(s.resumes) != 1 || s.resumes[0].Away != 0 {
-			s.Errorf("resumes %+v", s.resumes)
-		}
-	})
-}
-
-func TestRefusedMoveChangesNothing(t *testing.T) {
-	onStage(t, nil, func(s *stage, older *wstest.Peer) {
-		older.Control(`move {"within_ms":1000}`)
-		s.door.Next().Control(`close {"code":4401,"retry":false}`)
-		synctest.Wait()
-		older.Text("still here")
-		s.want("still here")
-	})
 }
 
 func TestAttemptsArePacedAndSpread(t *testing.T) {
@@ -529,20 +360,4 @@ func TestBadPartsBreakTheConnection(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A message that was cut is sent anew from its beginning.
-func TestMessageInPartsBeginsAnewAfterResume(t *testing.T) {
-	onStage(t, nil, func(s *stage, g *wstest.Peer) {
-		g.Control(`parts {"bytes":6}`)
-		g.Binary("one")
-		synctest.Wait()
-		g.Drop()
-		g = s.door.Next()
-		hello(g, nil)
-		g.Control(`parts {"bytes":6}`)
-		g.Binary("one")
-		g.Binary("two")
-		s.want("onetwo")
-	})
 }

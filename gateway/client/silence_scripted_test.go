@@ -71,67 +71,7 @@ func (s *stage) wantAfter(began time.Time, d time.Duration) *wstest.Peer {
 	return g
 }
 
-// suspect makes the connection lively and then silent, and returns the attempt beside it.
-func (s *stage) suspect(g *wstest.Peer) *wstest.Peer {
-	s.Helper()
-	s.lively(g)
-	return s.wantAfter(time.Now(), 4*time.Second)
-}
-
 // ---- the answer rule
-
-func TestDeadConnectionIsReplaced(t *testing.T) {
-	for name, c := range map[string]struct {
-		members   map[string]any
-		quiet     time.Duration // before it says something
-		says      []string      // once the connection is dead
-		asked     []string      // what comes halfway through the answer time
-		after     time.Duration
-		why       string
-		saysAgain []string
-	}{
-		"under traffic":      {answering, time.Second, []string{"up"}, []string{"up", "^ping 1"}, 5 * time.Second, "no answer for 5s", []string{"^ack 0", "up"}},
-		"idle":               {answering, 0, nil, []string{"^ping 1"}, 20 * time.Second, "no answer for 5s", []string{"^ack 0"}},
-		"without answer_ms":  {nil, 0, []string{"up"}, []string{"up"}, 30 * time.Second, "nothing heard for 30s", []string{"^ack 0", "up"}},
-		"idle, no answer_ms": {nil, 0, nil, nil, 30 * time.Second, "nothing heard for 30s", []string{"^ack 0"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, c.members, func(s *stage, g *wstest.Peer) {
-				words(g)
-				time.Sleep(c.quiet)
-				began := time.Now()
-				s.say(c.says...)
-				time.Sleep(c.after - 2500*time.Millisecond)
-				s.heard(g, c.asked...)
-				next := s.wantAfter(began, c.after)
-				s.wantLost(0, c.why)
-				again(next, c.members, 0, 0)
-				s.wantLost(1, c.why)
-				if away := s.resumes[0].Away; away != c.quiet+c.after {
-					s.Errorf("away for %v, want %v since the last sign of life", away, c.quiet+c.after)
-				}
-				s.heard(next, c.saysAgain...)
-			})
-		})
-	}
-}
-
-func TestWithheldAckDoesNotDisconnect(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		words(g)
-		s.say("up")
-		s.heard(g, "up")
-		for i := range 40 {
-			time.Sleep(2500 * time.Millisecond)
-			s.heard(g, fmt.Sprint("^ping ", i+1))
-			g.Control(fmt.Sprint("pong ", i+1))
-		}
-		g.Control("ack 1")
-		time.Sleep(10 * time.Second) // nothing is unanswered now
-		s.heard(g)
-		s.wantLost(0)
-	})
-}
 
 // The pong is withheld, since it would promise an ack. The client sends a ping instead,
 // for each of the gateway's.
@@ -205,20 +145,6 @@ func TestProgressOfALargeMessageCountsAsActivity(t *testing.T) {
 	})
 }
 
-// A small message fits into the send buffer, even if the peer reads nothing.
-func TestWritingASmallMessageIsNoActivity(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		began := time.Now()
-		words(g)
-		for range 4 {
-			s.say("up")
-			time.Sleep(time.Second)
-		}
-		s.wantAfter(began, 5*time.Second)
-		s.wantLost(0, "no answer for 5s")
-	})
-}
-
 // OnDetach blocks the loop while nothing is read, as if the process were stopped. The
 // gateway's answers arrive meanwhile.
 func TestPausedClientReadsBeforeItGivesUp(t *testing.T) {
@@ -259,78 +185,7 @@ func TestSuspendedClientProbesItsConnection(t *testing.T) {
 	})
 }
 
-// Messages that the gateway's hello counts as received are not unanswered.
-func TestMessagesReceivedByTheGatewayAreNotUnanswered(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		s.say("up")
-		synctest.Wait()
-		g.Drop()
-		g = s.door.Next()
-		again(g, answering, 1, 0)
-		time.Sleep(17500 * time.Millisecond)
-		s.heard(g, "^ack 0", "^ping 1")
-		g.Control("pong 1")
-		time.Sleep(14 * time.Second)
-		s.heard(g)
-	})
-}
-
-func TestTimeoutsDoubleAfterADeadConnectionUntilNewDataArrives(t *testing.T) {
-	onBareStage(t, func(s *stage) {
-		began := time.Now()
-		s.dial(answering)
-		s.say("up")
-		g := s.wantAfter(began, 5*time.Second)
-		again(g, answering, 0, 0)
-		g = s.wantAfter(began, 15*time.Second)
-		again(g, answering, 0, 0)
-		g.Text("new")
-		s.want("new")
-		g = s.wantAfter(began, 20*time.Second)
-		again(g, answering, 0, 0)
-		s.wantLost(3, "no answer for 5s", "no answer for 10s", "no answer for 5s")
-	})
-}
-
-func TestHeartbeatEndsTheDoubling(t *testing.T) {
-	onBareStage(t, func(s *stage) {
-		began := time.Now()
-		s.dial(answering)
-		s.say("up")
-		g := s.wantAfter(began, 5*time.Second)
-		again(g, answering, 1, 0)
-		g.Text("\x10ping 1")
-		synctest.Wait()
-		began = time.Now()
-		s.say("up")
-		s.wantAfter(began, 5*time.Second)
-		s.wantLost(1, "no answer for 5s", "no answer for 5s")
-	})
-}
-
 // ---- suspicion
-
-func TestSilentLivelyLineStartsAnAttemptBeside(t *testing.T) {
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		began := time.Now()
-		time.Sleep(2 * time.Second)
-		s.heard(g, "^ack 10", "^ping 1")
-		s.wantLost(0)
-		next := s.wantAfter(began, 4*time.Second)
-		s.wantLost(0, "nothing heard for 4s")
-		time.Sleep(time.Second)
-		s.say("up")
-		s.heard(g, "up") // the older connection continues
-		again(next, suspicious, 0, 0)
-		s.heard(next, "^ack 10", "up")
-		s.heard(g, "the end")
-		s.wantLost(1, "nothing heard for 4s")
-		if got := s.resumes[0]; got.Away != 5*time.Second {
-			s.Errorf("resumes %+v, want 5 s", got)
-		}
-	})
-}
 
 // False alarm, first stage: the attempt has no 101 yet.
 func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
@@ -389,164 +244,6 @@ func TestMoveRequestedUnderSuspicionIsMadeAfterwards(t *testing.T) {
 	}
 }
 
-func TestAckHeldBackForAnAttemptIsSentAfterIt(t *testing.T) {
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		g.Text("eleven")
-		s.late.Store(int64(time.Hour))
-		time.Sleep(4500 * time.Millisecond)
-		s.want("eleven")
-		time.Sleep(time.Second)
-		s.heard(g, "^ack 10", "^ping 1")
-		g.Control("pong 1")
-		s.heard(g, "^ack 11")
-	})
-}
-
-// If the old connection stayed silent, the line may have become slower. If it sent
-// something, the suspicion was a false alarm.
-func TestClientLearnsFromATakeoverByAnAttemptBeside(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		s.say("up")
-		g = s.wantAfter(time.Now(), 4*time.Second)
-		began := time.Now()
-		again(g, answering, 0, 0)
-		s.wantAfter(began, 10*time.Second) // not after 5 s
-	})
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		next := s.suspect(g)
-		began := time.Now()
-		g.Text("eleven")
-		s.want("eleven")
-		again(next, suspicious, 0, 1)
-		next.Text("eleven")
-		s.lively(next)
-		s.wantAfter(began, 8*time.Second) // not 4 s after the last data
-	})
-}
-
-func TestFinalRefusalKeepsALiveConnection(t *testing.T) {
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		next := s.suspect(g)
-		g.Control("grace 30000")
-		synctest.Wait()
-		next.Control(`close {"code":4401,"retry":false}`)
-		s.wantLost(1, "nothing heard for 4s")
-		g.Text("eleven")
-		s.want("eleven")
-	})
-}
-
-// False alarm, second stage: the gateway may already have sent the new hello, so the
-// client waits for the attempt. The next message arrives on both connections.
-func TestSignOfLifeAfterThe101LetsTheAttemptFinish(t *testing.T) {
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		next := s.suspect(g)
-		if got := stated(next); !strings.HasSuffix(got, " 10") {
-			s.Errorf("resumes with %s", got)
-		}
-		g.Text("eleven")
-		s.want("eleven")
-		s.say("one")
-		time.Sleep(1500 * time.Millisecond)
-		s.heard(g, "^ack 10", "^ping 1", "one") // no ack for what followed the stated N
-		s.wantLost(0, "nothing heard for 4s")
-		again(next, suspicious, 1, 1)
-		synctest.Wait()
-		next.Text("eleven")
-		g.Text("never")
-		next.Text("twelve")
-		s.want("twelve")
-		s.say("two")
-		time.Sleep(time.Second)
-		s.heard(next, "^ack 10", "two", "^ack 12")
-		s.wantLost(1, "nothing heard for 4s")
-		if got := s.resumes[0]; got.Away != 1500*time.Millisecond || got.Replay != 1 {
-			s.Errorf("resumes %+v, want 1.5 s since the last sign of life", got)
-		}
-	})
-}
-
-// False alarm, third stage: the attempt fails, and the old connection continues.
-func TestFailedAttemptAfterASignOfLifeKeepsTheOlderConnection(t *testing.T) {
-	for name, end := range map[string]func(g, next *wstest.Peer){
-		"reset":   func(_, next *wstest.Peer) { next.Drop() },
-		"refused": func(_, next *wstest.Peer) { next.Control(`close {"code":4404,"retry":false}`) },
-		"silent": func(g, _ *wstest.Peer) {
-			for range 16 {
-				g.Control("grace 30000")
-				time.Sleep(time.Second)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-				next := s.suspect(g)
-				g.Text("eleven")
-				s.want("eleven")
-				time.Sleep(time.Second)
-				s.heard(g, "^ack 10", "^ping 1")
-				end(g, next)
-				s.wantLost(1, "nothing heard for 4s")
-				s.heard(g, "^ack 11")
-				g.Text("twelve")
-				s.want("twelve")
-				if n := s.dials.Load(); n != 2 {
-					s.Errorf("%d connections", n)
-				}
-			})
-		})
-	}
-}
-
-func TestLossOfSuspectedConnectionIsReportedOnce(t *testing.T) {
-	for name, end := range map[string]func(*wstest.Peer){
-		"reset":      func(g *wstest.Peer) { g.Drop() },
-		"superseded": func(g *wstest.Peer) { g.Control(`close {"code":4409,"retry":false}`); g.Close(4409, "") },
-		"broken":     func(g *wstest.Peer) { g.Control("ack 99") },
-	} {
-		for _, has101 := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, " ", has101), func(t *testing.T) {
-				onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-					s.lively(g)
-					if !has101 {
-						s.late.Store(int64(2 * time.Second))
-					}
-					time.Sleep(4500 * time.Millisecond)
-					end(g)
-					s.wantLost(0, "nothing heard for 4s")
-					next := s.door.Next()
-					again(next, suspicious, 0, 0)
-					s.wantLost(1, "nothing heard for 4s")
-					if away := s.resumes[0].Away; away < 4500*time.Millisecond {
-						s.Errorf("away for %v, though the end was no sign of life", away)
-					}
-					next.Text("eleven")
-					s.want("eleven")
-					if n := s.dials.Load(); n != 2 {
-						s.Errorf("%d connections", n)
-					}
-				})
-			})
-		}
-	}
-}
-
-// The answer rule also applies under suspicion. OnDetach is still called only once.
-func TestAnswerRuleAppliesUnderSuspicion(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		s.say("up")
-		next := s.wantAfter(time.Now(), 4*time.Second)
-		time.Sleep(1500 * time.Millisecond)
-		s.heard(g, "up", "^ack 10", "^ping 1", "^ping 2", "the end")
-		again(next, answering, 0, 0)
-		s.wantLost(1, "nothing heard for 4s")
-		s.heard(next, "^ack 10", "up")
-	})
-}
-
 func TestCloseUnderSuspicionIsSentOnTheNextConnection(t *testing.T) {
 	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
 		s.lively(g)
@@ -564,32 +261,6 @@ func TestCloseUnderSuspicionIsSentOnTheNextConnection(t *testing.T) {
 		if err := <-closed; err != nil {
 			s.Error(err)
 		}
-	})
-}
-
-// The first attempt gets no answer at all, as behind a router that drops packets.
-func TestAttemptBesideWithoutA101TimesOut(t *testing.T) {
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		began := time.Now()
-		s.dark.Store(true)
-		time.Sleep(5 * time.Second)
-		s.dark.Store(false)
-		next := s.wantAfter(began, 8*time.Second)
-		again(next, suspicious, 0, 0)
-		s.wantLost(1, "nothing heard for 4s")
-	})
-}
-
-func TestRefusedAttemptBesideIsNotRepeatedAtOnce(t *testing.T) {
-	onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-		s.lively(g)
-		began := time.Now()
-		s.wantAfter(began, 4*time.Second).Drop()
-		s.wantAfter(began, 8*time.Second).Control(`close {"code":4404,"retry":false}`)
-		s.wantAfter(began, 12*time.Second).Control(`close {"code":4503,"retry":true,"retry_after_ms":9000}`)
-		s.wantAfter(began, 21*time.Second)
-		s.wantLost(0, "nothing heard for 4s")
 	})
 }
 
@@ -715,19 +386,6 @@ func TestSlowLineGetsThrough(t *testing.T) {
 		}
 		if took := time.Since(began); len(s.resumes) != 1 || took > 12*time.Second {
 			s.Errorf("resumes %+v after %v", s.resumes, took)
-		}
-	})
-}
-
-// The old connection still works, so there is no need to hurry.
-func TestMoveHasMoreTimeThanAResume(t *testing.T) {
-	onStage(t, nil, func(s *stage, g *wstest.Peer) {
-		s.late.Store(int64(8 * time.Second))
-		g.Control(`move {"within_ms":0}`)
-		hello(s.door.Next(), map[string]any{"resumed": true})
-		synctest.Wait()
-		if n := s.dials.Load(); n != 2 || len(s.resumes) != 1 {
-			s.Errorf("%d connections, resumes %+v", n, s.resumes)
 		}
 	})
 }

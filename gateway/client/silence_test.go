@@ -1,404 +1,211 @@
 package client
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
 
-// A line is the silence rules, with a clock that the test moves.
+// A story is what happens on a line, and what the silence rules make of it. Its steps are separated by commas;
+// those that begin with a time happen then, counted from the start of the connection.
+type story struct {
+	name              string
+	answer, heartbeat time.Duration
+	steps             string
+}
+
+const sec = time.Second
+
+var stories = []story{
+	// The answer rule.
+	{"unanswered data is pinged, and then dead", 5 * sec, 15 * sec, "trip 50ms, 1s hear, 3s data, next ping at 5.5s, 5.5s ping, next giveUp at 8s"}, // the next ping would be due too
+	{"the clock starts at the last byte", 5 * sec, 15 * sec, "trip 50ms, 1s data, 3s bytes, acked in part, next ping at 5.5s, 5.5s ping, 7s bytes, next ping at 9.5s"},
+	{"no ping without unanswered data", 5 * sec, 0, "next nothing, 1s data, acked, next nothing, 2s ping, acked, next ping at 4.5s, 3s pong, acked, next nothing"},
+	{"death waits for four round trips after the first ping", 3 * sec, 60 * sec,
+		"trip 2s, 0s data, 1.5s ping, next ping at 3s, 3s ping, next ping at 4.5s, 4.5s ping, 6s ping, 7.5s ping, next ping at 9s, 9s ping, next giveUp at 9.5s"},
+	{"death waits for five seconds before a round trip is known", sec, 60 * sec,
+		"0s data, next ping at 500ms, 500ms ping, next ping at 1s, 1s ping, 1.5s ping, 2s ping, 2.5s ping, 3s ping, 3.5s ping, 4s ping, next ping at 4.5s, 4.5s ping, next giveUp at 5s"},
+	{"an idle line is noticed within heartbeat and answer time", 5 * sec, 15 * sec, "1s message, next ping at 18.5s, 18.5s ping, next giveUp at 21s, 21s why no answer for 5s"},
+	{"without an answer time only the heartbeat counts", 0, 15 * sec, "0s data, next giveUp at 30s, 30s why nothing heard for 30s"},
+	{"without either nothing counts", 0, 0, "0s data, next nothing"},
+	{"only the heartbeat counts while it is closed", 5 * sec, 15 * sec, "0s messages 10 every 100ms, 1s data, leaving, next giveUp at 31s"},
+	{"the round trip is smoothed, and outlives a connection", 5 * sec, 15 * sec,
+		"0s ping, 1s pong other, 80ms pong, 1h pong, trip is 80ms, 0s ping, 160ms pong, trip is 90ms, 0s ping, 10ms pong, trip is 80ms, 1s resumed, trip is 80ms"},
+	{"times double for connections that died, until the line works", 5 * sec, time.Hour,
+		"trip 50ms, 0s data, next ping at 2.5s, 2.5s ping, next giveUp at 5s, died, 0s resumed, 0s data, next ping at 5s, 5s ping, next giveUp at 10s, died, 0s resumed, 0s data, next ping at 10s, " +
+			"died, 0s resumed, 0s data, next ping at 20s, died, 0s resumed, 0s message, 0s data, next ping at 20s, works, next ping at 2.5s"}, // the message may be a repeat
+	{"an ack ends the doubling", 5 * sec, time.Hour, "died, 0s data, acked, deaths 0"},
+	{"a pong ends the doubling", 5 * sec, time.Hour, "died, 0s data, 5s ping, 5s pong, deaths 0"},
+	{"an ack of nothing does not: each hello is followed by one", 5 * sec, time.Hour, "died, acked, deaths 1"},
+	{"clocks restart after a pause, of which nothing is learned", 5 * sec, 15 * sec,
+		"trip 50ms, 0s messages 10 every 100ms, 1s data, 3s ping, 20s paused, next ping at 22s, 20s pong, trip is 50ms, 20s ping, 20.05s hear, longest gap 100ms"},
+	{"a pong measures its own ping, though newer ones are under way", 5 * sec, 15 * sec,
+		"0s ping, 3s ping, 6s ping, 8s pong 1, trip is 8s, unanswered 3, 20s pong 1, trip is 8s, 14s pong 3, unanswered nothing"},
+	{"a pong that waited behind a large message measures nothing", 5 * sec, 15 * sec, "trip 50ms, 1s ping, clogged, 40s pong, trip is 50ms, unanswered nothing, 41s ping, 41.1s pong, trip is 56.25ms"},
+	{"a slow handshake lengthens the first limit", 5 * sec, 30 * sec, "opened in 9s, opened in 8s, 0s data, 15s ping, next giveUp at 16s, trip 50ms, next giveUp at 15.2s"},
+
+	// Suspicion.
+	{"a lively line is suspected", 0, 60 * sec,
+		"0s messages 10 every 100ms, next ping at 3s, 3s ping, next suspect at 5s, trip 700ms, next suspect at 5.8s, trying, next giveUp at 2m1s"},
+	{"not before two seconds", 0, 60 * sec, "0s messages 10 every 400ms, next ping at 6s"},
+	{"not before four of its usual gaps", 0, 60 * sec, "0s messages 10 every 700ms, next ping at 9.8s"},
+	{"nor of longer ones", 0, 60 * sec, "0s messages 10 every 2s, next ping at 28s"},
+	{"two seconds confirm it while no handshake was slower", 0, 60 * sec, "opened in 100ms, 0s messages 10 every 100ms, 3s ping, next suspect at 5s"},
+	{"a handshake stands in for an unknown round trip", 0, 60 * sec, "opened in 3s, 0s messages 10 every 100ms, 3s ping, next suspect at 6s"},
+	{"a slow game server does not", 0, 60 * sec, "opened in 9s, 0s messages 10 every 100ms, 3s ping, next suspect at 7s"},
+	{"the fastest handshake counts", 0, 60 * sec, "opened in 3s, opened in 200ms, opened in 4s, 0s messages 10 every 100ms, 3s ping, next suspect at 5s"},
+	{"a round trip counts more than a handshake", 0, 60 * sec, "opened in 3s, trip 50ms, 0s messages 10 every 100ms, 3s ping, next suspect at 5s"},
+	{"a line is lively once a few gaps are known", 0, 15 * sec, "100ms message, 200ms message, 300ms message, next giveUp at 30.3s, 400ms message, next ping at 2.4s"},
+	{"a line without data is never suspected", 0, 15 * sec, "0s hears 19 every 1s, next giveUp at 49s"},
+	{"a ping of the answer rule serves suspicion, and giving up takes precedence", 2 * sec, 60 * sec,
+		"trip 3s, 0s messages 10 every 100ms, 1s data, next ping at 2s, 2s ping, next ping at 3s, 3s ping, 4s ping, 5s ping, 6s ping, 7s ping, 8s ping, 9s ping, 10s ping, 11s ping, 12s ping, " +
+			"next ping at 13s, 13s ping, next giveUp at 14s"},
+	{"heartbeats are no gaps: a lobby may hear nothing else for minutes", 0, 15 * sec,
+		"0s messages 1 every 100ms, 15.1s hear, 30.1s hear, 45.1s hear, 60.1s hear, 60.1s messages 5 every 100ms, next ping at 1m2.6s"},
+	{"gaps are forgotten after a while", 0, time.Hour, "0s messages 3 every 3s, 9s messages 200 every 100ms, next ping at 41s, 29s messages 500 every 100ms, next ping at 1m21s"},
+	{"gaps outlive a connection, but an outage is none", 0, time.Hour, "0s messages 10 every 1s, 30s resumed, 30s message, next ping at 34s"},
+	{"silence that a pong ends is usual", 0, time.Hour, "0s messages 10 every 100ms, 3s ping, 3.05s hear, 3.05s pong, 36s hear, next giveUp at 2h0m36s, 41s messages 1 every 100ms, next ping at 49.3s"},
+	{"a stall that data ends is not", 0, time.Hour,
+		"trip 50ms, 0s messages 10 every 100ms, next ping at 3s, 3s ping, 4s messages 5 every 100ms, next ping at 6.5s, 6.5s ping, 7.5s messages 5 every 100ms, next ping at 10s"},
+	{"data that comes before a pong could shows no stall", 0, time.Hour, "trip 400ms, 0s messages 10 every 100ms, 3s ping, 3.1s message, next ping at 11.5s"},
+	{"a quiet line is not pinged again for half a minute", 0, time.Hour,
+		"0s messages 10 every 100ms, 3s ping, 3s hear, 3s messages 10 every 100ms, next giveUp at 2h0m4s, 4s messages 25 every 1s, next ping at 37s"},
+	{"silence without a ping is not learned", 0, time.Hour, "0s messages 10 every 100ms, 3s ping, 3s hear, 3s messages 10 every 100ms, 16s hear, 16s messages 18 every 1s, next ping at 42s"},
+	{"attempts are further apart after each false alarm", 0, time.Hour,
+		"0s messages 10 every 100ms, 3s ping, 5s attempt, next suspect at 9s, false alarm, next suspect at 13s, false alarm, next suspect at 21s, false alarm, next suspect at 37s, died, works, " +
+			"next suspect at 9s, put off until 51s, next suspect at 51s"},
+}
+
+func TestSilence(t *testing.T) {
+	for _, s := range stories {
+		t.Run(s.name, func(t *testing.T) {
+			l := &line{T: t, story: s, start: time.Unix(1e9, 0)}
+			l.attach(l.start, s.answer, s.heartbeat)
+			for step := range strings.SplitSeq(s.steps, ", ") {
+				l.step(step)
+			}
+		})
+	}
+}
+
+// A line plays a story.
 type line struct {
 	*testing.T
+	story
 	silence
-	start, now time.Time
-	trying     bool
+	start           time.Time
+	trying, leaving bool
 }
 
-func newLine(t *testing.T, answer, heartbeat time.Duration) *line {
-	start := time.Unix(1e9, 0)
-	l := &line{T: t, start: start, now: start}
-	l.attach(start, answer, heartbeat)
-	return l
-}
-
-// at sets the clock to d after the start.
-func (l *line) at(d time.Duration) time.Time {
-	l.now = l.start.Add(d)
-	return l.now
-}
-
-// want fails unless the next remedy is due d after the start.
-func (l *line) want(d time.Duration, what remedy) {
-	l.Helper()
-	at, got := l.next(l.trying, false)
-	if got != what || what != wait && at.Sub(l.start) != d {
-		l.Errorf("next is %v at %v, want %v at %v", got, at.Sub(l.start), what, d)
+func (l *line) step(text string) {
+	verb, rest, _ := strings.Cut(text, " ")
+	if d, err := time.ParseDuration(verb); err == nil {
+		l.happens(l.start.Add(d), rest)
+		return
 	}
-}
-
-// hear receives a small message.
-func (l *line) hear(d time.Duration, data bool) { l.arrived(l.at(d), l.now, data) }
-
-// measured sets the smoothed round trip.
-func (l *line) measured(d time.Duration) *line {
-	l.roundTrip = d
-	return l
-}
-
-// pace receives n data messages at an interval, and returns when the last one arrived.
-func (l *line) pace(from, every time.Duration, n int) time.Duration {
-	for range n {
-		from += every
-		l.hear(from, true)
-	}
-	return from
-}
-
-const (
-	ms  = time.Millisecond
-	sec = time.Second
-)
-
-func TestUnansweredDataIsPingedAndThenDead(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
-	l.hear(sec, false)
-	l.data(l.at(3 * sec))
-	l.want(5500*ms, sendPing)
-	l.ping(l.at(5500 * ms))
-	l.want(8*sec, giveUp) // the next ping would be due at the same time
-}
-
-func TestAnswerClockStartsAtTheLastByte(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
-	l.data(l.at(sec))
-	l.bytes(l.at(3 * sec)) // part of a message, or a partial ack
-	l.settle(true)
-	l.want(5500*ms, sendPing)
-	l.ping(l.at(5500 * ms))
-	l.bytes(l.at(7 * sec))
-	l.want(9500*ms, sendPing) // every ping since has been answered
-}
-
-func TestNoProbeWithoutUnansweredData(t *testing.T) {
-	l := newLine(t, 5*sec, 0)
-	l.want(0, wait)
-	l.data(l.at(sec))
-	l.settle(false)
-	l.want(0, wait)
-	arg := l.ping(l.at(2 * sec))
-	l.settle(false) // the ping is still unanswered
-	l.want(4500*ms, sendPing)
-	l.pong(arg, l.at(3*sec))
-	l.settle(false)
-	l.want(0, wait)
-}
-
-func TestConnectionIsNeverDeadWithoutAPing(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec)
-	l.data(l.at(0))
-	l.want(2500*ms, sendPing)
-	l.at(14 * sec)
-	l.want(2500*ms, sendPing)
-}
-
-func TestDeathWaitsForFourRoundTripsAfterTheFirstPing(t *testing.T) {
-	l := newLine(t, 3*sec, 60*sec).measured(2 * sec)
-	l.data(l.at(0))
-	l.ping(l.at(1500 * ms))
-	for _, d := range []time.Duration{3 * sec, 4500 * ms, 6 * sec, 7500 * ms, 9 * sec} {
-		l.want(d, sendPing)
-		l.ping(l.at(d))
-	}
-	l.want(9500*ms, giveUp)
-}
-
-func TestDeathWaitsForFiveSecondsBeforeARoundTripIsKnown(t *testing.T) {
-	l := newLine(t, sec, 60*sec)
-	l.data(l.at(0))
-	for d := 500 * ms; d < 5*sec; d += 500 * ms {
-		l.want(d, sendPing)
-		l.ping(l.at(d))
-	}
-	l.want(5*sec, giveUp)
-}
-
-func TestIdleLineIsNoticedWithinHeartbeatAndAnswer(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec)
-	l.hear(sec, true)
-	l.want(18500*ms, sendPing)
-	l.ping(l.at(18500 * ms))
-	l.want(21*sec, giveUp)
-	if got := l.why(l.at(21 * sec)).Error(); got != "no answer for 5s" {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestWithoutAnAnswerTimeOnlyTheHeartbeatCounts(t *testing.T) {
-	l := newLine(t, 0, 15*sec)
-	l.data(l.at(0))
-	l.want(30*sec, giveUp)
-	if got := l.why(l.at(30 * sec)).Error(); got != "nothing heard for 30s" {
-		t.Errorf("%q", got)
-	}
-	l.heartbeat = 0
-	l.want(0, wait)
-}
-
-func TestOnlyTheHeartbeatCountsWhileClosed(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec)
-	end := l.pace(0, 100*ms, 10)
-	l.data(l.at(end))
-	if at, what := l.next(false, true); what != giveUp || at.Sub(l.start) != end+30*sec {
-		t.Errorf("%v at %v", what, at.Sub(l.start))
-	}
-}
-
-func TestRoundTripIsSmoothed(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec)
-	for _, c := range []struct{ took, want time.Duration }{{80 * ms, 80 * ms}, {160 * ms, 90 * ms}, {10 * ms, 80 * ms}} {
-		arg := l.ping(l.now)
-		l.pong("some other", l.now.Add(sec))
-		l.pong(arg, l.now.Add(c.took))
-		l.pong(arg, l.now.Add(time.Hour)) // answered already
-		if l.roundTrip != c.want {
-			t.Errorf("%v after a sample of %v, want %v", l.roundTrip, c.took, c.want)
+	switch verb {
+	case "trip":
+		if want, is := strings.CutPrefix(rest, "is "); is {
+			l.check(text, l.roundTrip.String(), want)
+			return
 		}
-	}
-	l.attach(l.at(sec), 5*sec, 15*sec)
-	if l.roundTrip != 80*ms {
-		t.Error("it is forgotten at a resume")
-	}
-}
-
-func TestTimesDoubleForConnectionsThatDiedUntilNewDataComes(t *testing.T) {
-	l := newLine(t, 5*sec, time.Hour).measured(50 * ms)
-	for _, want := range []time.Duration{5 * sec, 10 * sec, 20 * sec, 40 * sec, 40 * sec} {
-		l.attach(l.at(0), 5*sec, time.Hour)
-		l.data(l.now)
-		l.want(want/2, sendPing)
-		l.ping(l.at(want / 2))
-		l.want(want, giveUp)
-		l.died()
-	}
-	l.attach(l.at(0), 5*sec, time.Hour)
-	l.hear(0, true) // may be a repeat
-	l.data(l.now)
-	l.want(20*sec, sendPing)
-	l.works()
-	l.want(2500*ms, sendPing)
-}
-
-func TestAnswerEndsTheDoubling(t *testing.T) {
-	for name, answer := range map[string]func(*line, string){
-		"ack":  func(l *line, _ string) { l.asked = ""; l.settle(false) },
-		"pong": func(l *line, arg string) { l.pong(arg, l.now) },
-	} {
-		l := newLine(t, 5*sec, time.Hour).measured(50 * ms)
-		l.died()
-		l.data(l.now)
-		arg := l.ping(l.at(5 * sec))
-		answer(l, arg)
-		if l.attach(l.at(6*sec), 5*sec, time.Hour); l.deaths != 0 {
-			t.Errorf("%s: times are still doubled", name)
+		l.roundTrip = l.duration(rest)
+	case "next":
+		what := map[remedy]string{sendPing: "ping", suspect: "suspect", giveUp: "giveUp"}
+		if at, r := l.next(l.trying, l.leaving); r == wait {
+			l.check(text, "nothing", rest)
+		} else {
+			l.check(text, fmt.Sprint(what[r], " at ", at.Sub(l.start)), rest)
 		}
-	}
-	l := newLine(t, 5*sec, time.Hour)
-	l.died()
-	if l.settle(false); l.deaths != 1 {
-		t.Error("an ack of nothing ends the doubling: each hello is followed by one")
-	}
-}
-
-func TestClocksRestartAfterAPause(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
-	end := l.pace(0, 100*ms, 10)
-	l.data(l.at(end))
-	arg := l.ping(l.at(end + 2*sec))
-	l.restart(l.at(20 * sec))
-	l.want(22*sec, sendPing) // still lively
-	l.pong(arg, l.at(20*sec))
-	if l.roundTrip != 50*ms {
-		t.Errorf("the pause counts as a round trip: %v", l.roundTrip)
-	}
-	l.ping(l.now)
-	l.hear(20050*ms, false)
-	if longest, _ := l.usual.longest(l.message); longest > sec {
-		t.Errorf("the pause is counted as a usual gap: %v", longest)
-	}
-}
-
-// ---- suspicion
-
-func TestLivelyLineIsSuspectedAfterSeveralUsualGaps(t *testing.T) {
-	for _, c := range []struct{ every, ping time.Duration }{
-		{100 * ms, 2 * sec}, {400 * ms, 2 * sec}, {700 * ms, 2800 * ms}, {2 * sec, 8 * sec},
-	} {
-		l := newLine(t, 0, 60*sec)
-		end := l.pace(0, c.every, 10)
-		l.want(end+c.ping, sendPing)
-		l.ping(l.at(end + c.ping))
-		l.want(end+c.ping+2*sec, suspect)
-		l.measured(700 * ms)
-		l.want(end+c.ping+2800*ms, suspect)
-		l.trying = true
-		l.want(end+60*sec*2, giveUp)
-	}
-}
-
-func TestHandshakeStandsInForAnUnknownRoundTrip(t *testing.T) {
-	for _, c := range []struct {
-		handshakes []time.Duration
-		trip, want time.Duration
-	}{
-		{nil, 0, 2 * sec},
-		{[]time.Duration{100 * ms}, 0, 2 * sec},
-		{[]time.Duration{3 * sec}, 0, 3 * sec},
-		{[]time.Duration{9 * sec}, 0, 4 * sec}, // the game server took its time, perhaps
-		{[]time.Duration{3 * sec, 200 * ms, 4 * sec}, 0, 2 * sec},
-		{[]time.Duration{3 * sec}, 50 * ms, 2 * sec},
-	} {
-		l := newLine(t, 0, 60*sec).measured(c.trip)
-		for _, took := range c.handshakes {
-			l.opened(took)
-		}
-		end := l.pace(0, 100*ms, 10)
-		l.ping(l.at(end + 2*sec))
-		l.want(end+2*sec+c.want, suspect)
-	}
-}
-
-func TestLineIsLivelyOnlyOnceAFewGapsAreKnown(t *testing.T) {
-	l := newLine(t, 0, 15*sec)
-	l.hear(100*ms, true)
-	l.hear(200*ms, true)
-	l.hear(300*ms, true)
-	l.want(30300*ms, giveUp)
-	l.hear(400*ms, true)
-	l.want(2400*ms, sendPing)
-}
-
-func TestLineWithoutDataIsNeverSuspected(t *testing.T) {
-	l := newLine(t, 0, 15*sec)
-	for i := range 20 {
-		l.hear(time.Duration(i)*sec, false)
-	}
-	l.want(49*sec, giveUp)
-}
-
-func TestPingOfTheAnswerRuleServesSuspicionToo(t *testing.T) {
-	l := newLine(t, 2*sec, 60*sec).measured(3 * sec)
-	end := l.pace(0, 100*ms, 10)
-	l.data(l.at(end))
-	l.want(end+sec, sendPing)
-	l.ping(l.at(end + sec))
-	for _, d := range []time.Duration{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12} {
-		l.want(end+d*sec, sendPing)
-		l.ping(l.at(end + d*sec))
-	}
-	l.want(end+13*sec, giveUp) // suspicion is due at the same time, but giving up takes precedence
-}
-
-// In a lobby, for example, only heartbeats may arrive for minutes.
-func TestGatewayHeartbeatsDoNotCountAsGaps(t *testing.T) {
-	l := newLine(t, 0, 15*sec)
-	end := l.pace(0, 100*ms, 1)
-	for range 4 {
-		end += 15 * sec
-		l.hear(end, false)
-	}
-	end = l.pace(end, 100*ms, 5)
-	l.want(end+2*sec, sendPing)
-}
-
-func TestUsualGapsAreForgottenAfterAWhile(t *testing.T) {
-	l := newLine(t, 0, time.Hour)
-	end := l.pace(0, 3*sec, 3)
-	end = l.pace(end, 100*ms, 200)
-	l.want(end+12*sec, sendPing)
-	end = l.pace(end, 100*ms, 500)
-	l.want(end+2*sec, sendPing)
-}
-
-func TestUsualGapsOutliveAConnectionButNotAnOutage(t *testing.T) {
-	l := newLine(t, 0, time.Hour)
-	end := l.pace(0, sec, 10)
-	l.attach(l.at(end+20*sec), 0, time.Hour)
-	l.hear(end+20*sec, true)
-	l.want(end+24*sec, sendPing) // from gaps of 1 s, not 20 s
-}
-
-func TestSilenceEndedByAPongIsUsual(t *testing.T) {
-	l := newLine(t, 0, time.Hour)
-	end := l.pace(0, 100*ms, 10)
-	arg := l.ping(l.at(end + 2*sec))
-	l.hear(end+2050*ms, false)
-	l.pong(arg, l.now)
-	l.hear(end+35*sec, false)
-	if _, what := l.next(false, false); what != giveUp {
-		t.Error("it is suspected though it is just quiet")
-	}
-	end = l.pace(end+40*sec, 100*ms, 1)
-	l.want(end+8200*ms, sendPing)
-}
-
-func TestStallThatDataEndsIsNotUsual(t *testing.T) {
-	l := newLine(t, 0, time.Hour).measured(50 * ms)
-	end := l.pace(0, 100*ms, 10)
-	for range 3 {
-		l.want(end+2*sec, sendPing)
-		l.ping(l.at(end + 2*sec))
-		end = l.pace(end+3*sec, 100*ms, 5)
-	}
-}
-
-// Data that arrives before a pong could have arrived does not show a stall.
-func TestPaceJustSlowerThanThePingIsUsual(t *testing.T) {
-	l := newLine(t, 0, time.Hour).measured(400 * ms)
-	end := l.pace(0, 100*ms, 10)
-	l.ping(l.at(end + 2*sec))
-	l.hear(end+2100*ms, true)
-	l.want(end+2100*ms+8400*ms, sendPing)
-}
-
-func TestQuietLineIsNotPingedAgainForHalfAMinute(t *testing.T) {
-	l := newLine(t, 0, time.Hour)
-	end := l.pace(0, 100*ms, 10)
-	l.ping(l.at(end + 2*sec))
-	l.hear(end+2*sec, false)
-	quiet := end + 2*sec
-	end = l.pace(quiet, 100*ms, 10)
-	if _, what := l.next(false, false); what != giveUp {
-		t.Errorf("next is %v within %v", what, end-quiet)
-	}
-	end = l.pace(end, sec, 25) // 8 s and 26 s are 34 s
-	l.want(end+8*sec, sendPing)
-}
-
-// Whether such a line was quiet or stalled is unknown.
-func TestSilenceWithoutAPingIsNotLearned(t *testing.T) {
-	l := newLine(t, 0, time.Hour)
-	end := l.pace(0, 100*ms, 10)
-	l.ping(l.at(end + 2*sec))
-	l.hear(end+2*sec, false) // no ping for 30 s from here
-	end = l.pace(end+2*sec, 100*ms, 10)
-	l.hear(end+12*sec, false)
-	end = l.pace(end+12*sec, sec, 18)
-	l.want(end+8*sec, sendPing) // 4 times 2 s, not 12 s
-}
-
-func TestAttemptsAreFurtherApartAfterEachFalseAlarm(t *testing.T) {
-	l := newLine(t, 0, time.Hour)
-	end := l.pace(0, 100*ms, 10)
-	l.ping(l.at(end + 2*sec))
-	for _, pause := range []time.Duration{4, 8, 16, 32} {
-		l.attempt(l.at(end + 4*sec))
-		l.want(end+(4+pause)*sec, suspect)
+	case "unanswered":
+		l.check(text, l.asked, strings.TrimPrefix(rest, "nothing"))
+	case "deaths":
+		l.check(text, strconv.Itoa(l.deaths), rest)
+	case "longest":
+		longest, _ := l.usual.longest(l.message)
+		l.check(text, longest.String(), strings.TrimPrefix(rest, "gap "))
+	case "acked":
+		l.settle(rest == "in part")
+	case "opened":
+		l.opened(l.duration(strings.TrimPrefix(rest, "in ")))
+	case "put":
+		l.putOff(l.start.Add(l.duration(strings.TrimPrefix(rest, "off until "))))
+	case "false":
 		l.falseAlarm()
+	case "died":
+		l.died()
+	case "works":
+		l.works()
+	case "clogged":
+		l.clogged()
+	case "trying":
+		l.trying = true
+	case "leaving":
+		l.leaving = true
+	default:
+		l.Fatalf("no step is called %q", text)
 	}
-	l.died()
-	l.deaths = 0
-	l.want(end+8*sec, suspect)
-	l.putOff(l.at(end + 50*sec))
-	l.want(end+50*sec, suspect)
+}
+
+// happens plays a step that has a time.
+func (l *line) happens(at time.Time, text string) {
+	verb, rest, _ := strings.Cut(text, " ")
+	switch verb {
+	case "data":
+		l.data(at)
+	case "bytes":
+		l.bytes(at)
+	case "hear", "message":
+		l.arrived(at, at, verb == "message")
+	case "hears", "messages": // N every TIME, from then on
+		n, every, _ := strings.Cut(rest, " every ")
+		times, _ := strconv.Atoi(n)
+		for i := range times {
+			then := at.Add(time.Duration(i+1) * l.duration(every))
+			l.arrived(then, then, verb == "messages")
+		}
+	case "ping":
+		l.ping(at)
+	case "pong":
+		if rest == "" {
+			rest = strconv.Itoa(l.pings)
+		}
+		l.pong(rest, at)
+	case "resumed":
+		l.attach(at, l.story.answer, l.story.heartbeat)
+	case "paused":
+		l.restart(at)
+	case "attempt":
+		l.attempt(at)
+	case "why":
+		l.check(text, l.why(at).Error(), rest)
+	default:
+		l.Fatalf("no step is called %q", text)
+	}
+}
+
+func (l *line) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return d
+}
+
+// check compares what a step wants; a time may be written in any way.
+func (l *line) check(step, got, want string) {
+	l.Helper()
+	what, at, _ := strings.Cut(want, " at ")
+	if d, err := time.ParseDuration(at); err == nil {
+		want = fmt.Sprint(what, " at ", d)
+	} else if d, err := time.ParseDuration(want); err == nil && want != "0" {
+		want = d.String()
+	}
+	if got != want {
+		l.Errorf("%s: got %s", step, got)
+	}
 }
 
 func TestResumeTimeout(t *testing.T) {
@@ -408,11 +215,11 @@ func TestResumeTimeout(t *testing.T) {
 		want               time.Duration
 	}{
 		{0, 0, 0, 4 * sec},
-		{50 * ms, 9 * sec, 0, 4 * sec}, // the first connect also had to reach the game server
-		{1500 * ms, 0, 0, 6 * sec},
+		{50 * time.Millisecond, 9 * sec, 0, 4 * sec}, // the first connect also had to reach the game server
+		{1500 * time.Millisecond, 0, 0, 6 * sec},
 		{0, 6 * sec, 0, 9 * sec},
-		{50 * ms, 0, 1, 8 * sec},
-		{50 * ms, 0, 9, 15 * sec},
+		{50 * time.Millisecond, 0, 1, 8 * sec},
+		{50 * time.Millisecond, 0, 9, 15 * sec},
 		{time.Minute, 0, 0, 15 * sec},
 	} {
 		if got := resumeTimeout(c.roundTrip, c.slowest, c.slow); got != c.want {
@@ -423,60 +230,12 @@ func TestResumeTimeout(t *testing.T) {
 
 func TestLatenessCountsByEitherClock(t *testing.T) {
 	now := time.Now()
-	if got := lateness(now, now.Add(3*sec)); got != 3*sec {
-		t.Errorf("%v", got)
+	for name, c := range map[string]struct {
+		due, now time.Time
+		want     time.Duration
+	}{"late": {now, now.Add(3 * sec), 3 * sec}, "the machine was suspended": {now.Round(0), now.Add(3 * sec), 3 * sec}, "early": {now.Add(sec), now, -sec}} {
+		if got := lateness(c.due, c.now); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
-	if got := lateness(now.Round(0), now.Add(3*sec)); got != 3*sec { // the machine was suspended
-		t.Errorf("%v", got)
-	}
-	if got := lateness(now.Add(sec), now); got != -sec {
-		t.Errorf("%v", got)
-	}
-}
-
-// On a line with a long round trip newer pings are under way when a pong comes.
-func TestPongOfOlderPingMeasuresRoundTrip(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec)
-	var args []string
-	for i := range 3 {
-		args = append(args, l.ping(l.at(time.Duration(i)*3*sec)))
-	}
-	l.pong(args[0], l.at(8*sec))
-	if l.roundTrip != 8*sec || l.asked != args[2] {
-		t.Errorf("round trip %v, %q is unanswered; want 8s, %q", l.roundTrip, l.asked, args[2])
-	}
-	l.pong(args[0], l.at(20*sec)) // once more, or one of an older connection
-	if l.roundTrip != 8*sec {
-		t.Errorf("round trip %v after a pong that came twice", l.roundTrip)
-	}
-	l.pong(args[2], l.at(14*sec))
-	if l.asked != "" {
-		t.Errorf("%q is unanswered", l.asked)
-	}
-}
-
-// A pong that waited behind a large message measures the queue.
-func TestPongOnCloggedLineMeasuresNothing(t *testing.T) {
-	l := newLine(t, 5*sec, 15*sec).measured(50 * ms)
-	older := l.ping(l.at(sec))
-	l.clogged()
-	l.pong(older, l.at(40*sec))
-	if l.roundTrip != 50*ms || l.asked != "" {
-		t.Errorf("round trip %v, %q is unanswered", l.roundTrip, l.asked)
-	}
-	l.pong(l.ping(l.at(41*sec)), l.at(41*sec+100*ms))
-	if l.roundTrip == 50*ms {
-		t.Error("the next ping measures nothing either")
-	}
-}
-
-// A handshake takes a round trip or more. Before one is measured it says how long an answer may take.
-func TestSlowHandshakeLengthensFirstLimit(t *testing.T) {
-	l := newLine(t, 5*sec, 30*sec)
-	l.opened(9 * sec)
-	l.opened(8 * sec)
-	l.data(l.at(0))
-	l.ping(l.at(15 * sec))
-	l.want(16*sec, giveUp)
-	l.measured(50*ms).want(15*sec+200*ms, giveUp)
 }

@@ -1,0 +1,254 @@
+package client_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"reseat/gateway/internal/test/wstest"
+)
+
+// A script is what a gateway and the application do, and what the client makes of it. Its steps are separated by
+// semicolons; connections are counted from 1, ^ stands for DLE.
+type script struct {
+	name    string
+	members map[string]any // of each hello
+	steps   string
+}
+
+const (
+	final4404 = `^close {"code":4404,"retry":false}`
+	final4409 = `^close {"code":4409,"retry":false}`
+	suspected = "lively; mark; conn at 4s; "
+)
+
+var scripts = []script{
+	// Acks.
+	{"an ack that has waited goes with data", nil, // protocol section 5.2: what is sent together costs the gateway one read
+		"1< ^ack 0; 1> x; reads x; +400ms; say early; 1< early; +200ms; 1> y; reads y; say later; say more; 1< ^ack 2 | later | more; +1s; 1<"},
+	{"a pong follows the delivery of earlier messages", nil, // the pings show that the client lives, and promise nothing
+		"1< ^ack 0; 1> unread; 1> ^ping older; 1> ^ping newer; 1< ^ping 1 | ^ping 2; reads unread; 1< ^ack 1 | ^pong newer"},
+	{"unknown verbs and members are ignored", map[string]any{"news": 1},
+		`1> ^sing {a song}; 1> ^sing; 1> ^token {"token":"newer","news":[]}; 1> still here; reads still here; 1 drops; conn; states true newer 1`},
+	{"duplicates are discarded and acked", nil, // 2 and 3 have arrived, and nothing has read them
+		`1> 1; 1> 2; 1> 3; reads 1; 1 drops; conn; states 1; hello {"replay":3}; 2> 2; 2> 3; 2> 4; reads 2; reads 3; reads 4; +1s; 2< ^ack 1 | ^ack 4`},
+
+	// The end.
+	{"a close message is final, with a Close frame", nil, `1> ^close {"code":4410,"reason":"ended","retry":false}; 1 closes 4410; ends 4410; dials 1`},
+	{"a close message is final, without one", nil, `1> ^close {"code":4410,"reason":"ended","retry":false}; ends 4410; dials 1`},
+	{"superseded by its own abandoned attempt, the client resumes", nil, // section 6; the next time it must be another client
+		"1 drops; conn; 2 drops; conn; hello; 3> " + final4409 + "; conn; hello; 4> here again; reads here again; 4> " + final4409 + "; ends 4409"},
+	{"an error concerns what the attempt stated", nil,
+		`1> unread; 1 drops; conn; reads unread; 2> ^close {"code":4400,"retry":false}; conn; states 1; 3> ` + final4404 + "; ends 4404"},
+
+	// Moves.
+	{"a move uses the old connection until the new hello", nil, // and acks nothing beyond what was stated
+		`1< ^ack 0; mark; 1> ^move {"within_ms":10000,"reason":"drain"}; conn within 10s; 1> one; reads one; say up; +2s; 1< up; hello {"received":1,"replay":1}; ` +
+			"2> one; 1> never; 2> two; reads two; +1s; 2< ^ack 0 | ^ack 2; lost 1; away 0s"},
+	{"a refused move changes nothing", nil, `1> ^move {"within_ms":1000}; conn; 2> ^close {"code":4401,"retry":false}; 1> still here; reads still here`},
+	{"a move has more time than a resume", nil, `late 8s; 1> ^move {"within_ms":0}; conn; hello; lost 1; dials 2`},
+	{"a failover is not taken after an ack on the older connection", nil, `say a; 1> ^move {"within_ms":1}; conn; 1> ^ack 1; hello {"moved":"failover"}; 2< the end`},
+
+	{"a message in parts begins anew after a resume", nil, `1> ^parts {"bytes":6}; 1>> one; 1 drops; conn; hello; 2> ^parts {"bytes":6}; 2>> one; 2>> two; reads onetwo`},
+
+	// The answer rule.
+	{"dead under traffic", answering, // away since the last sign of life
+		"1< ^ack 0; +1s; mark; say up; 1< up; +2.5s; 1< ^ping 1; conn at 5s; lost 0: no answer for 5s; hello; lost 1: no answer for 5s; away 6s; 2< ^ack 0 | up"},
+	{"dead and idle", answering, "1< ^ack 0; mark; +17.5s; 1< ^ping 1; conn at 20s; hello; lost 1: no answer for 5s; away 20s; 2< ^ack 0"},
+	{"dead without answer_ms", nil, "mark; say up; conn at 30s; 1< ^ack 0 | up | the end; lost 0: nothing heard for 30s"},
+	{"a withheld ack does not disconnect", answering, "1< ^ack 0; say up; 1< up; answers 40 every 2.5s; 1> ^ack 1; +10s; 1<; lost 0"},
+	{"writing a small message is no activity: it fits into the send buffer", answering,
+		"mark; say up; +1s; say up; +1s; say up; +1s; say up; +1s; conn at 5s; lost 0: no answer for 5s"},
+	{"what hello counts as received is not unanswered", answering,
+		`say up; 1 drops; conn; hello {"received":1}; +17.5s; 2< ^ack 0 | ^ping 1; 2> ^pong 1; +14s; 2<`},
+	{"timeouts double after a dead connection, until new data arrives", answering,
+		"mark; say up; conn at 5s; hello; conn at 15s; hello; 3> new; reads new; conn at 20s; hello; lost 3: no answer for 5s | no answer for 10s | no answer for 5s"},
+	{"a heartbeat ends the doubling", answering,
+		`mark; say up; conn at 5s; hello {"received":1}; 2> ^ping 1; mark; say up; conn at 5s; lost 1: no answer for 5s | no answer for 5s`},
+
+	// Suspicion.
+	{"a silent lively line starts an attempt beside it, and continues", suspicious,
+		"lively; mark; +2s; 1< ^ack 10 | ^ping 1; lost 0; conn at 4s; lost 0: nothing heard for 4s; +1s; say up; 1< up; hello; 2< ^ack 10 | up; 1< the end; " +
+			"lost 1: nothing heard for 4s; away 5s"},
+	{"an ack held back for an attempt is sent after it", suspicious,
+		"lively; 1> eleven; late 1h; +4.5s; reads eleven; +1s; 1< ^ack 10 | ^ping 1; 1> ^pong 1; 1< ^ack 11"},
+	{"a takeover of a silent line may mean that it is slower", answering, "lively; say up; mark; conn at 4s; mark; hello; conn at 10s"},
+	{"a takeover of a line that spoke was a false alarm", suspicious, // the next attempt is not 4 s after the last data
+		suspected + `mark; 1> eleven; reads eleven; hello {"replay":1}; 2> eleven; lively; conn at 8s`},
+	{"a final refusal keeps a live connection", suspicious,
+		suspected + `1> ^grace 30000; 2> ^close {"code":4401,"retry":false}; lost 1: nothing heard for 4s; 1> eleven; reads eleven`},
+	{"a sign of life after the 101 lets the attempt finish", suspicious, // the gateway may have sent the hello: the next message comes on both
+		suspected + "states 10; 1> eleven; reads eleven; say one; +1.5s; 1< ^ack 10 | ^ping 1 | one; lost 0: nothing heard for 4s; " +
+			`hello {"received":1,"replay":1}; 2> eleven; 1> never; 2> twelve; reads twelve; say two; +1s; 2< ^ack 10 | two | ^ack 12; lost 1: nothing heard for 4s; away 1.5s; replay 1`},
+	{"the answer rule applies under suspicion, and one loss is reported", answering,
+		"lively; say up; mark; conn at 4s; +1.5s; 1< up | ^ack 10 | ^ping 1 | ^ping 2 | the end; hello; lost 1: nothing heard for 4s; 2< ^ack 10 | up"},
+	{"an attempt beside without a 101 times out", suspicious, "lively; mark; dark; +5s; lit; conn at 8s; hello; lost 1: nothing heard for 4s"},
+	{"a refused attempt beside is not repeated at once", suspicious,
+		suspected + "2 drops; conn at 8s; 3> " + final4404 + `; conn at 12s; 4> ^close {"code":4503,"retry":true,"retry_after_ms":9000}; conn at 21s; lost 0: nothing heard for 4s`},
+}
+
+func init() {
+	// The attempt fails after a sign of life, and the old connection continues.
+	for how, fails := range map[string]string{
+		"is reset": "2 drops", "is refused": "2> " + final4404, "stays silent": strings.TrimSuffix(strings.Repeat("1> ^grace 30000; +1s; ", 16), "; "),
+	} {
+		scripts = append(scripts, script{"an attempt that " + how + " keeps an older connection that spoke", suspicious,
+			suspected + "1> eleven; reads eleven; +1s; 1< ^ack 10 | ^ping 1; " + fails + "; lost 1: nothing heard for 4s; 1< ^ack 11; 1> twelve; reads twelve; dials 2"})
+	}
+	// The suspected connection ends, which is no sign of life: its loss has been reported.
+	for how, ends := range map[string]string{"reset": "1 drops", "superseded": "1> " + final4409 + "; 1 closes 4409", "broken": "1> ^ack 99"} {
+		for when, late := range map[string]string{"with a 101": "", "without": "late 2s; "} {
+			scripts = append(scripts, script{"the loss of a suspected connection is reported once: " + how + ", " + when, suspicious,
+				"lively; " + late + "+4.5s; " + ends + "; lost 0: nothing heard for 4s; conn; hello; lost 1: nothing heard for 4s; away at least 4.5s; 2> eleven; reads eleven; dials 2"})
+		}
+	}
+}
+
+func TestClientFollowsScripts(t *testing.T) {
+	for _, c := range scripts {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, c.members, func(s *stage, g *wstest.Peer) {
+				p := &play{stage: s, script: c, conns: []*wstest.Peer{g}, mark: time.Now()}
+				for i, step := range strings.Split(c.steps, "; ") {
+					synctest.Wait()
+					if p.step(step); s.Failed() {
+						s.Fatalf("step %d: %s", i+1, step)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A play is a script on its stage.
+type play struct {
+	*stage
+	script
+	conns []*wstest.Peer
+	mark  time.Time
+}
+
+func (p *play) newest() *wstest.Peer { return p.conns[len(p.conns)-1] }
+
+func (p *play) step(step string) {
+	verb, rest, _ := strings.Cut(step, " ")
+	if n, err := strconv.Atoi(strings.TrimRight(verb, "<>")); err == nil {
+		p.onConn(p.conns[n-1], strings.TrimLeft(verb, "0123456789"), rest)
+		return
+	}
+	switch verb {
+	case "say":
+		p.say(rest)
+	case "reads":
+		p.want(rest)
+	case "ends":
+		p.wantClose(p.number(rest), false)
+	case "mark":
+		p.mark = time.Now()
+	case "lively":
+		p.lively(p.newest())
+	case "late":
+		p.late.Store(int64(p.duration(rest)))
+	case "dark", "lit":
+		p.dark.Store(verb == "dark")
+	case "conn": // at TIME, or within TIME, since the mark
+		p.conns = append(p.conns, p.door.Next())
+		took, how := time.Since(p.mark), strings.Fields(rest)
+		if len(how) > 0 && (how[0] == "at" && took != p.duration(how[1]) || took > p.duration(how[1])) {
+			p.Errorf("a handshake after %v", took)
+		}
+	case "states":
+		if got := stated(p.newest()); !strings.HasSuffix(" "+got, " "+rest) {
+			p.Errorf("the handshake states %s", got)
+		}
+	case "hello":
+		m := map[string]any{"resumed": true}
+		maps.Copy(m, p.members)
+		if rest != "" {
+			if err := json.Unmarshal([]byte(rest), &m); err != nil {
+				p.Fatal(err)
+			}
+		}
+		hello(p.newest(), m)
+	case "answers": // N every TIME: so many pings
+		how := strings.Fields(rest)
+		for i := range p.number(how[0]) {
+			time.Sleep(p.duration(how[2]))
+			p.heard(p.newest(), fmt.Sprint("^ping ", i+1))
+			p.newest().Control(fmt.Sprint("pong ", i+1))
+		}
+	case "lost": // RESUMES: the losses
+		resumes, losses, _ := strings.Cut(rest, ": ")
+		p.wantLost(p.number(resumes), list(losses)...)
+	case "away":
+		least, ok := strings.CutPrefix(rest, "at least ")
+		if away := p.resumes[len(p.resumes)-1].Away; ok && away < p.duration(least) || !ok && away != p.duration(rest) {
+			p.Errorf("away for %v", away)
+		}
+	case "replay":
+		if n := p.resumes[len(p.resumes)-1].Replay; int(n) != p.number(rest) {
+			p.Errorf("%d messages are replayed", n)
+		}
+	case "dials":
+		if n := p.dials.Load(); int(n) != p.number(rest) {
+			p.Errorf("%d connections", n)
+		}
+	default:
+		if d, ok := strings.CutPrefix(verb, "+"); ok {
+			time.Sleep(p.duration(d))
+			return
+		}
+		p.Fatal("no such step")
+	}
+}
+
+// onConn is a step of a connection.
+func (p *play) onConn(g *wstest.Peer, verb, rest string) {
+	control, isControl := strings.CutPrefix(rest, "^")
+	switch {
+	case verb == "<":
+		p.heard(g, list(rest)...)
+	case verb == ">" && isControl:
+		g.Control(control)
+	case verb == ">":
+		g.Text(rest)
+	case verb == ">>":
+		g.Binary(rest)
+	case rest == "drops":
+		g.Drop()
+	default:
+		code, ok := strings.CutPrefix(rest, "closes ")
+		if !ok {
+			p.Fatal("no such step")
+		}
+		g.Close(p.number(code), "")
+	}
+}
+
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, " | ")
+}
+
+func (p *play) number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return n
+}
+
+func (p *play) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return d
+}
