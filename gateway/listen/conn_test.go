@@ -154,21 +154,11 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// duplicate duplicates a descriptor, as SCM_RIGHTS does. It fails if fd is closed.
-func duplicate(t *testing.T, fd int) int {
-	t.Helper()
-	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fd
-}
-
 // move hands frozen connections over.
 func move(t *testing.T, list []FrozenConn, to *process) {
 	t.Helper()
 	for _, f := range list {
-		c, err := rawconn.ConnOf(duplicate(t, f.FD))
+		c, err := rawconn.ConnOf(wstest.Duplicate(t, f.FD))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +341,7 @@ func TestFrozenConnectionKeepsItsDescriptor(t *testing.T) {
 					t.Fatal("it did not wait")
 				case <-time.After(20 * time.Millisecond):
 				}
-				next := duplicate(t, list[0].FD)
+				next := wstest.Duplicate(t, list[0].FD)
 				defer unix.Close(next)
 				if moved {
 					c.Moved()
@@ -426,7 +416,7 @@ func TestWaitingReadEndsWhenTheConnectionMoves(t *testing.T) {
 		if !ok {
 			t.Fatal("not frozen")
 		}
-		next := duplicate(t, fd)
+		next := wstest.Duplicate(t, fd)
 		io.WriteString(peer, "for the next")
 		c.Moved()
 		if err := <-read; err != io.EOF {
@@ -503,7 +493,7 @@ func TestInheritedListenerGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := Inherit(duplicate(t, fd))
+	ln, err := Inherit(wstest.Duplicate(t, fd))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -525,7 +515,7 @@ func TestOnlyTCPListenersAreInherited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd := duplicate(t, int(f.Fd()))
+	fd := wstest.Duplicate(t, int(f.Fd()))
 	f.Close()
 	if _, err := Inherit(fd); err == nil {
 		t.Error("a Unix listener was accepted")

@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 )
@@ -47,19 +46,6 @@ func (p *pace) await(i int) {
 	p.mu.Unlock()
 }
 
-// duplicate duplicates fd, as a process that receives it does; a negative one stays.
-func duplicate(t *testing.T, fd int) int {
-	t.Helper()
-	if fd < 0 {
-		return fd
-	}
-	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fd
-}
-
 // move moves the rig's session from one Driver to the other, unless it is busy.
 func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
 	t.Helper()
@@ -76,7 +62,7 @@ func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, down := duplicate(t, f.Up.FD), duplicate(t, f.Down.FD)
+	up, down := wstest.Duplicate(t, f.Up.FD), wstest.Duplicate(t, f.Down.FD)
 	r.drive.Drop()
 	r.drive = to.Adopt(core, up, down, true, r.events)
 	return true

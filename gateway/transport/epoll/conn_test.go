@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"reseat/gateway/internal/test/wstest"
 )
 
 // loopConn returns a Conn and its peer.
@@ -136,16 +138,14 @@ func TestStoppingLoopClosesItsConns(t *testing.T) {
 	}
 }
 
+// dup duplicates the descriptor of a connection, as rawconn.Take does.
 func dup(t *testing.T, c *net.TCPConn) (fd int) {
 	t.Helper()
 	raw, err := c.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw.Control(func(from uintptr) { fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw.Control(func(from uintptr) { fd = wstest.Duplicate(t, int(from)) })
 	return fd
 }
 

@@ -7,18 +7,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// socketPair returns two connected Unix sockets.
-func socketPair(t *testing.T, kind int) (a, b int) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	return fds[0], fds[1]
-}
+	"reseat/gateway/internal/test/wstest"
+)
 
 // pieces returns n pieces of size bytes each, no two alike.
 func pieces(n, size int) (list [][]byte, all []byte) {
@@ -50,7 +41,7 @@ func received(t *testing.T, fd int) (all []byte) {
 func TestSenderCountsWhatEarlierBatchesSent(t *testing.T) {
 	cut := 0 // short writes after the first batch
 	for size := 1000; size <= 2200; size += 400 {
-		fd, far := socketPair(t, unix.SOCK_STREAM)
+		fd, far := wstest.SocketPair(t, unix.SOCK_NONBLOCK|unix.SOCK_STREAM)
 		list, all := pieces(20*maxPieces, size)
 		n, full, err := new(Sender).Send(fd, list)
 		if err != nil || !full {
@@ -71,7 +62,7 @@ func TestSenderCountsWhatEarlierBatchesSent(t *testing.T) {
 // The same when a later batch finds the socket full. A packet socket accepts a batch
 // whole or not at all.
 func TestSenderCountsEarlierBatchesIfALaterOneBlocks(t *testing.T) {
-	fd, far := socketPair(t, unix.SOCK_SEQPACKET)
+	fd, far := wstest.SocketPair(t, unix.SOCK_NONBLOCK|unix.SOCK_SEQPACKET)
 	const size = 1000
 	list, all := pieces(20*maxPieces, size)
 	n, full, err := new(Sender).Send(fd, list)
@@ -86,7 +77,7 @@ func TestSenderCountsEarlierBatchesIfALaterOneBlocks(t *testing.T) {
 // What fits is written in several calls, and nothing is left over.
 func TestSenderSendsMorePiecesThanOneWriteTakes(t *testing.T) {
 	for _, n := range []int{maxPieces - 1, maxPieces, maxPieces + 1, 2*maxPieces + 1} {
-		fd, far := socketPair(t, unix.SOCK_STREAM)
+		fd, far := wstest.SocketPair(t, unix.SOCK_NONBLOCK|unix.SOCK_STREAM)
 		list, all := pieces(n, 10)
 		if sent, full, err := new(Sender).Send(fd, list); sent != len(all) || full || err != nil {
 			t.Errorf("%d pieces: %d of %d bytes, full %v, %v", n, sent, len(all), full, err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"reseat/gateway/internal/test/wstest"
 )
 
 func newRing(t *testing.T) *Ring {
@@ -21,20 +23,11 @@ func newRing(t *testing.T) *Ring {
 	return r
 }
 
-func pair(t *testing.T, kind int) (a, b int) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	return fds[0], fds[1]
-}
-
 // A call returns what it would have returned by itself, though others of the batch fail.
 func TestCallsOfABatchSucceedAndFailEachByItself(t *testing.T) {
 	r := newRing(t)
-	a, b := pair(t, unix.SOCK_STREAM)
-	ended, gone := pair(t, unix.SOCK_STREAM)
+	a, b := wstest.SocketPair(t, unix.SOCK_STREAM)
+	ended, gone := wstest.SocketPair(t, unix.SOCK_STREAM)
 	unix.Shutdown(gone, unix.SHUT_RDWR)
 	for range 3 { // the ring goes round
 		buf, none, end := make([]byte, 8), make([]byte, 8), make([]byte, 8)
@@ -68,7 +61,7 @@ func TestCallsOfABatchSucceedAndFailEachByItself(t *testing.T) {
 
 func TestWholeBatchIsMade(t *testing.T) {
 	r := newRing(t)
-	a, b := pair(t, unix.SOCK_DGRAM)
+	a, b := wstest.SocketPair(t, unix.SOCK_DGRAM)
 	for round := range 20 {
 		for i := range Batch {
 			if i%2 == 0 {
@@ -90,7 +83,7 @@ func TestWholeBatchIsMade(t *testing.T) {
 // A call that is not submitted is known to have been left out, and its buffer is not written.
 func TestCallThatIsNotMadeSaysSo(t *testing.T) {
 	r := newRing(t)
-	a, b := pair(t, unix.SOCK_STREAM)
+	a, b := wstest.SocketPair(t, unix.SOCK_STREAM)
 	unix.Write(a, []byte("x"))
 	buf := make([]byte, 1)
 	call := r.Receive(b, buf)
@@ -111,7 +104,7 @@ func TestCallThatIsNotMadeSaysSo(t *testing.T) {
 // A full socket takes a part, and then nothing.
 func TestShortSendIsReported(t *testing.T) {
 	r := newRing(t)
-	a, _ := pair(t, unix.SOCK_STREAM)
+	a, _ := wstest.SocketPair(t, unix.SOCK_STREAM)
 	large := make([]byte, 4<<20)
 	call := r.Send(a, [][]byte{large[:1<<20], large})
 	again := r.Send(a, [][]byte{large})
@@ -127,7 +120,7 @@ func TestShortSendIsReported(t *testing.T) {
 
 func TestTooManyPiecesAreRefused(t *testing.T) {
 	r := newRing(t)
-	a, _ := pair(t, unix.SOCK_STREAM)
+	a, _ := wstest.SocketPair(t, unix.SOCK_STREAM)
 	if call := r.Send(a, make([][]byte, maxPieces+1)); call >= 0 || r.Len() != 0 {
 		t.Errorf("call %d, %d collected", call, r.Len())
 	}
@@ -135,7 +128,7 @@ func TestTooManyPiecesAreRefused(t *testing.T) {
 
 func TestBatchesAllocateNothing(t *testing.T) {
 	r := newRing(t)
-	a, b := pair(t, unix.SOCK_STREAM)
+	a, b := wstest.SocketPair(t, unix.SOCK_STREAM)
 	out, buf := [][]byte{[]byte("a"), []byte("b")}, make([]byte, 8)
 	if n := testing.AllocsPerRun(100, func() {
 		r.Send(a, out)
@@ -151,7 +144,7 @@ func TestBatchesAllocateNothing(t *testing.T) {
 // where the kernel writes.
 func TestBufferOfACallDoesNotMove(t *testing.T) {
 	r := newRing(t)
-	a, b := pair(t, unix.SOCK_STREAM)
+	a, b := wstest.SocketPair(t, unix.SOCK_STREAM)
 	unix.Write(a, []byte("x"))
 	got := make(chan byte)
 	go func() {
