@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/wire"
 )
 
 // A script is what a gateway and the application do, and what the client makes of it. Its steps are separated by
@@ -27,8 +28,14 @@ const (
 	suspected = "lively; mark; conn at 4s; "
 )
 
+const failover = `hello {"moved":"failover","durable":true}`
+
+var large, part = strings.Repeat("x", 64<<10), strings.Repeat("x", 4096)
+
 var scripts = []script{
 	// Acks.
+	{"acks are due by count, bytes and time", nil, "1< ^ack 0; 1> x; reads x; +700ms; 1<; +300ms; 1< ^ack 1; " + strings.Repeat("1> x; reads x; ", 32) + "1< ^ack 33; " +
+		"1> " + large + "; reads " + large + "; 1< ^ack 34; 1> x; reads x; 1> ^ping are you there; 1< ^ack 35 | ^pong are you there"},
 	{"an ack that has waited goes with data", nil, // protocol section 5.2: what is sent together costs the gateway one read
 		"1< ^ack 0; 1> x; reads x; +400ms; say early; 1< early; +200ms; 1> y; reads y; say later; say more; 1< ^ack 2 | later | more; +1s; 1<"},
 	{"a pong follows the delivery of earlier messages", nil, // the pings show that the client lives, and promise nothing
@@ -46,6 +53,10 @@ var scripts = []script{
 	{"an error concerns what the attempt stated", nil,
 		`1> unread; 1 drops; conn; reads unread; 2> ^close {"code":4400,"retry":false}; conn; states 1; 3> ` + final4404 + "; ends 4404"},
 
+	{"a retryable close is retried after retry_after_ms, though that is longer than the grace period", nil,
+		`mark; 1> ^close {"code":4503,"reason":"draining","retry":true,"retry_after_ms":70000}; conn after 70s within 76s; ` +
+			`mark; 2> ^close {"code":4429,"retry":true,"retry_after_ms":3000}; conn after 3s; hello`},
+
 	// Moves.
 	{"a move uses the old connection until the new hello", nil, // and acks nothing beyond what was stated
 		`1< ^ack 0; mark; 1> ^move {"within_ms":10000,"reason":"drain"}; conn within 10s; 1> one; reads one; say up; +2s; 1< up; hello {"received":1,"replay":1}; ` +
@@ -54,6 +65,16 @@ var scripts = []script{
 	{"a move has more time than a resume", nil, `late 8s; 1> ^move {"within_ms":0}; conn; hello; lost 1; dials 2`},
 	{"a failover is not taken after an ack on the older connection", nil, `say a; 1> ^move {"within_ms":1}; conn; 1> ^ack 1; hello {"moved":"failover"}; 2< the end`},
 
+	{"each handshake says what is settled", nil, // protocol section 5.6: without it no session is durable
+		`settled 0 0; say a; say b; say c; 1> ^ack 1; 1 drops; conn; settled 1 3; hello {"received":2}; 2 drops; conn; settled 2 3`},
+	{"a failover counts from what its handshake stated", nil,
+		"1> 1; 1> 2; 1> 3; reads 1; 1 drops; conn; " + failover + "; 2> of the next; reads of the next; moved failover; resumes 1"},
+	{"a failover is not taken after a message was handed over meanwhile", nil,
+		"1> 1; 1> 2; 1> 3; reads 1; 1 drops; conn; reads 2; " + failover + "; 2< the end; conn; states 2; " + failover + "; 3> of the next; reads of the next; moved failover; resumes 1"},
+
+	{"a message in parts is read whole, with control messages in between", map[string]any{"part_bytes": 4096}, // and an ack each second says that it comes
+		`1> ^parts {"bytes":8200,"text":true,"later":1}; 1>> ` + "\x10\x10" + part[2:] + "; 1> ^ping 7; +1s; +1s; +1s; 1>> " + part + "; 1< ^ack 0 | ^pong 7 | ^ack 0; " +
+			"1>> yyyyyyyy; 1> small; reads \x10" + part[2:] + part + "yyyyyyyy; reads small; +1s; 1< ^ack 2"},
 	{"a message in parts begins anew after a resume", nil, `1> ^parts {"bytes":6}; 1>> one; 1 drops; conn; hello; 2> ^parts {"bytes":6}; 2>> one; 2>> two; reads onetwo`},
 
 	// The answer rule.
@@ -93,6 +114,15 @@ var scripts = []script{
 }
 
 func init() {
+	// What a gateway must not send: the client closes the connection and resumes.
+	for what, says := range map[string]string{
+		"an empty control message": "1> ^", "an ack of nothing": "1> ^ack 1", "a bye": "1> ^bye", "a second hello": `1> ^hello {"session":"s1","token":"t"}`,
+		"another session": `1> ^hello {"session":"s2","token":"t"}`, "no UTF-8": "1> ^\xff", "a text for a part": `1> ^parts {"bytes":10,"text":true}; 1> part`,
+		"too large a part": `1> ^parts {"bytes":3,"text":true}; 1>> part`, "an empty part": `1> ^parts {"bytes":3,"text":true}; 1>> `,
+		"parts in parts": `1> ^parts {"bytes":9}; 1> ^parts {"bytes":9}`, "parts of nothing": "1> ^parts", "parts over the limit": `1> ^parts {"bytes":99999999999}`,
+	} {
+		scripts = append(scripts, script{what + " breaks the connection", nil, says + "; conn; states 0; hello; losses 1; resumes 1"})
+	}
 	// The attempt fails after a sign of life, and the old connection continues.
 	for how, fails := range map[string]string{
 		"is reset": "2 drops", "is refused": "2> " + final4404, "stays silent": strings.TrimSuffix(strings.Repeat("1> ^grace 30000; +1s; ", 16), "; "),
@@ -117,7 +147,7 @@ func TestClientFollowsScripts(t *testing.T) {
 				for i, step := range strings.Split(c.steps, "; ") {
 					synctest.Wait()
 					if p.step(step); s.Failed() {
-						s.Fatalf("step %d: %s", i+1, step)
+						s.Fatalf("step %d: %.200s", i+1, step)
 					}
 				}
 			})
@@ -156,11 +186,17 @@ func (p *play) step(step string) {
 		p.late.Store(int64(p.duration(rest)))
 	case "dark", "lit":
 		p.dark.Store(verb == "dark")
-	case "conn": // at TIME, or within TIME, since the mark
+	case "conn": // at, after or within TIME since the mark
 		p.conns = append(p.conns, p.door.Next())
 		took, how := time.Since(p.mark), strings.Fields(rest)
-		if len(how) > 0 && (how[0] == "at" && took != p.duration(how[1]) || took > p.duration(how[1])) {
-			p.Errorf("a handshake after %v", took)
+		for ; len(how) > 1; how = how[2:] {
+			if d := p.duration(how[1]); how[0] != "within" && took < d || how[0] != "after" && took > d {
+				p.Errorf("a handshake after %v", took)
+			}
+		}
+	case "settled":
+		if o := wire.ParseOffer(p.newest().Req.Header); !o.SettledOK || fmt.Sprint(o.Settled.Acked, o.Settled.Sent) != rest {
+			p.Errorf("settled %+v", o.Settled)
 		}
 	case "states":
 		if got := stated(p.newest()); !strings.HasSuffix(" "+got, " "+rest) {
@@ -190,13 +226,17 @@ func (p *play) step(step string) {
 		if away := p.resumes[len(p.resumes)-1].Away; ok && away < p.duration(least) || !ok && away != p.duration(rest) {
 			p.Errorf("away for %v", away)
 		}
-	case "replay":
-		if n := p.resumes[len(p.resumes)-1].Replay; int(n) != p.number(rest) {
-			p.Errorf("%d messages are replayed", n)
+	case "moved":
+		if got := p.resumes[len(p.resumes)-1].Moved; got != rest {
+			p.Errorf("moved by %q", got)
 		}
-	case "dials":
-		if n := p.dials.Load(); int(n) != p.number(rest) {
-			p.Errorf("%d connections", n)
+	case "replay", "dials", "losses", "resumes":
+		got := map[string]int{"dials": int(p.dials.Load()), "losses": len(p.lost), "resumes": len(p.resumes)}[verb]
+		if verb == "replay" {
+			got = int(p.resumes[len(p.resumes)-1].Replay)
+		}
+		if got != p.number(rest) {
+			p.Errorf("there are %d", got)
 		}
 	default:
 		if d, ok := strings.CutPrefix(verb, "+"); ok {
