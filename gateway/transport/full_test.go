@@ -17,7 +17,6 @@ import (
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
-	"reseat/gateway/wire"
 )
 
 // A superseded client whose socket is full gets 4409 once it reads on, behind what was
@@ -46,15 +45,6 @@ func (p *player) fillClient() {
 		}
 	}()
 	await(p.t, "all messages are sent, as far as the socket takes them", func() bool { return p.drive.Info().Sent == messages })
-}
-
-// wantSuperseded reads to the end, before which 4409 must come.
-func (c *client) wantSuperseded() {
-	c.t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience))
-	if code, err := c.closed(); code != wire.CodeSuperseded || err != nil {
-		c.t.Errorf("the older connection: %d, %v; want 4409", code, err)
-	}
 }
 
 // While memory is exhausted, a client in the middle of a large message is not read, and holds no more

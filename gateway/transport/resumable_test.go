@@ -163,6 +163,15 @@ func (c *client) closed() (code int, err error) {
 	}
 }
 
+// wantSuperseded reads to the end, before which 4409 must come.
+func (c *client) wantSuperseded() {
+	c.t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	if code, err := c.closed(); code != wire.CodeSuperseded || err != nil {
+		c.t.Errorf("the older connection: %d, %v; want 4409", code, err)
+	}
+}
+
 func (p *player) sendDown(i int) { p.game.Write(numbered(nil, i, 100, false)) }
 
 func (p *player) wantDown(i int) {
