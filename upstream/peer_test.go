@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -61,4 +63,24 @@ func TestNewPeerDescribesTheConnection(t *testing.T) {
 			t.Errorf("%q: %+v, want %+v", c.remote, got, c.want)
 		}
 	}
+}
+
+// A client may send any forwarding headers. None has any effect unless the peer is a trusted proxy.
+func FuzzForwarded(f *testing.F) {
+	for _, v := range []string{"", "1.2.3.4, 10.0.0.7", "10.0.0.7,10.0.0.8", "[::1]:80", "unknown, 1.2.3.4", ",,", "::ffff:9.9.9.9, 10.1.1.1", "fe80::1%eth0", "1.2.3.4:99999"} {
+		f.Add("10.0.0.1:1234", v)
+		f.Add("192.0.2.1:1234", v)
+	}
+	f.Fuzz(func(t *testing.T, remote, forwarded string) {
+		r := &http.Request{RemoteAddr: remote, Header: http.Header{"X-Forwarded-For": {forwarded}}}
+		p := NewPeer(r, trustedNets)
+		got := ClientAddr(p, r.Header, trustedNets)
+		sent := slices.ContainsFunc(strings.Split(forwarded, ","), func(s string) bool {
+			a, ok := parseAddr(strings.TrimSpace(s))
+			return ok && a == got
+		})
+		if got != p.Addr && !(p.Trusted && sent) || got.Zone() != "" || got.Is4In6() {
+			t.Errorf("from %q, trusted %t, %q makes it %s", remote, p.Trusted, forwarded, got)
+		}
+	})
 }

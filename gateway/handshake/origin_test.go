@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func origin(values ...string) http.Header {
@@ -134,4 +135,18 @@ func TestStarMatchesAnyRunWithinItsBounds(t *testing.T) {
 			}
 		}
 	}
+}
+
+func FuzzStar(f *testing.F) {
+	f.Add("*.game.example", "eu.game.example")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		if strings.Count(pattern, "*") > 4 || len(s) > 100 || !utf8.ValidString(pattern) || !utf8.ValidString(s) {
+			return // patterns are set by operators: few stars
+		}
+		for _, without := range []string{"", "."} {
+			if got, want := matchStar(pattern, s, without), likeStar(pattern, s, without); got != want {
+				t.Errorf("%q against %q without %q: %t, want %t", s, pattern, without, got, want)
+			}
+		}
+	})
 }
