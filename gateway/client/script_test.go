@@ -48,6 +48,7 @@ var scripts = []script{
 	// The end.
 	{"a close message is final, with a Close frame", nil, `1> ^close {"code":4410,"reason":"ended","retry":false}; 1 closes 4410; ends 4410; dials 1`},
 	{"a close message is final, without one", nil, `1> ^close {"code":4410,"reason":"ended","retry":false}; ends 4410; dials 1`},
+	{"a connection that the gateway half-closes is closed", nil, "1 half-closes; conn; 1< ^ack 0 | the end"},
 	{"superseded by its own abandoned attempt, the client resumes", nil, // section 6; the next time it must be another client
 		"1 drops; conn; 2 drops; conn; hello; 3> " + final4409 + "; conn; hello; 4> here again; reads here again; 4> " + final4409 + "; ends 4409"},
 	{"an error concerns what the attempt stated", nil,
@@ -261,6 +262,8 @@ func (p *play) onConn(g *wstest.Peer, verb, rest string) {
 		g.Binary(rest)
 	case rest == "drops":
 		g.Drop()
+	case rest == "half-closes":
+		g.Conn.CloseWrite()
 	default:
 		code, ok := strings.CutPrefix(rest, "closes ")
 		if !ok {
