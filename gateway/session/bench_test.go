@@ -41,7 +41,7 @@ type seat struct {
 }
 
 func newSeats(n int) []*seat {
-	c := config()
+	c := conf()
 	c.Store = replay.NewStore(1<<30, nil)
 	all := make([]*seat, n)
 	for i := range all {
@@ -80,7 +80,7 @@ func (s *seat) ack(now session.Time) {
 func BenchmarkUp(b *testing.B) {
 	for _, mode := range []session.KeepaliveMode{session.KeepaliveOff, session.KeepaliveHint} {
 		b.Run(mode.String(), func(b *testing.B) {
-			c := config()
+			c := conf()
 			c.Keepalive, c.Store, c.Key = mode, replay.NewStore(1<<30, nil), func() [4]byte { return [4]byte{1, 2, 3, 4} }
 			s := session.New(c, 1, nil)
 			seat := &seat{s: s, a: s.AttachFirst(1, session.Pass{Gen: 1, Token: "token"})}

@@ -73,19 +73,14 @@ func FuzzClientBytes(f *testing.F) {
 
 // clientSays feeds a client's bytes to a session, and returns what the game server got.
 func clientSays(t *testing.T, reads [][]byte, resumable bool) ([]string, session.State) {
-	c := config()
-	c.Resumable = resumable
-	b := connecting(t, c, nil)
-	b.att = b.s.AttachFirst(b.now, b.pass())
-	var got []byte
+	b := fuzzed(t, resumable)
+	var got []string
 	for _, p := range reads {
-		b.s.Read(b.now, b.att, p)
-		b.s.Retain()
-		got = append(got, b.takes(b.up, 1<<30)...)
+		b.read(p)
+		got = append(got, b.gameGets(b.up)...)
 		clear(p) // the driver reuses its buffer
 	}
-	got = append(got, b.takes(b.up, 1<<30)...)
-	return frames(t, got), b.s.State()
+	return append(got, b.gameGets(b.up)...), b.s.State()
 }
 
 func FuzzUpstreamBytes(f *testing.F) {
@@ -104,35 +99,36 @@ func FuzzUpstreamBytes(f *testing.F) {
 
 // gameSays feeds a game server's bytes to a session, and returns what the client got.
 func gameSays(t *testing.T, reads [][]byte, resumable bool) []string {
-	c := config()
-	c.Resumable = resumable
-	b := connecting(t, c, nil)
-	b.att = b.s.AttachFirst(b.now, b.pass())
-	var got []byte
-	take := func() {
-		for {
-			out := bytes.Join(b.s.Out(b.now, b.att, nil), nil)
-			if len(out) == 0 {
-				return
-			}
-			got = append(got, out...)
-			b.s.Wrote(b.now, b.att, len(out), false)
-		}
-	}
-	take()
+	b := fuzzed(t, resumable)
+	got := b.output()
 	for _, p := range reads {
 		for len(p) > 0 {
-			room := b.s.Room(b.up)
-			n := copy(room, p)
+			n := b.some(p)
 			if n == 0 {
 				break // it is over
 			}
-			b.s.Read(b.now, b.up, room[:n])
 			p = p[n:]
-			take()
+			got = append(got, b.output()...)
 		}
 	}
-	return frames(t, got)
+	list, _ := frames(t, got)
+	return list
+}
+
+func fuzzed(t *testing.T, resumable bool) *table {
+	b := connecting(t, conf(func(c *session.Config) { c.Resumable = resumable }), "")
+	b.first()
+	return b
+}
+
+// some delivers as much of p from the upstream as there is room for.
+func (b *table) some(p []byte) int {
+	room := b.s.Room(b.up)
+	n := copy(room, p)
+	if n > 0 {
+		b.s.Read(b.now, b.up, room[:n])
+	}
+	return n
 }
 
 // Where writes stop makes no difference to a client that takes large messages in parts.
@@ -163,7 +159,7 @@ func FuzzParts(f *testing.F) {
 
 // gameSaysInParts feeds a game server's bytes to a session, and returns what a client puts together that takes parts.
 func gameSaysInParts(t *testing.T, data []byte, seed uint64, tiny bool) []string {
-	b, r := newParted(t, config()), rand.New(rand.NewPCG(seed, 2))
+	b, r := newParted(t), rand.New(rand.NewPCG(seed, 2))
 	write := func() int {
 		switch {
 		case seed == 0:
@@ -174,12 +170,10 @@ func gameSaysInParts(t *testing.T, data []byte, seed uint64, tiny bool) []string
 		return r.IntN(1 + r.IntN(9000))
 	}
 	for len(data) > 0 {
-		room := b.s.Room(b.up)
-		n := copy(room, data)
+		n := b.some(data)
 		if n == 0 {
 			break // it is over
 		}
-		b.s.Read(b.now, b.up, room[:n])
 		data = data[n:]
 	}
 	for idle := 0; idle < 20; idle++ {

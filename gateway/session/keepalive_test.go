@@ -11,64 +11,18 @@ import (
 	"reseat/gateway/session"
 )
 
-func keepaliveConfig(m session.KeepaliveMode) session.Config {
-	c := config()
-	c.Keepalive, c.Heartbeat = m, time.Hour
-	return c
+// noticing is a session that only what the client sends keeps alive.
+func noticing(t *testing.T, m session.KeepaliveMode, options ...option) *table {
+	t.Helper()
+	return attached(t, append(options, heartbeat(time.Hour), func(c *session.Config) { c.Keepalive = m })...)
 }
 
 // beats has the client send a frame now and after each gap.
 func (b *table) beats(op byte, payload string, gaps ...time.Duration) {
-	for i := range len(gaps) + 1 {
-		if i > 0 {
-			b.now = b.now.Add(gaps[i-1])
-		}
-		b.s.Read(b.now, b.att, frame.AppendMasked(nil, op, [4]byte{1, byte(b.now / 7), 3, byte(b.now / 1e9)}, []byte(payload)))
-		b.s.Retain()
-		b.takes(b.up, 1<<30)
-		b.hears()
-	}
-}
-
-const steady = 5 * time.Second
-
-func TestSteadyMessageIsNoticed(t *testing.T) {
-	const ms = time.Millisecond
-	for _, tt := range []struct {
-		name    string
-		op      byte
-		payload string
-		gaps    []time.Duration
-		want    session.Keepalive
-	}{
-		{"three times", frame.Text, "alive", []time.Duration{steady, steady}, session.Keepalive{Every: steady, Text: "alive"}},
-		{"bytes", frame.Binary, "\x00\x01", []time.Duration{2 * time.Second, 2 * time.Second}, session.Keepalive{Every: 2 * time.Second, Text: "\x00\x01", Kind: session.KeepaliveBinary}},
-		{"Pings", frame.Ping, "", []time.Duration{30 * time.Second, 30 * time.Second}, session.Keepalive{Every: 30 * time.Second, Kind: session.KeepalivePing}},
-		{"within a tenth", frame.Text, "alive", []time.Duration{steady, 5500 * ms}, session.Keepalive{Every: steady, Text: "alive"}},
-		{"a second", frame.Text, "alive", []time.Duration{time.Second, 950 * ms}, session.Keepalive{Every: time.Second, Text: "alive"}},
-		{"long", frame.Text, strings.Repeat("x", 256), []time.Duration{steady, steady}, session.Keepalive{Every: steady, Text: strings.Repeat("x", 256)}},
-		{"after others", frame.Text, "alive", []time.Duration{time.Second, steady, 7 * time.Second, 7 * time.Second}, session.Keepalive{Every: 7 * time.Second, Text: "alive"}},
-
-		{"twice", frame.Text, "alive", []time.Duration{steady}, session.Keepalive{}},
-		{"at no pace", frame.Text, "alive", []time.Duration{steady, 6 * time.Second, steady, 4 * time.Second}, session.Keepalive{}},
-		{"a held key", frame.Text, "fire", []time.Duration{500 * ms, 500 * ms, 500 * ms, 500 * ms}, session.Keepalive{}},
-		{"rare", frame.Text, "alive", []time.Duration{3 * time.Minute, 3 * time.Minute}, session.Keepalive{}},
-		{"too long", frame.Text, strings.Repeat("x", 257), []time.Duration{steady, steady}, session.Keepalive{}},
-	} {
-		for _, mode := range []session.KeepaliveMode{session.KeepaliveHint, session.KeepaliveAuto, session.KeepaliveOff} {
-			b := started(t, keepaliveConfig(mode))
-			b.beats(tt.op, tt.payload, tt.gaps...)
-			want := tt.want
-			if mode == session.KeepaliveOff {
-				want = session.Keepalive{}
-			}
-			if got := b.s.Info().Keepalive; got != want {
-				t.Errorf("%s, %v: noticed %+v, want %+v", tt.name, mode, got, want)
-			}
-			if n := len(b.noticed()); n != map[bool]int{true: 1}[want.Every > 0] {
-				t.Errorf("%s, %v: %d events", tt.name, mode, n)
-			}
-		}
+	for _, gap := range append([]time.Duration{0}, gaps...) {
+		b.now = b.now.Add(gap)
+		b.read(frame.AppendMasked(nil, op, [4]byte{1, byte(b.now / 7), 3, byte(b.now / 1e9)}, []byte(payload)))
+		b.play(`game reads; client reads`)
 	}
 }
 
@@ -82,6 +36,45 @@ func (b *table) noticed() (list []session.Keepalive) {
 	return list
 }
 
+const steady = 5 * time.Second
+
+func TestSteadyMessageIsNoticed(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	long := strings.Repeat("x", 256)
+	for _, tt := range []struct {
+		name    string
+		op      byte
+		payload string
+		gaps    []time.Duration
+		want    session.Keepalive
+	}{
+		{"three times", frame.Text, "alive", []time.Duration{steady, steady}, session.Keepalive{Every: steady, Text: "alive"}},
+		{"bytes", frame.Binary, "\x00\x01", []time.Duration{2 * s, 2 * s}, session.Keepalive{Every: 2 * s, Text: "\x00\x01", Kind: session.KeepaliveBinary}},
+		{"Pings", frame.Ping, "", []time.Duration{30 * s, 30 * s}, session.Keepalive{Every: 30 * s, Kind: session.KeepalivePing}},
+		{"within a tenth", frame.Text, "alive", []time.Duration{steady, 5500 * ms}, session.Keepalive{Every: steady, Text: "alive"}},
+		{"a second", frame.Text, "alive", []time.Duration{s, 950 * ms}, session.Keepalive{Every: s, Text: "alive"}},
+		{"long", frame.Text, long, []time.Duration{steady, steady}, session.Keepalive{Every: steady, Text: long}},
+		{"after others", frame.Text, "alive", []time.Duration{s, steady, 7 * s, 7 * s}, session.Keepalive{Every: 7 * s, Text: "alive"}},
+
+		{"twice", frame.Text, "alive", []time.Duration{steady}, session.Keepalive{}},
+		{"at no pace", frame.Text, "alive", []time.Duration{steady, 6 * s, steady, 4 * s}, session.Keepalive{}},
+		{"a held key", frame.Text, "fire", []time.Duration{500 * ms, 500 * ms, 500 * ms, 500 * ms}, session.Keepalive{}},
+		{"rare", frame.Text, "alive", []time.Duration{3 * time.Minute, 3 * time.Minute}, session.Keepalive{}},
+		{"too long", frame.Text, long + "x", []time.Duration{steady, steady}, session.Keepalive{}},
+	} {
+		for mode, want := range map[session.KeepaliveMode]session.Keepalive{session.KeepaliveHint: tt.want, session.KeepaliveAuto: tt.want, session.KeepaliveOff: {}} {
+			b := noticing(t, mode)
+			b.beats(tt.op, tt.payload, tt.gaps...)
+			if got := b.s.Info().Keepalive; got != want {
+				t.Errorf("%s, %v: noticed %+v, want %+v", tt.name, mode, got, want)
+			}
+			if n := len(b.noticed()); n != map[bool]int{true: 1}[want.Every > 0] {
+				t.Errorf("%s, %v: %d events", tt.name, mode, n)
+			}
+		}
+	}
+}
+
 // A message that changes each time is none, and hides none.
 func TestKeepaliveIsNoticedAmongOtherMessages(t *testing.T) {
 	for name, other := range map[string]func(n int) string{
@@ -89,7 +82,7 @@ func TestKeepaliveIsNoticedAmongOtherMessages(t *testing.T) {
 		"shorter":       func(n int) string { return fmt.Sprint(n) },
 		"of its length": func(n int) string { return fmt.Sprintf("%21d", n) },
 	} {
-		b := started(t, keepaliveConfig(session.KeepaliveHint))
+		b := noticing(t, session.KeepaliveHint)
 		var got []session.Keepalive
 		for n := 0; n < 6000 && len(got) == 0; n++ {
 			b.now = b.now.Add(200 * time.Millisecond)
@@ -109,10 +102,7 @@ func TestKeepaliveIsNoticedAmongOtherMessages(t *testing.T) {
 
 // What the operator has said already is no news.
 func TestKeepaliveOfOperatorIsNotNoticed(t *testing.T) {
-	c := keepaliveConfig(session.KeepaliveHint)
-	c.Keepalives = []session.Keepalive{{Every: time.Second, Text: "alive"}}
-	c.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}}
-	b := started(t, c)
+	b := noticing(t, session.KeepaliveHint, repeats(time.Second, "alive"), replies("2", "3"))
 	for _, text := range []string{"alive", "3"} {
 		b.beats(frame.Text, text, steady, steady, steady)
 	}
@@ -123,61 +113,39 @@ func TestKeepaliveOfOperatorIsNotNoticed(t *testing.T) {
 
 func TestAutoGoesOnSendingWhatWasNoticed(t *testing.T) {
 	for _, tt := range []struct {
-		op   byte
-		text string
-		want string
-	}{{frame.Text, "alive", "alive"}, {frame.Binary, "\x01", "\x01"}, {frame.Ping, "p", "ping p"}} {
-		b := started(t, keepaliveConfig(session.KeepaliveAuto))
+		op         byte
+		text, want string
+	}{{frame.Text, "alive", "alive"}, {frame.Binary, "\x01", "\x01"}, {frame.Ping, "p", "Ping p"}} {
+		b := noticing(t, session.KeepaliveAuto)
 		b.beats(tt.op, tt.text, steady, steady)
-		b.noticed()
-		b.sleep(2 * time.Second)
-		b.drop()
-		b.wants(b.up)
-		b.sleep(3*time.Second - 1)
-		b.wants(b.up)
-		b.sleep(1)
-		b.wants(b.up, tt.want) // when the client would have sent it
-		b.sleep(steady)
-		b.wants(b.up, tt.want)
-		sent := 0
-		for _, e := range b.s.Events() {
-			if e.Kind == session.KeepaliveSent && e.Own {
-				sent++
+		b.play(`forget; 2s; drop; game<; 3s-1ns; game<; 1ns; game< %s // when the client would have sent it
+			5s; game< %[1]s; happens sent=2`, tt.want)
+		for _, e := range b.events {
+			if e.Kind == session.KeepaliveSent && !e.Own {
+				t.Errorf("%+v, want it to be the client's own", e)
 			}
 		}
-		if sent != 2 {
-			t.Errorf("%d events of 2", sent)
-		}
-		b.resume(0)
-		b.sleep(time.Minute)
-		b.wants(b.up)
+		b.play(`resume 0; 1m; game<`)
 	}
-}
-
-func TestHintSendsNothing(t *testing.T) {
-	b := started(t, keepaliveConfig(session.KeepaliveHint))
+	b := noticing(t, session.KeepaliveHint)
 	b.beats(frame.Text, "alive", steady, steady)
-	b.drop()
-	b.sleep(20 * time.Second)
-	b.wants(b.up)
+	b.play(`drop; 20s; game<`)
 }
 
 // A client that stopped sending it while it was connected had a reason.
 func TestAutoDoesNotSendWhatClientHasStoppedSending(t *testing.T) {
-	for stopped, want := range map[time.Duration][]string{10 * time.Second: {"alive"}, 10*time.Second + 1: nil} {
-		b := started(t, keepaliveConfig(session.KeepaliveAuto))
+	for stopped, want := range map[time.Duration]string{10 * time.Second: "alive", 10*time.Second + 1: ""} {
+		b := noticing(t, session.KeepaliveAuto)
 		b.beats(frame.Text, "alive", steady, steady)
 		b.now = b.now.Add(stopped)
 		b.beats(frame.Text, "something else")
-		b.drop()
-		b.sleep(1)
-		b.wants(b.up, want...)
+		b.play(`drop; 1ns; game< %s`, want)
 	}
 }
 
 // A keepalive that has become another one is replaced; two that go on side by side are not told apart.
 func TestNewerKeepaliveReplacesOne(t *testing.T) {
-	b := started(t, keepaliveConfig(session.KeepaliveAuto))
+	b := noticing(t, session.KeepaliveAuto)
 	b.beats(frame.Text, "lobby", steady, steady)
 	b.now = b.now.Add(steady)
 	b.beats(frame.Text, "game", steady, steady, steady)
@@ -187,70 +155,30 @@ func TestNewerKeepaliveReplacesOne(t *testing.T) {
 }
 
 func TestKeepaliveSurvivesUpgrade(t *testing.T) {
-	b := started(t, keepaliveConfig(session.KeepaliveAuto))
+	b := noticing(t, session.KeepaliveAuto)
 	b.beats(frame.Text, "alive", steady, steady)
-	b.noticed()
-	b.move()
-	b.drop()
-	b.s.Events()
-	b.sleep(steady)
-	b.wants(b.up, "alive")
-	b.s.Events()
-	b.move()
-	b.sleep(steady)
-	b.wants(b.up, "alive")
-}
-
-// move freezes the session, and goes on with what is restored.
-func (b *table) move() {
-	b.t.Helper()
-	b.s.Events()
-	f, err := b.s.Freeze(session.Formats[0])
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	key := byte(0)
-	s, err := session.Restore(session.Formats[0], f.State, slices.Concat(f.Content...), b.store, func() [4]byte { key++; return [4]byte{key} })
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.s.Discard()
-	b.s, b.up, b.att = s, s.Upstream(), s.Attachment()
+	b.play(`upgrade; drop; forget; 5s; game< alive; upgrade; 5s; game< alive`)
 }
 
 // A game server that closes the connection of a client who is away may have missed its keepalives.
 func TestUpstreamThatClosesWhileClientIsAwayIsReported(t *testing.T) {
-	for how, ends := range map[string]func(*table){
-		"closed with 4000": func(b *table) { b.game(closing(4000, "timeout")) },
-		"reset":            (*table).breaks,
-	} {
-		b := started(t, keepaliveConfig(session.KeepaliveHint))
+	for how, ends := range map[string]string{"closed with 4000": `game> Close 4000 timeout`, "reset": `breaks`} {
+		b := noticing(t, session.KeepaliveHint)
 		b.beats(frame.Text, "alive", steady, steady)
-		b.sleep(3 * time.Second)
-		b.drop()
-		b.sleep(12 * time.Second)
-		b.s.Events()
-		ends(b)
-		e := b.s.Events()
+		b.play(`3s; drop; 12s; forget; ` + ends)
 		want := session.Event{
 			Kind: session.UpstreamClosed, Epoch: 1, Reason: how, Elapsed: 12 * time.Second, Silent: 15 * time.Second,
 			Keepalive: session.Keepalive{Every: steady, Text: "alive"},
 		}
-		if len(e) != 1 || e[0] != want {
+		if e := b.s.Events(); len(e) != 1 || e[0] != want {
 			t.Errorf("%s: events %+v, want %+v", how, e, want)
 		}
-		b = started(t, keepaliveConfig(session.KeepaliveHint))
-		ends(b)
-		for _, e := range b.s.Events() {
-			if e.Kind == session.UpstreamClosed {
-				t.Errorf("%s: %+v of an attached session", how, e)
-			}
-		}
+		noticing(t, session.KeepaliveHint).play(ends + `; happens closed=0`) // its client is there
 	}
 }
 
 func TestNoticingAllocatesNothing(t *testing.T) {
-	b := started(t, keepaliveConfig(session.KeepaliveHint))
+	b := noticing(t, session.KeepaliveHint)
 	n := 0
 	texts := [][]byte{masked(frame.Binary, "same"), masked(frame.Binary, "1"), masked(frame.Binary, "22"), masked(frame.Binary, "333"), masked(frame.Binary, "4444"), masked(frame.Binary, "55555")}
 	read := make([]byte, 64)
@@ -259,18 +187,14 @@ func TestNoticingAllocatesNothing(t *testing.T) {
 		b.now = b.now.Add(300 * time.Millisecond)
 		n++
 		b.s.Read(b.now, b.att, read[:copy(read, texts[n%len(texts)])])
-		out = b.s.Out(b.now, b.up, out[:0])
-		size := 0
-		for _, p := range out {
-			size += len(p)
+		for _, l := range []session.Leg{b.up, b.att} {
+			out = b.s.Out(b.now, l, out[:0])
+			size := 0
+			for _, p := range out {
+				size += len(p)
+			}
+			b.s.Wrote(b.now, l, size, false)
 		}
-		b.s.Wrote(b.now, b.up, size, false)
-		out = b.s.Out(b.now, b.att, out[:0])
-		size = 0
-		for _, p := range out {
-			size += len(p)
-		}
-		b.s.Wrote(b.now, b.att, size, false)
 	}
 	for range 100 {
 		turn()

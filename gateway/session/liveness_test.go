@@ -15,17 +15,7 @@ import (
 
 // The answer timeout: when a silent client is dead, protocol section 5.4.
 
-func answerConfig() session.Config {
-	c := config()
-	c.Answer = 5 * time.Second
-	return c
-}
-
-func plainAnswerConfig() session.Config {
-	c := answerConfig()
-	c.Resumable, c.Grace, c.GraceBeforeStart = false, 0, 0
-	return c
-}
+var answers = answer(5 * time.Second)
 
 // A line is a client behind a network with a round trip. It acks each message and answers
 // each ping at once while it is up. Its socket takes all output unless taken says
@@ -45,25 +35,34 @@ type line struct {
 	pings   []session.Time
 	events  []session.Event
 
-	answers []answer
+	answers []answered
 	nextMsg session.Time
-	seen    uint64 // data messages
+	seen    uint64 // data messages; acksNothing: of a plain client
 }
 
-// plain is what a client that acks nothing has seen.
-const plain = math.MaxUint64
+const acksNothing = math.MaxUint64
 
-type answer struct {
+type answered struct {
 	at    session.Time
 	bytes []byte
 }
 
-func newLine(t *testing.T, c session.Config, trip time.Duration) *line {
-	l := &line{table: connecting(t, c, nil), trip: trip}
-	l.att = l.s.AttachFirst(l.now, l.pass())
+const brisk = 50 * time.Millisecond // a short round trip
+
+func newLine(t *testing.T, trip time.Duration, options ...option) *line {
+	c := conf(options...)
+	l := &line{table: connecting(t, c, ""), trip: trip}
+	l.first()
 	if !c.Resumable {
-		l.seen = plain
+		l.seen = acksNothing
 	}
+	return l
+}
+
+// busy returns a line with a short round trip whose game sends a message in each.
+func busy(t *testing.T, options ...option) *line {
+	l := newLine(t, brisk, options...)
+	l.tick = brisk
 	return l
 }
 
@@ -142,7 +141,8 @@ func (l *line) write() {
 		}
 		l.wrote += uint64(len(out))
 		var back []byte
-		for _, f := range frames(l.t, slices.Clone(out)) {
+		list, _ := frames(l.t, out)
+		for _, f := range list {
 			back = append(back, l.reply(f)...)
 		}
 		if l.s.Wrote(l.now, l.att, len(out), false) {
@@ -150,30 +150,30 @@ func (l *line) write() {
 			l.look()
 		}
 		if len(back) > 0 && (l.down == 0 || l.now < l.down) {
-			l.answers = append(l.answers, answer{l.now.Add(l.trip), back})
+			l.answers = append(l.answers, answered{l.now.Add(l.trip), back})
 		}
 	}
 }
 
 func (l *line) reply(f string) []byte {
-	text := func(s string) []byte { return masked(frame.Text, s) }
-	switch verb, arg, _ := strings.Cut(strings.TrimPrefix(f, "\x10"), " "); {
-	case verb == "ping":
+	verb, arg, _ := strings.Cut(f, " ")
+	switch {
+	case strings.EqualFold(strings.TrimPrefix(verb, "^"), "ping"):
 		l.pings = append(l.pings, l.now)
 		switch {
 		case l.noPongs:
 			return nil
-		case strings.HasPrefix(f, "\x10"):
-			return text("\x10pong " + arg)
+		case verb == "^ping":
+			return masked(frame.Text, "\x10pong "+arg)
 		}
 		return masked(frame.Pong, arg)
-	case verb == "hello":
-		return text("\x10ack 0")
-	case strings.HasPrefix(f, "\x10"), l.mute, verb != "tick", l.seen == plain:
+	case verb == "^hello":
+		return masked(frame.Text, "\x10ack 0")
+	case verb != "tick", l.mute, l.seen == acksNothing:
 		return nil
 	}
 	l.seen++
-	return text(fmt.Sprintf("\x10ack %d", l.seen))
+	return masked(frame.Text, fmt.Sprintf("\x10ack %d", l.seen))
 }
 
 func (l *line) deliver() {
@@ -181,89 +181,85 @@ func (l *line) deliver() {
 		b := l.answers[0].bytes
 		l.answers = l.answers[1:]
 		if l.down == 0 || l.now < l.down {
-			l.s.Read(l.now, l.att, b)
-			l.s.Retain()
+			l.read(b)
 		}
 	}
 }
 
 // large is a message of 10,000 bytes from the game server.
-func (l *line) large() {
-	for rest := text(strings.Repeat("x", 10_000)); rest != ""; {
-		n := min(len(rest), 2000)
-		l.game(rest[:n])
-		rest = rest[n:]
-	}
-}
+func (l *line) large() { l.game(text(strings.Repeat("x", 10_000))) }
+
+// sends has the client send data, which the game server takes.
+func (l *line) sends() { l.play(`client> input; game reads`) }
 
 // die takes the network down now.
 func (l *line) die() { l.down = l.now }
 
-func wantAbout(t *testing.T, got, low, high time.Duration) {
-	t.Helper()
-	if got < low || got > high {
-		t.Errorf("detached after %v, want %v to %v", got, low, high)
+// again attaches the client once more. What was on its way is lost.
+func (l *line) again() {
+	l.answers = nil
+	l.attach(session.Resume{Gen: l.s.Generation(), Received: l.seen})
+}
+
+// wantDead checks when the client is detached, from now on.
+func (l *line) wantDead(low, high time.Duration) {
+	l.t.Helper()
+	if got := l.run(2 * time.Minute); got < low || got > high {
+		l.t.Errorf("detached after %v, want %v to %v", got, low, high)
 	}
 }
 
+const second = time.Second
+
 func TestClientThatOwesAnswerIsDetachedWithinAnswerTimeout(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick = 50 * time.Millisecond
-	l.run(10 * time.Second)
-	l.die()
-	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
+	for _, before := range []time.Duration{10 * second, 20 * second} { // the first ping is sent after 15 s
+		l := busy(t, answers)
+		l.run(before)
+		l.die()
+		l.wantDead(4800*time.Millisecond, 5*second)
+	}
 }
 
 func TestIdleClientIsDetachedWithinHeartbeatAndAnswerTimeout(t *testing.T) {
-	for name, c := range map[string]session.Config{"resumable": answerConfig(), "plain": plainAnswerConfig()} {
-		t.Run(name, func(t *testing.T) {
-			l := newLine(t, c, 50*time.Millisecond)
-			l.run(time.Minute)
-			l.die()
-			wantAbout(t, l.run(time.Minute), 5*time.Second, 20*time.Second)
-		})
+	for _, o := range [][]option{{answers}, {answers, plain}} {
+		l := newLine(t, brisk, o...)
+		l.run(time.Minute)
+		l.die()
+		l.wantDead(5*second, 20*second)
 	}
 }
 
 func TestOnlyHeartbeatDetachesWithoutAnswerTimeout(t *testing.T) {
-	c := answerConfig()
-	c.Answer = 0
-	l := newLine(t, c, 50*time.Millisecond)
-	l.tick = 50 * time.Millisecond
-	l.run(10 * time.Second)
+	l := busy(t)
+	l.run(10 * second)
 	l.die()
-	wantAbout(t, l.run(time.Hour), 29*time.Second, 30*time.Second)
+	l.wantDead(29*second, 30*second)
 }
 
 func TestClientWithLongRoundTripStaysAttached(t *testing.T) {
-	for _, trip := range []time.Duration{1500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
-		l := newLine(t, answerConfig(), trip)
-		l.tick = 200 * time.Millisecond
-		if got := l.run(5 * time.Minute); l.s.State() != session.Attached {
-			t.Errorf("round trip %v: detached after %v", trip, got)
-		}
-		l.tick = 0
-		if got := l.run(5 * time.Minute); l.s.State() != session.Attached {
-			t.Errorf("round trip %v, idle: detached after %v", trip, got)
+	for _, trip := range []time.Duration{1500 * time.Millisecond, 2 * second, 4 * second} {
+		l := newLine(t, trip, answers)
+		for _, l.tick = range []time.Duration{200 * time.Millisecond, 0} {
+			if got := l.run(5 * time.Minute); l.s.State() != session.Attached {
+				t.Errorf("round trip %v, a message each %v: detached after %v", trip, l.tick, got)
+			}
 		}
 	}
 }
 
 func TestDeadConnectionHasFourRoundTripsAfterPing(t *testing.T) {
-	l := newLine(t, answerConfig(), 2*time.Second)
-	l.tick = 50 * time.Millisecond
-	l.run(10 * time.Second)
+	l := newLine(t, 2*second, answers)
+	l.tick = brisk
+	l.run(10 * second)
 	l.die()
-	wantAbout(t, l.run(time.Minute), 10*time.Second, 11*time.Second) // 2.5 s and four times 2 s
+	l.wantDead(10*second, 11*second) // 2.5 s and four times 2 s
 }
 
 func TestAnswerTimeoutIsFiveSecondsBeforeFirstRoundTrip(t *testing.T) {
-	c := answerConfig()
-	c.Answer, c.Heartbeat = 200*time.Millisecond, 30*time.Second
-	for _, c.Resumable = range []bool{false, true} {
-		l := newLine(t, c, 2*time.Second)
+	for _, o := range [][]option{nil, {plain}} {
+		l := newLine(t, 2*second, append(o, answer(200*time.Millisecond), heartbeat(30*second))...)
 		l.die()
-		wantAbout(t, l.run(time.Minute), 20*time.Second, 21*time.Second) // the first ping goes after 15 s
+		l.wantDead(20*second, 21*second) // the first ping goes after 15 s
 	}
 }
 
@@ -271,103 +267,88 @@ func TestAnswerTimeoutIsFiveSecondsBeforeFirstRoundTrip(t *testing.T) {
 // seconds, or all the time that there is, and is dead no later than any other.
 func TestPlainClientThatNeverAnswersIsDeadAfterHeartbeatAndAnswerTimeout(t *testing.T) {
 	for _, tt := range []struct{ heartbeat, answer, want time.Duration }{
-		{3 * time.Second, time.Second, 4 * time.Second},
+		{3 * second, second, 4 * second},
 		{300 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond},
-		{10 * time.Second, time.Second, 11 * time.Second},
-		{15 * time.Second, 5 * time.Second, 20 * time.Second},
-		{3 * time.Second, 5 * time.Second, 6 * time.Second}, // twice the heartbeat
+		{10 * second, second, 11 * second},
+		{15 * second, 5 * second, 20 * second},
+		{3 * second, 5 * second, 6 * second}, // twice the heartbeat
 	} {
-		c := plainAnswerConfig()
-		c.Heartbeat, c.Answer = tt.heartbeat, tt.answer
-		l := newLine(t, c, 2*time.Second)
+		l := newLine(t, 2*second, plain, heartbeat(tt.heartbeat), answer(tt.answer))
 		l.die()
-		wantAbout(t, l.run(time.Minute), tt.want, tt.want)
+		l.wantDead(tt.want, tt.want)
 	}
 }
 
 func TestSlowPlainClientStaysAttachedWithShortAnswerTimeout(t *testing.T) {
-	c := plainAnswerConfig()
-	c.Heartbeat, c.Answer = 3*time.Second, time.Second
-	l := newLine(t, c, 3*time.Second)
-	if got := l.run(5 * time.Minute); l.s.State() != session.Attached {
-		t.Errorf("dead after %v", got)
-	}
+	l := newLine(t, 3*second, plain, heartbeat(3*second), answer(second))
+	l.run(5 * time.Minute)
+	l.play(`attached`)
 }
 
 func TestMissingAckAloneDetachesNoClient(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick, l.mute = time.Second, true
-	l.run(50 * time.Second) // past a minute it is a violation
-	l.wantState(session.Attached)
+	l := newLine(t, brisk, answers)
+	l.tick, l.mute = second, true
+	l.run(50 * second) // past a minute it is a violation
+	l.play(`attached`)
 }
 
 func TestAcksCountAsAnswerToPing(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick, l.noPongs = time.Second, true
+	l := newLine(t, brisk, answers)
+	l.tick, l.noPongs = second, true
 	l.run(5 * time.Minute)
-	l.wantState(session.Attached)
+	l.play(`attached`)
 }
 
 // A slow link: the ping waits in the socket behind data that the client takes slowly.
 func TestBytesAckedBeforePingAreSignOfLife(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.run(time.Second)
+	l := newLine(t, brisk, answers)
+	l.run(second)
 	l.die()
 	l.taken = func(wrote, pingEnd uint64) uint64 { // one byte a second, far before the ping
-		return min(uint64(l.now.Sub(l.down)/time.Second), pingEnd-1)
+		return min(uint64(l.now.Sub(l.down)/second), pingEnd-1)
 	}
 	l.tick = time.Minute
 	l.large()
-	wantAbout(t, l.run(2*time.Minute), 100*time.Second, 2*time.Minute)
-	l.wantState(session.Attached)
+	l.wantDead(100*second, 2*time.Minute)
+	l.play(`attached`)
 }
 
-// A proxy acknowledges everything while the network behind it is dead.
+// A proxy acknowledges everything while the network behind it is dead. Nor are bytes a sign of life that were taken
+// before the ping, and after the check before it.
 func TestBytesAckedAfterPingAreNoSignOfLife(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick = 50 * time.Millisecond
-	l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) } // some is always in flight
-	l.run(10 * time.Second)
-	l.die()
-	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
-}
-
-// The same for a session whose socket was checked before: bytes taken after that check and
-// before the ping are no sign of life after the ping.
-func TestBytesAckedBeforePingWasSentAreNoSignOfLife(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick = 50 * time.Millisecond
-	l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) }
-	l.run(20 * time.Second) // the first ping is sent after 15 s
-	l.die()
-	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
+	for _, before := range []time.Duration{10 * second, 20 * second} { // the first ping is sent after 15 s
+		l := busy(t, answers)
+		l.taken = func(wrote, _ uint64) uint64 { return wrote - min(wrote, 100) } // some is always in flight
+		l.run(before)
+		l.die()
+		l.wantDead(4800*time.Millisecond, 5*second)
+	}
 }
 
 func TestUnreadBytesAreSignOfLife(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick = 50 * time.Millisecond
-	l.run(10 * time.Second)
+	l := busy(t, answers)
+	l.run(10 * second)
 	l.die()
 	l.unread = true
 	l.run(time.Minute)
-	l.wantState(session.Attached)
+	l.play(`attached`)
 }
 
 // A write that blocks for long is blocked by a full socket, even if the client is heard at
 // the moment of the check: bytes taken later are a sign of life.
 func TestFullSocketIsNoticedWhileClientSends(t *testing.T) {
-	b := newTable(t, answerConfig())
-	b.game(text("one"))
+	b := attached(t, answers)
+	b.play(`game> one`)
 	n := len(bytes.Join(b.s.Out(b.now, b.att, nil), nil))
 	b.s.WriteBlocks(b.now, b.att)
 	looks := 0
-	for end := b.now.Add(2 * time.Second); b.now < end; b.now = b.s.Next() {
+	for end := b.now.Add(2 * second); b.now < end; b.now = b.s.Next() {
 		b.s.Socket(b.now, b.att, session.SocketState{Queued: 100, Unread: true})
 		b.s.Tick(b.now)
 		looks++
 	}
 	spoke := b.s.Info().Heard
-	b.now = b.now.Add(100 * time.Millisecond)
+	b.play(`passes 100ms`)
 	b.s.Wrote(b.now, b.att, n, false)
 	if heard := b.s.Info().Heard; heard != b.now || heard == spoke || looks < 2 {
 		t.Errorf("%d looks, the last at %d; heard at %d, want %d", looks, spoke, heard, b.now)
@@ -377,116 +358,63 @@ func TestFullSocketIsNoticedWhileClientSends(t *testing.T) {
 // Messages dropped before a resume were not sent, so no answer to them is owed: the clock
 // starts with the first message that is written whole.
 func TestLostMessagesNeedNoAnswer(t *testing.T) {
-	c := answerConfig()
-	c.BufferMessages, c.Overflow = 1, session.DropOldest
-	b := newTable(t, c)
-	b.drop()
-	b.game(text("lost") + text("kept"))
-	b.resume(0)
-	write := func(short int) {
-		n := len(bytes.Join(b.s.Out(b.now, b.att, nil), nil))
-		b.s.Wrote(b.now, b.att, n-short, false)
-	}
-	write(1)
-	b.sleep(2 * time.Second)
-	write(0)
-	written := b.now
-	if got, want := b.s.Next(), written.Add(c.Answer/2); got != want {
+	b := attached(t, answers, buffer(1, session.DropOldest))
+	b.play(`drop; game> lost, kept; resume 0`)
+	n := len(bytes.Join(b.s.Out(b.now, b.att, nil), nil))
+	b.s.Wrote(b.now, b.att, n-1, false)
+	b.play(`2s; client reads`)
+	if got, want := b.s.Next(), b.now.Add(5*second/2); got != want {
 		t.Errorf("Next is %d, want the ping at %d", got, want)
 	}
 }
 
 // The process or the machine stood still: what the client sent has not been read yet.
 func TestGatewayPauseIsNoClientSilence(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick = 50 * time.Millisecond
-	l.run(10 * time.Second)
-	l.now = l.now.Add(time.Minute)
-	l.s.Tick(l.now)
-	l.wantState(session.Attached)
-	if got := l.run(time.Minute); l.s.State() != session.Attached {
-		t.Errorf("detached %v after the pause", got)
-	}
-	l.now = l.now.Add(time.Minute)
+	l := busy(t, answers)
+	l.run(10 * second)
+	l.play(`passes 1m; tick; attached`)
+	l.run(time.Minute)
+	l.play(`attached; passes 1m`)
 	l.die()
-	l.s.Tick(l.now)
-	wantAbout(t, l.run(time.Minute), 4900*time.Millisecond, 5*time.Second)
+	l.play(`tick`)
+	l.wantDead(4900*time.Millisecond, 5*second)
 }
 
 // The same for every other clock that runs on the silence of a side: it restarts after the
 // pause, and runs for its full time.
 func TestGatewayPauseRestartsEveryClock(t *testing.T) {
-	lively := func(b *table) { b.says("\x10ping"); b.reads() }
+	const lively = `client> ^ping; client reads`
+	ended := func(b *table) bool { return b.s.State() == session.Ended }
 	detached := func(b *table) bool { return b.s.State() == session.Detached }
+	over := func(b *table) bool { return b.up.Over() }
+	half := fmt.Sprintf("client> %q", masked(frame.Text, "hello")[:8])
 	for name, c := range map[string]struct {
-		begin func(*table)
-		turn  func(*table)        // each second
-		clock time.Duration       // how long it runs
-		over  func(b *table) bool // whether it has expired
+		options []option
+		begin   string
+		turn    string        // each second
+		clock   time.Duration // how long it runs
+		expired func(b *table) bool
 	}{
-		"of an ack": {
-			begin: func(b *table) {
-				b.game(text("one"))
-				b.reads()
-				for range 16 { // then a ping has been sent
-					b.sleep(time.Second)
-					lively(b)
-				}
-				b.says("\x10pong 1")
-			},
-			turn: lively, clock: time.Minute,
-			over: func(b *table) bool { return b.s.State() == session.Ended },
-		},
-		"of the answer to a Close": {
-			begin: func(b *table) {
-				b.game(text("one") + string(frame.Append(nil, frame.Close, frame.ClosePayload(4000, ""))))
-				b.reads()
-				b.reads() // and the Close
-			},
-			turn: lively, clock: time.Minute, over: detached,
-		},
-		"of a message that does not grow": {
-			begin: func(b *table) {
-				half := masked(frame.Text, "hello")
-				b.s.Read(b.now, b.att, half[:8])
-				b.s.Retain()
-			},
-			turn: (*table).reads, clock: 30 * time.Second, over: detached,
-		},
-		"of a silent game server": {
-			begin: func(*table) {},
-			turn:  lively, clock: 20 * time.Second,
-			over: func(b *table) bool { return b.up.Over() },
-		},
-		"of a game server's message that does not grow": {
-			begin: func(b *table) { b.game("\x01\x01h") }, // a first fragment
-			turn: func(b *table) {
-				lively(b)
-				b.game("\x8a\x00") // a Pong
-			},
-			clock: 30 * time.Second,
-			over:  func(b *table) bool { return b.up.Over() },
-		},
+		"of an ack": {nil, `game> one; client reads
+			16 times: 1s; client> ^ping; client reads
+			client> ^pong 1`, lively, time.Minute, ended},
+		"of the answer to a Close":        {nil, `game> one, Close 4000; client reads`, lively, time.Minute, detached},
+		"of a message that does not grow": {[]option{heartbeat(time.Minute)}, half, `client reads`, 30 * second, detached},
+		"of a silent game server":         {[]option{pinged(10 * second)}, ``, lively, 20 * second, over},
+		"of a game server's message that does not grow": {[]option{pinged(10 * second)}, `game> "\x01\x01h"`,
+			lively + `; game> Pong`, 30 * second, over},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conf := config()
-			conf.UpstreamHeartbeat = 10 * time.Second
-			if strings.HasPrefix(name, "of a message") { // the others expire in silence
-				conf.Heartbeat, conf.UpstreamHeartbeat = time.Minute, 0
-			}
-			b := newTable(t, conf)
-			c.begin(b)
-			b.now = b.now.Add(10 * time.Minute)
-			b.s.Tick(b.now)
-			for left := c.clock; left > time.Second; left -= time.Second {
-				if c.over(b) {
+			b := attached(t, c.options...)
+			b.play(c.begin + `; passes 10m; tick`)
+			for left := c.clock; left > second; left -= second {
+				if c.expired(b) {
 					t.Fatalf("%v too early", left)
 				}
-				b.sleep(time.Second)
-				c.turn(b)
+				b.play(`1s; ` + c.turn)
 			}
-			b.sleep(time.Second)
-			if !c.over(b) {
+			b.play(`1s`)
+			if !c.expired(b) {
 				t.Error("not over in time")
 			}
 		})
@@ -494,13 +422,12 @@ func TestGatewayPauseRestartsEveryClock(t *testing.T) {
 }
 
 func TestClientIsPingedDuringSlowUpload(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.run(time.Second)
+	l := newLine(t, brisk, answers)
+	l.run(second)
 	l.pings = nil
 	whole := masked(frame.Binary, strings.Repeat("x", 1000))
 	for i := range 20 {
-		l.s.Read(l.now, l.att, slices.Clone(whole[10*i:10*i+10]))
-		l.s.Retain()
+		l.read(slices.Clone(whole[10*i : 10*i+10]))
 		l.run(500 * time.Millisecond)
 	}
 	if n := len(l.pings); n < 3 || n > 4 {
@@ -508,109 +435,90 @@ func TestClientIsPingedDuringSlowUpload(t *testing.T) {
 	}
 }
 
-// maxIn returns the max number of times within any span of d.
-func maxIn(times []session.Time, d time.Duration) (maxN int) {
-	for i, from := range times {
-		n := 0
-		for _, at := range times[i:] {
-			if at.Sub(from) < d {
-				n++
-			}
-		}
-		maxN = max(maxN, n)
-	}
-	return maxN
-}
-
 func TestBusyConnectionIsPingedEveryThirtySeconds(t *testing.T) {
-	for name, c := range map[string]session.Config{"resumable": answerConfig(), "plain": plainAnswerConfig()} {
-		t.Run(name, func(t *testing.T) {
-			l := newLine(t, c, 50*time.Millisecond)
-			l.tick = 50 * time.Millisecond
-			for range 3000 { // ten minutes in which the client sends messages, too
-				l.run(200 * time.Millisecond)
-				l.s.Read(l.now, l.att, masked(frame.Text, "input"))
-				l.s.Retain()
-				l.s.Wrote(l.now, l.up, len(l.lend(l.up)), false)
+	for name, o := range map[string][]option{"resumable": {answers}, "plain": {answers, plain}} {
+		l := newLine(t, brisk, o...)
+		l.tick = 200 * time.Millisecond
+		for range 1000 { // ten minutes in which the client sends messages, too
+			l.run(600 * time.Millisecond)
+			l.sends()
+		}
+		most := 0
+		for i, from := range l.pings[1:] {
+			n := 0
+			for _, at := range l.pings[1+i:] {
+				if at.Sub(from) < 30*second {
+					n++
+				}
 			}
-			if n := maxIn(l.pings[1:], 30*time.Second); len(l.pings) < 20 || n > 1 {
-				t.Errorf("%d pings in ten minutes, up to %d in 30 s, want 20 and 1", len(l.pings), n)
-			}
-		})
+			most = max(most, n)
+		}
+		if len(l.pings) < 20 || most > 1 {
+			t.Errorf("%s: %d pings in ten minutes, up to %d in 30 s, want 20 and 1", name, len(l.pings), most)
+		}
 	}
 }
 
 func TestIdleConnectionIsPingedByHeartbeatOnly(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
+	l := newLine(t, brisk, answers)
 	l.run(10 * time.Minute)
 	if n := len(l.pings); n < 39 || n > 41 {
 		t.Errorf("%d pings in ten minutes, want one in 15 s", n)
 	}
 }
 
+// ---- the round trip
+
+func (l *line) wantTrip(when string, want time.Duration) {
+	l.t.Helper()
+	if got := l.s.Info().RTT; got != want {
+		l.t.Errorf("round trip %v %s, want %v", got, when, want)
+	}
+}
+
 func TestFirstRoundTripIsMeasuredFromHello(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	if got := l.s.Info().RTT; got != 0 {
-		t.Errorf("%v before anything was measured", got)
-	}
-	l.run(time.Second)
-	if got := l.s.Info().RTT; got != 50*time.Millisecond {
-		t.Errorf("%v after hello, want 50ms", got)
-	}
+	l := newLine(t, brisk, answers)
+	l.wantTrip("before anything was measured", 0)
+	l.run(second)
+	l.wantTrip("after hello", brisk)
 	l.trip = 80 * time.Millisecond
-	l.run(20 * time.Second)
-	if got := l.s.Info().RTT; got != 80*time.Millisecond {
-		t.Errorf("%v after the first ping, want 80ms: a page may have been busy at hello", got)
-	}
+	l.run(20 * second)
+	l.wantTrip("after the first ping: a page may have been busy at hello", 80*time.Millisecond)
 	l.trip = 160 * time.Millisecond
-	l.run(15 * time.Second)
-	if got := l.s.Info().RTT; got != 120*time.Millisecond {
-		t.Errorf("%v after a slower one, want 120ms", got)
-	}
-	l.drop()
-	if got := l.s.Info().RTT; got != 120*time.Millisecond {
-		t.Errorf("%v while detached, want it kept", got)
-	}
+	l.run(15 * second)
+	l.wantTrip("after a slower one", 120*time.Millisecond)
+	l.play(`drop`)
+	l.wantTrip("while detached", 120*time.Millisecond)
 }
 
 func TestRoundTripOfBusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
-	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
+	l := newLine(t, brisk, answers, plain)
 	l.tick = 100 * time.Millisecond
 	for range 290 {
 		l.run(100 * time.Millisecond)
-		l.s.Read(l.now, l.att, masked(frame.Text, "input"))
-		l.s.Retain()
-		l.s.Wrote(l.now, l.up, len(l.lend(l.up)), false)
+		l.sends()
 	}
-	if got := l.s.Info().RTT; got != 50*time.Millisecond {
-		t.Errorf("%v after 29 s, want 50ms", got)
-	}
+	l.wantTrip("after 29 s", brisk)
 }
 
 func TestUnreadPlainClientIsNotSilent(t *testing.T) {
-	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
-	l.run(time.Second)
-	l.s.Read(l.now, l.att, masked(frame.Text, "input"))
-	l.s.Retain()
-	l.lend(l.up) // the game server takes nothing
+	l := newLine(t, brisk, answers, plain)
+	l.run(second)
+	l.play(`client> input; game lends`) // the game server takes nothing
 	l.die()
 	l.run(time.Minute)
-	l.wantState(session.Attached)
-	l.s.Wrote(l.now, l.up, 1<<20, false)
-	wantAbout(t, l.run(time.Minute), 5*time.Second, 20*time.Second)
+	l.play(`attached; game wrote all`)
+	l.wantDead(5*second, 20*second)
 }
 
 // Frames of the gateway wait in the upstream's queue as well, for a moment each.
 func TestPongsToUpstreamDoNotExcuseSilentPlainClient(t *testing.T) {
-	l := newLine(t, plainAnswerConfig(), 50*time.Millisecond)
-	l.run(time.Second)
+	l := newLine(t, brisk, answers, plain)
+	l.run(second)
 	l.die()
 	for range 15 {
-		l.game(string(frame.Append(nil, frame.Ping, []byte("?"))))
-		n := len(l.lend(l.up))
-		l.now = l.now.Add(time.Millisecond)
-		l.s.Wrote(l.now, l.up, n, false)
-		if l.run(2 * time.Second); l.s.State() != session.Attached {
+		l.play(`game> Ping ?; game lends; passes 1ms; game wrote all`)
+		if l.run(2 * second); l.s.State() != session.Attached {
 			return
 		}
 	}
@@ -620,22 +528,17 @@ func TestPongsToUpstreamDoNotExcuseSilentPlainClient(t *testing.T) {
 // Such a client is read while its messages wait, since its Pong makes the room that the
 // upstream waits for.
 func TestSlowUpstreamDoesNotExcuseSilentReadClient(t *testing.T) {
-	c := answerConfig()
-	c.Resumable, c.PlainResume, c.BufferMessages = false, true, 1
-	l := newLine(t, c, 50*time.Millisecond)
-	l.run(time.Second)
-	l.s.Read(l.now, l.att, masked(frame.Text, strings.Repeat("x", 1000)))
-	l.s.Retain()
+	l := newLine(t, brisk, answers, cookie, buffer(1, session.Pause))
+	l.run(second)
+	l.play(`client> x*1000`)
 	l.die()
-	l.game(text("a"))
-	l.game(text("b")) // no room
+	l.play(`game> a; game> b`) // b has no room
 	if !l.s.WantsRead(l.att) {
 		t.Fatal("the client is not read")
 	}
 	for range 15 {
-		l.lend(l.up)
-		l.s.Wrote(l.now, l.up, 1, false)
-		if l.run(2 * time.Second); l.s.State() != session.Attached {
+		l.play(`game takes 1`)
+		if l.run(2 * second); l.s.State() != session.Attached {
 			return
 		}
 	}
@@ -644,33 +547,28 @@ func TestSlowUpstreamDoesNotExcuseSilentReadClient(t *testing.T) {
 
 // Pings to a plain client carry a count, which may be the same in several of them.
 func TestPongToSeveralPingsMeasuresOldest(t *testing.T) {
-	c := answerConfig()
-	c.Resumable, c.PlainResume = false, true
-	l := newLine(t, c, 4*time.Second)
-	l.game(text("a"))
-	l.run(6 * time.Second)
-	if n, got := len(l.pings), l.s.Info().RTT; n < 2 || got != 4*time.Second {
-		t.Errorf("%d pings, round trip %v, want 4s", n, got)
+	l := newLine(t, 4*second, answers, cookie)
+	l.play(`game> a`)
+	l.run(6 * second)
+	if n := len(l.pings); n < 2 {
+		t.Errorf("%d pings, want several", n)
 	}
+	l.wantTrip("after several pings", 4*second)
 }
 
 // Only the newest unanswered Pings are remembered, but any Pong may still arrive.
 func TestPongToForgottenPingCoversItsCount(t *testing.T) {
-	c := answerConfig()
-	c.Resumable, c.PlainResume = false, true
-	l := newLine(t, c, 50*time.Millisecond)
+	l := newLine(t, brisk, answers, cookie)
 	l.noPongs = true
 	for range 12 { // the client is heard just after each ping
-		l.game(text("a"))
+		l.play(`game> a`)
 		l.run(2600 * time.Millisecond)
-		l.s.Read(l.now, l.att, masked(frame.Text, "input"))
-		l.s.Retain()
-		l.s.Wrote(l.now, l.up, len(l.lend(l.up)), false)
+		l.sends()
 	}
 	if n := len(l.pings); n < 10 {
 		t.Fatalf("%d pings, want more than are remembered", n)
 	}
-	l.s.Read(l.now, l.att, masked(frame.Pong, "2"))
+	l.play(`client> Pong 2`)
 	if got := l.s.Info().Acked; got != 2 {
 		t.Errorf("acked %d, want 2", got)
 	}
@@ -679,64 +577,52 @@ func TestPongToForgottenPingCoversItsCount(t *testing.T) {
 // A client gives up inside a large message on a slow link, which would have arrived in the
 // end.
 func TestDrainingConnectionDoesNotCountAsFutile(t *testing.T) {
-	resumes := func(taken bool) session.State {
-		l := newLine(t, answerConfig(), 50*time.Millisecond)
-		l.run(time.Second)
+	for taken, want := range map[bool]session.State{true: session.Attached, false: session.Ended} {
+		l := newLine(t, brisk, answers)
+		l.run(second)
 		l.large()
 		for range 8 {
 			l.s.Disconnect(l.now)
 			if l.s.State() == session.Ended {
 				break
 			}
-			l.resume(0)
+			l.play(`resume 0`)
 			l.write()
-			l.says("\x10ack 0")
+			l.play(`client> ^ack 0`)
 			l.mute, l.noPongs, l.down = true, true, 0
 			l.pingEnd = 0
 			wrote := l.wrote
 			if l.taken = nil; taken {
-				l.taken = func(_, _ uint64) uint64 { return wrote - 5000 + uint64(l.now/session.Time(time.Second)) }
+				l.taken = func(_, _ uint64) uint64 { return wrote - 5000 + uint64(l.now/session.Time(second)) }
 			}
 			l.run(4900 * time.Millisecond)
 		}
-		return l.s.State()
-	}
-	if got := resumes(true); got == session.Ended {
-		t.Error("it ended, though each connection was still taking bytes")
-	}
-	if got := resumes(false); got != session.Ended {
-		t.Error("it goes on without end, though no connection took anything")
+		if got := l.s.State(); got != want {
+			t.Errorf("each connection takes bytes: %v; the session is %v, want %v", taken, got, want)
+		}
 	}
 }
 
 // A connection that took bytes at first, and none in the seconds before it ended, had
 // stopped.
 func TestStalledConnectionCountsAsFutile(t *testing.T) {
-	for after, want := range map[time.Duration]session.State{6 * time.Second: session.Ended, 4 * time.Second: session.Detached} {
-		b := newTable(t, config())
-		b.game(text("one"))
-		b.drop()
+	for after, state := range map[string]string{"6s": "ended", "4s": "detached"} {
+		b := attached(t)
+		b.play(`game> one; drop`)
 		for range 5 {
-			b.wantState(session.Detached)
-			b.resume(0)
-			b.reads()
-			b.says("")
+			b.play(`detached; resume 0; client reads; client> ^ack 0`)
 			for acked := range uint64(2) {
 				b.s.Socket(b.now, b.att, session.SocketState{Acked: acked, Queued: 10})
 			}
-			b.now = b.now.Add(after)
-			b.drop()
+			b.play(`passes %s; drop`, after)
 		}
-		if got := b.s.State(); got != want {
-			t.Errorf("%v after the last byte: %v, want %v", after, got, want)
-		}
+		b.play(state)
 	}
 }
 
 func TestEventsReportLengthOfEveryOutage(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.tick = 50 * time.Millisecond
-	l.run(10 * time.Second)
+	l := busy(t, answers)
+	l.run(10 * second)
 	heard := l.now
 	l.die()
 	l.run(time.Minute)
@@ -744,135 +630,162 @@ func TestEventsReportLengthOfEveryOutage(t *testing.T) {
 	if d := l.now.Sub(heard); detached.Kind != session.Disconnected || detached.Silent < d || detached.Silent > d+100*time.Millisecond {
 		t.Errorf("%+v, want silent for %v", detached, d)
 	}
-	l.now = l.now.Add(3 * time.Second)
-	l.resume(l.seen)
+	l.play(`passes 3s`)
+	l.again()
 	resumed := l.s.Events()[0]
-	if d := l.now.Sub(heard); resumed.Outage < d || resumed.Outage > d+100*time.Millisecond || resumed.Elapsed != 3*time.Second {
+	if d := l.now.Sub(heard); resumed.Outage < d || resumed.Outage > d+100*time.Millisecond || resumed.Elapsed != 3*second {
 		t.Errorf("%+v, want away for %v and detached for 3s", resumed, d)
 	}
-	l.says("")
-	l.now = l.now.Add(2 * time.Second)
-	l.resume(l.seen)
-	if ev := l.s.Events(); ev[0].Kind != session.Superseded || ev[0].Outage != 2*time.Second {
+	l.play(`client> ^ack 0; passes 2s`)
+	l.again()
+	if ev := l.s.Events(); ev[0].Kind != session.Superseded || ev[0].Outage != 2*second {
 		t.Errorf("%+v, want a takeover 2s after the last sign of life", ev[0])
 	}
 }
 
 func TestReservedSessionIsAwaySinceCreation(t *testing.T) {
-	b := connecting(t, answerConfig(), nil)
-	b.s.Reserve(b.now, b.pass())
-	b.now = b.now.Add(7 * time.Second)
-	b.resume(0)
-	if ev := b.s.Events(); ev[len(ev)-1].Outage != 7*time.Second {
+	b := connecting(t, conf(answers), "")
+	b.play(`reserve; passes 7s; resume 0`)
+	if ev := b.s.Events(); ev[len(ev)-1].Outage != 7*second {
 		t.Errorf("%+v, want away for 7s", ev)
-	}
-}
-
-// detaches counts how often a client that resumes at once is detached within d.
-func (l *line) detaches(d time.Duration) (n int) {
-	for end := l.now.Add(d); ; n++ {
-		l.run(end.Sub(l.now))
-		if l.s.State() == session.Attached {
-			return n
-		}
-		l.answers = nil
-		l.resume(l.seen)
 	}
 }
 
 // Before a round trip is known, the limit doubles with each connection that ends by it.
 func TestLongRoundTripDetachesOnceAtMost(t *testing.T) {
-	for tcp, most := range map[time.Duration]int{0: 1, 8 * time.Second: 0} {
-		l := newLine(t, answerConfig(), 8*time.Second)
+	for tcp, most := range map[time.Duration]int{0: 1, 8 * second: 0} {
+		l := newLine(t, 8*second, answers)
 		l.tick, l.rtt = 200*time.Millisecond, tcp
-		if n := l.detaches(5 * time.Minute); n > most {
-			t.Errorf("detached %d times, want %d at most; TCP's round trip is %v", n, most, tcp)
+		detached := 0
+		for end := l.now.Add(5 * time.Minute); ; detached++ {
+			l.run(end.Sub(l.now))
+			if l.s.State() == session.Attached {
+				break
+			}
+			l.again()
+		}
+		if detached > most {
+			t.Errorf("detached %d times, want %d at most; TCP's round trip is %v", detached, most, tcp)
 		}
 	}
 }
 
 func TestLimitBeforeRoundTripGrowsEightfoldAtMost(t *testing.T) {
-	c := answerConfig()
-	c.Heartbeat = time.Minute
-	l := newLine(t, c, time.Hour)
-	l.tick = time.Second
+	l := newLine(t, time.Hour, answers, heartbeat(time.Minute))
+	l.tick = second
 	for _, want := range []time.Duration{5, 10, 20, 40, 40} {
-		got := l.run(2 * time.Minute)
-		wantAbout(t, got, want*time.Second-time.Second, want*time.Second+time.Second)
-		l.answers = nil
-		l.resume(l.seen)
+		l.wantDead((want-1)*second, (want+1)*second)
+		l.again()
 	}
 }
 
 // The limit that a line needed before its round trip was known is no limit afterwards.
 func TestRoundTripEndsDoubling(t *testing.T) {
-	l := newLine(t, answerConfig(), time.Hour)
-	l.tick = 50 * time.Millisecond
+	l := newLine(t, time.Hour, answers)
+	l.tick = brisk
 	l.run(time.Minute)
-	l.answers, l.trip = nil, 50*time.Millisecond
-	l.resume(l.seen)
-	l.run(20 * time.Second)
+	l.again()
+	l.trip = brisk
+	l.run(20 * second)
 	l.die()
-	wantAbout(t, l.run(time.Minute), 4800*time.Millisecond, 5*time.Second)
+	l.wantDead(4800*time.Millisecond, 5*second)
 }
 
 // A pong that waits in a queue measures no round trip: a dead line below a large message would be
 // kept for four times as long.
 func TestQueueIsNoRoundTrip(t *testing.T) {
-	const queue = 3 * time.Second
+	whole := masked(frame.Text, "a message")
+	half, rest := fmt.Sprintf("client> %q", whole[:8]), fmt.Sprintf("client> %q", whole[8:])
+	const large = `game> x*10000`
+	fills := func(l *line) { // the client's socket takes a byte, and no more
+		l.s.Out(l.now, l.att, nil)
+		l.s.Wrote(l.now, l.att, 1, true)
+	}
 	for name, c := range map[string]struct {
-		before, after func(l *line)
+		before, after string
 		sampled       bool
 	}{
-		"nothing waits":                  {func(*line) {}, func(*line) {}, true},
-		"a large message, unacked":       {func(l *line) { l.large(); l.reads() }, func(*line) {}, false},
-		"a large message, not sent":      {func(l *line) { l.large() }, func(*line) {}, false},
-		"a large message, acked":         {func(l *line) { l.large(); l.reads(); l.says("\x10ack 1") }, func(*line) {}, true},
-		"a small message, unacked":       {func(l *line) { l.game(text("small")); l.reads() }, func(*line) {}, true},
-		"the socket is full":             {func(*line) {}, func(l *line) { l.game(text("more")); l.fills() }, false},
-		"a message of the client's":      {func(l *line) { l.half() }, func(l *line) { l.otherHalf() }, false},
-		"such a message behind the ping": {func(*line) {}, func(l *line) { l.half(); l.otherHalf() }, false},
+		"nothing waits":                  {"", "", true},
+		"a large message, unacked":       {large + `; client reads`, "", false},
+		"a large message, not sent":      {large, "", false},
+		"a large message, acked":         {large + `; client reads; client> ^ack 1`, "", true},
+		"a small message, unacked":       {`game> small; client reads`, "", true},
+		"the socket is full":             {"", `game> more`, false},
+		"a message of the client's":      {half, rest, false},
+		"such a message behind the ping": {"", half + "; " + rest, false},
 	} {
-		l := newLine(t, answerConfig(), 50*time.Millisecond)
-		l.run(20 * time.Second)
+		l := newLine(t, brisk, answers)
+		l.run(20 * second)
 		known := l.s.Info().RTT
-		c.before(l)
+		l.play(c.before)
 		l.s.Ping(l.now)
-		l.now++
-		c.after(l)
-		l.reads()
-		l.now = l.now.Add(queue)
-		l.says("\x10pong " + fmt.Sprint(len(l.pings)+1))
+		l.play(`passes 1ns; ` + c.after)
+		if name == "the socket is full" {
+			fills(l)
+		}
+		l.output()
+		l.play(`passes 3s; client> ^pong %d`, len(l.pings)+1)
 		if got := l.s.Info().RTT; got > known != c.sampled {
 			t.Errorf("%s: a round trip of %v, before the pong %v", name, got, known)
 		}
 	}
 }
 
-// fills lets the client's socket take a byte, and no more.
-func (l *line) fills() {
-	l.s.Out(l.now, l.att, nil)
-	l.s.Wrote(l.now, l.att, 1, true)
-}
-
-func (l *line) half()      { l.s.Read(l.now, l.att, masked(frame.Text, "a message")[:8]) }
-func (l *line) otherHalf() { l.s.Read(l.now, l.att, masked(frame.Text, "a message")[8:]) }
-
 // While a large message comes, the client says again what it has: it lives, and that is all.
 func TestRepeatedAckIsSignOfLifeAlone(t *testing.T) {
-	l := newLine(t, answerConfig(), 50*time.Millisecond)
-	l.run(time.Second)
+	l := newLine(t, brisk, answers)
+	l.run(second)
 	l.large()
-	l.reads()
+	l.play(`client reads`)
 	l.mute, l.noPongs = true, true
 	before := l.s.Info()
 	for range 60 {
-		l.run(time.Second)
-		l.says("\x10ack 0")
+		l.run(second)
+		l.play(`client> ^ack 0`)
 	}
 	after := l.s.Info()
 	if l.s.State() != session.Attached || after.Acked != 0 || after.Heard != l.now || after.RTT != before.RTT || after.Received != before.Received {
 		t.Errorf("%v, acked %d, heard %v ago, round trip %v", l.s.State(), after.Acked, l.now.Sub(after.Heard), after.RTT)
 	}
-	wantAbout(t, l.run(time.Minute), 4*time.Second, 10*time.Second)
+	l.wantDead(4*second, 10*second)
+}
+
+// ---- full sockets
+
+// Protocol section 5.4: bytes that a full socket accepts count as heard. A driver above TLS or compression cannot see
+// whether the socket is full: that its write has not returned shows it.
+func TestFullSocketCountsAsHeardWhileItDrains(t *testing.T) {
+	for how, report := range map[string]func(b *table){
+		"full":   func(b *table) { b.s.Wrote(b.now, b.att, 2000, true) },
+		"blocks": func(b *table) { b.s.WriteBlocks(b.now, b.att) },
+	} {
+		for name, c := range map[string]struct {
+			stops     time.Duration // the client takes a byte a second until then
+			low, high time.Duration // when it is dead; zero: it is not
+		}{
+			"always": {time.Hour, 0, 0}, "never": {0, 30 * second, 30 * second},
+			"until it stops": {25 * second, 55 * second, 55*second + 15*second/4}, // what it took between two looks is seen at the second one
+		} {
+			b := attached(t)
+			b.game(string(frame.Append(nil, frame.Binary, make([]byte, 3000))))
+			b.s.Out(b.now, b.att, nil)
+			report(b)
+			began := b.now
+			for n := 0; b.s.State() == session.Attached && b.now < began.Add(5*time.Minute); n++ {
+				if n > 3000 {
+					t.Fatal("it asks for Tick without end")
+				}
+				b.now = b.s.Next()
+				if b.s.WatchesSocket(b.att) {
+					acked := int(min(b.now.Sub(began), c.stops) / second)
+					b.s.Socket(b.now, b.att, session.SocketState{Acked: uint64(acked), Queued: 2000 - acked})
+				}
+				b.s.Tick(b.now)
+			}
+			took, dead := b.now.Sub(began), b.s.State() != session.Attached
+			if dead != (c.high > 0) || dead && (took < c.low || took > c.high) {
+				t.Errorf("%s, %s: %v after %v, want it dead after %v to %v", how, name, b.s.State(), took, c.low, c.high)
+			}
+		}
+	}
 }

@@ -23,18 +23,22 @@ type parted struct {
 	got  []string // data messages, and the verbs of control messages
 }
 
-func newParted(t *testing.T, c session.Config) *parted {
-	b := &parted{table: connecting(t, c, nil)}
-	p := b.pass()
-	p.Parts = true
-	b.att = b.s.AttachFirst(b.now, p)
-	b.says("")
+func newParted(t *testing.T) *parted {
+	b := &parted{table: connecting(t, conf(), "")}
+	b.att = b.s.AttachFirst(b.now, b.pass())
+	b.says("\x10ack 0")
 	b.takesAll()
 	b.got = nil
 	return b
 }
 
-// game is a message of the game server, in frames of these sizes; it begins with first.
+func (b *parted) pass() session.Pass {
+	p := b.table.pass()
+	p.Parts = true
+	return p
+}
+
+// message is a message of the game server, in frames of these sizes; it begins with first.
 func (b *parted) message(op byte, first string, sizes ...int) string {
 	b.t.Helper()
 	var all, payload []byte
@@ -48,12 +52,7 @@ func (b *parted) message(op byte, first string, sizes ...int) string {
 		all = append(frame.AppendHeader(all, op, i == len(sizes)-1, n), p...)
 		payload = append(payload, p...)
 	}
-	for len(all) > 0 {
-		room := b.s.Room(b.up)
-		n := copy(room, all)
-		b.s.Read(b.now, b.up, room[:n])
-		all = all[n:]
-	}
+	b.game(string(all))
 	return string(payload)
 }
 
@@ -136,7 +135,7 @@ func TestLargeMessagesComeInParts(t *testing.T) {
 	shapes := [][]int{{4096}, {4097}, {10000}, {4095, 1, 1}, {3000, 3000, 3000}, {0, 5000, 0}, {5000, 0, 0}, {4096, 4096}, {100000}}
 	for _, write := range []int{1 << 30, 4096, 1000, 57, 7} {
 		for _, shape := range shapes {
-			b := newParted(t, config())
+			b := newParted(t)
 			small := b.message(frame.Text, "small", 10)
 			want := []string{"true " + small}
 			for _, op := range []byte{frame.Text, frame.Binary} {
@@ -156,7 +155,7 @@ func TestLargeMessagesComeInParts(t *testing.T) {
 
 // An escaping DLE counts as payload.
 func TestEscapedTextComesInParts(t *testing.T) {
-	b := newParted(t, config())
+	b := newParted(t)
 	sent := b.message(frame.Text, "\x10", 4096)
 	b.takesAll()
 	b.wantGot("true \x10" + sent)
@@ -166,7 +165,7 @@ func TestEscapedTextComesInParts(t *testing.T) {
 }
 
 func TestControlMessageGoesBetweenTwoParts(t *testing.T) {
-	b := newParted(t, config())
+	b := newParted(t)
 	sent := b.message(frame.Binary, "", 1<<20)
 	b.takes(5000) // inside the second part
 	b.says("\x10ping here")
@@ -179,13 +178,11 @@ func TestControlMessageGoesBetweenTwoParts(t *testing.T) {
 // A connection that another one replaces ends behind the part that it is in.
 func TestReplacedConnectionEndsBehindItsPart(t *testing.T) {
 	for _, written := range []int{1, 3000, 5000, 70000} {
-		b := newParted(t, config())
+		b := newParted(t)
 		sent := b.message(frame.Binary, "", 1<<20)
 		b.takes(written)
 		old := b.att
-		p := b.pass()
-		p.Parts = true
-		a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation()}, p)
+		a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation()}, b.pass())
 		if ref != nil {
 			t.Fatal(ref)
 		}
@@ -206,7 +203,7 @@ func TestReplacedConnectionEndsBehindItsPart(t *testing.T) {
 // A drain gives the client everything before it closes the connection.
 func TestDrainSendsAllParts(t *testing.T) {
 	for _, written := range []int{0, 10, 5000, 70000} {
-		b := newParted(t, config())
+		b := newParted(t)
 		sent, small := b.message(frame.Text, "", 300000), b.message(frame.Text, "", 100)
 		also := b.message(frame.Binary, "", 5000, 5000)
 		b.takes(written)
@@ -218,10 +215,8 @@ func TestDrainSendsAllParts(t *testing.T) {
 
 // Without the offer everything is as it was.
 func TestClientWithoutOfferGetsWholeMessages(t *testing.T) {
-	b := newTable(t, config())
-	b.reads()
-	p := &parted{table: b}
-	sent := p.message(frame.Text, "", 5000, 5000)
+	b := &parted{table: attached(t)}
+	sent := b.message(frame.Text, "", 5000, 5000)
 	out := bytes.Join(b.s.Out(b.now, b.att, nil), nil)
 	if h, _ := frame.Parse(out); h.Op != frame.Text || h.Fin || h.Length != 5000 || len(out) != len(sent)+2*4 {
 		t.Errorf("%d bytes are written, the first frame is %+v", len(out), h)
@@ -230,30 +225,20 @@ func TestClientWithoutOfferGetsWholeMessages(t *testing.T) {
 
 // A message that was cut comes anew from its beginning, and an upgrade in the middle changes nothing.
 func TestUpgradeInsideMessageInParts(t *testing.T) {
-	b := newParted(t, config())
+	b := newParted(t)
 	sent := b.message(frame.Binary, "", 200000)
 	for n := 1; ; n = n%5000 + 17 {
 		if !b.takes(n) {
 			break
 		}
-		b.s.Events()
-		frozen, err := b.s.Freeze(session.Formats[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		content := bytes.Join(frozen.Content, nil)
-		b.s.Discard()
-		if b.s, err = session.Restore(session.Formats[0], frozen.State, content, b.store, func() [4]byte { return [4]byte{1} }); err != nil {
-			t.Fatal(err)
-		}
-		b.att, b.up = b.s.Attachment(), b.s.Upstream()
+		b.upgrade()
 	}
 	b.wantGot("false " + sent)
 }
 
 // An older process would go on with the message as it lies in the buffer.
 func TestSessionInsidePartsIsNotFrozenForOlderProcess(t *testing.T) {
-	b := newParted(t, config())
+	b := newParted(t)
 	b.message(frame.Binary, "", 20000)
 	b.s.Events()
 	for _, format := range session.Formats {
