@@ -136,17 +136,10 @@ func FuzzFramesOfAClient(f *testing.F) {
 		if whole := end == "none" && !open; whole && err != nil {
 			t.Fatal(err)
 		}
-		if len(list) < len(want) {
-			t.Fatalf("got %v, want %v", list, want)
+		if end != "none" { // something of the message that is refused may have been read
+			list = list[:min(len(list), len(want))]
 		}
-		for i, m := range want {
-			if list[i] != m {
-				t.Fatalf("message %d: got %v, want %v", i, list[i], m)
-			}
-		}
-		if end == "none" && len(list) > len(want) {
-			t.Fatalf("got %v, want %v", list, want)
-		}
+		wantSame(t, list, want)
 	})
 }
 

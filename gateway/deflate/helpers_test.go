@@ -180,6 +180,12 @@ func wantMessages(t testing.TB, b []byte, masked bool, want ...message) (frames 
 	if err != nil {
 		t.Fatalf("%v, behind %v", err, got)
 	}
+	wantSame(t, got, want)
+	return frames
+}
+
+func wantSame(t testing.TB, got, want []message) {
+	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("got %d messages %v, want %d", len(got), got, len(want))
 	}
@@ -188,7 +194,6 @@ func wantMessages(t testing.TB, b []byte, masked bool, want ...message) (frames 
 			t.Fatalf("message %d: got %v, want %v", i, got[i], want[i])
 		}
 	}
-	return frames
 }
 
 // prose returns n bytes that compress, noise n bytes that don't. Both are

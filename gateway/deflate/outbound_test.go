@@ -89,14 +89,7 @@ func wantSent(t testing.TB, b []byte, want ...message) (squeezed []bool) {
 func wantSentTo(t testing.TB, b []byte, keep int, want ...message) (squeezed []bool) {
 	t.Helper()
 	got, squeezed, _ := inflated(t, b, keep)
-	if len(got) != len(want) {
-		t.Fatalf("got %d messages %v, want %d", len(got), got, len(want))
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Fatalf("message %d: got %v, want %v", i, got[i], want[i])
-		}
-	}
+	wantSame(t, got, want)
 	return squeezed
 }
 

@@ -3,7 +3,6 @@ package deflate_test
 import (
 	"bytes"
 	"compress/flate"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -199,11 +198,7 @@ func TestExampleOfTheRFCWithTakeoverIsRead(t *testing.T) {
 	for _, first := range []string{"f248cdc9c90700", "f348cdc9c9070000"} {
 		r := newRigFor(t, "permessage-deflate; client_max_window_bits", withWindow)
 		for _, s := range []string{first, "f200110000"} {
-			z, err := hex.DecodeString(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.client.Write(clientFrame(frame.Text, true, rsv1, z))
+			r.client.Write(clientFrame(frame.Text, true, rsv1, unhex(s)))
 		}
 		wantMessages(t, r.readAll(t), true, message{frame.Text, "Hello"}, message{frame.Text, "Hello"})
 	}

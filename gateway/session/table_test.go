@@ -135,7 +135,7 @@ func (b *table) pass() session.Pass {
 //
 //	client> a, ^ack 2, Ping x, Close 1001 bye   the client sends these: see bytes
 //	game> a, b, Close 4000 won                  the game server does, in one read
-//	client< ^hello, a, Close 1001 bye           the client takes all output, which must be this: see hears    
+//	client< ^hello, a, Close 1001 bye           the client takes all output, which must be this: see hears
 //	game< a, Pong x                             the upstream takes all output: whole frames since the last look
 //	older< Close 1001 moved                     the same of the upstream before
 //	client reads; game reads; game takes 5      take all output, or some bytes of it
