@@ -21,7 +21,7 @@ func TestUpstreamWithWriteInFlightIsClosedOnceWhenDialFails(t *testing.T) {
 func TestForgoReleasesUpstreamThatNoClientAwaits(t *testing.T) {
 	b := attached(t, hard)
 	b.play(`begin; attached // no effect: a client is attached
-		drop; game< Close 1001 disconnected; dial; connecting; cancel; detached; game< Close 1001 disconnected`)
+		drop; game< Close 1001 disconnected; connect; connecting; cancel; detached; game< Close 1001 disconnected`)
 	if !b.s.NeedsUpstream() {
 		t.Error("detached, and the upstream is there")
 	}

@@ -143,7 +143,7 @@ func (b *table) pass() session.Pass {
 //	game read; game unread                      whether the upstream is read
 //	drop; breaks                                the connection of the client, or of the upstream, breaks
 //	resume 2                                    a client attaches that has received 2 messages
-//	dial a; next a; begin; cancel; fail         the upstream is dialled anew: for a client, in an outage. It has sent a
+//	dial a; next a; begin; connect; cancel; fail  the upstream is dialled anew: for a client, in an outage. It has sent a
 //	states 3 1; own                             what the client states from here on: received, settled; its newest token
 //	attach; join 1; told 2 4                    it attaches; dials for it as often as needed; what a dial is told
 //	leave; move 1h                              a hand-off begins; the session goes on at a node whose clock is ahead
@@ -320,6 +320,7 @@ var calls = map[string]func(b *table, arg string){
 		b.told(b.states)
 		b.reconnect(early)
 	},
+	"connect": func(b *table, early string) { b.reconnect(early) },
 	"next": func(b *table, early string) {
 		if !b.s.TakesUpstream(true) {
 			b.fail("the session takes no upstream")

@@ -63,7 +63,7 @@ func TestInvalidControlMessagesAreRefused(t *testing.T) {
 			"ping ", "ping  ", "ping  x", "ping x ", "ping x  y", "pong ", "pong  x", "pong x ", "pong x  y",
 			"ping " + strings.Repeat("x", 33), "pong " + strings.Repeat("\u00e9", 33),
 			"ping \x00", "ping a\x10", "ping a\tb", "ping a\nb", "ping \x1f", "pong \x7f", "ping \u0080", "pong \u0085", "ping \u009f",
-			"bye ", "bye  ", "bye x", "bye 1000", "bye  {}", "bye {} ",
+			"leaving ", "leaving x", "bye ", "bye  ", "bye x", "bye 1000", "bye  {}", "bye {} ",
 		},
 		ErrDirection: {
 			"hello", "hello {}", "token", `token {"token":"x"}`, "grace", "grace 30000", "grace x ", "move", `move {"within_ms":1}`,
