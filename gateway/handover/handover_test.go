@@ -171,77 +171,38 @@ func TestSenderLearnsWhyThePeerHasLeft(t *testing.T) {
 
 func TestDescriptorsOfRefusedMessageAreClosed(t *testing.T) {
 	var target struct{ N int }
-	for name, try := range map[string]struct {
-		send    func(a *Conn, fds []int) error
+	ready := func(b *Conn) (Message, error) { return b.Expect(Ready) }
+	offer := func(b *Conn) (Message, error) { return b.ExpectJSON(Offer, &target) }
+	whole := func(k Kind, body string) []byte { return append(appendHead(nil, k, len(body), 3), body...) }
+	for name, c := range map[string]struct {
+		sent    []byte // with three descriptors
 		receive func(b *Conn) (Message, error)
-		want    error
+		want    string
 	}{
-		"another kind": {
-			func(a *Conn, fds []int) error { return a.Send(Sessions, fds) },
-			func(b *Conn) (Message, error) { return b.Expect(Ready) }, ErrProtocol,
-		},
-		"an Abort": {
-			func(a *Conn, fds []int) error { return a.Send(Abort, fds, []byte("why")) },
-			func(b *Conn) (Message, error) { return b.Expect(Ready) }, &AbortError{"why"},
-		},
-		"no JSON": {
-			func(a *Conn, fds []int) error { return a.Send(Offer, fds, []byte("{")) },
-			func(b *Conn) (Message, error) { return b.ExpectJSON(Offer, &target) }, ErrProtocol,
-		},
-		"a truncated body": {
-			func(a *Conn, fds []int) error {
-				_, _, err := a.c.WriteMsgUnix(appendHead(nil, Sessions, 9, len(fds)), unix.UnixRights(fds...), nil)
-				a.Close()
-				return err
-			},
-			(*Conn).Receive, io.ErrUnexpectedEOF,
-		},
-		"a truncated head": {
-			func(a *Conn, fds []int) error {
-				_, _, err := a.c.WriteMsgUnix([]byte("RSU1"), unix.UnixRights(fds...), nil)
-				a.Close()
-				return err
-			},
-			(*Conn).Receive, io.ErrUnexpectedEOF,
-		},
-		"foreign bytes": {
-			func(a *Conn, fds []int) error {
-				_, _, err := a.c.WriteMsgUnix([]byte("GET / HTTP/1.1\r\n\r\n"), unix.UnixRights(fds...), nil)
-				return err
-			},
-			(*Conn).Receive, ErrProtocol,
-		},
-		"another number of descriptors": {
-			func(a *Conn, fds []int) error {
-				_, _, err := a.c.WriteMsgUnix(appendHead(nil, Sessions, 0, len(fds)+1), unix.UnixRights(fds...), nil)
-				return err
-			},
-			(*Conn).Receive, nil,
-		},
+		"another kind":                  {whole(Sessions, ""), ready, ErrProtocol.Error() + ": message 7, want 11"},
+		"an Abort":                      {whole(Abort, "why"), ready, "why"},
+		"no JSON":                       {whole(Offer, "{"), offer, ErrProtocol.Error() + ": unexpected end of JSON input"},
+		"a truncated body":              {whole(Sessions, "body")[:headSize+3], (*Conn).Receive, io.ErrUnexpectedEOF.Error()},
+		"a truncated head":              {[]byte(magic), (*Conn).Receive, io.ErrUnexpectedEOF.Error()},
+		"foreign bytes":                 {[]byte("GET / HTTP/1.1\r\n\r\n"), (*Conn).Receive, ErrProtocol.Error()},
+		"a reserved byte":               {append([]byte(magic+"\x07\x01"), whole(Sessions, "")[6:]...), (*Conn).Receive, ErrProtocol.Error()},
+		"a body beyond the limit":       {appendHead(nil, Sessions, maxBody+1, 3), (*Conn).Receive, ErrProtocol.Error()},
+		"another number of descriptors": {appendHead(nil, Sessions, 0, 4), (*Conn).Receive, "3 descriptors came with a message, 4 were sent"},
+		"descriptors that none expects": {appendHead(nil, Sessions, 0, 2), (*Conn).Receive, "3 descriptors came with a message, 2 were sent"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			a, b := pair(t)
-			fds, write := pipes(t, 3)
-			if err := try.send(a, fds); err != nil {
-				t.Fatal(err)
-			}
-			for _, fd := range fds {
-				unix.Close(fd)
-			}
-			_, err := try.receive(b)
-			abort := new(AbortError)
-			switch {
-			case err == nil:
-				t.Error("it was accepted")
-			case errors.As(try.want, &abort):
-				if got := new(AbortError); !errors.As(err, &got) || *got != *abort {
-					t.Errorf("%v, want %v", err, abort)
-				}
-			case try.want != nil && !errors.Is(err, try.want):
-				t.Errorf("%v, want %v", err, try.want)
-			}
-			wantAllClosed(t, write)
-		})
+		a, b := pair(t)
+		fds, write := pipes(t, 3)
+		if _, _, err := a.c.WriteMsgUnix(c.sent, unix.UnixRights(fds...), nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		a.Close()
+		if _, err := c.receive(b); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		wantAllClosed(t, write)
 	}
 }
 
@@ -502,14 +463,33 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
+// cutOff sends a message larger than the socket holds, and lets a deadline pass once its beginning has arrived.
+func cutOff(t *testing.T, a, b *Conn, body ...[]byte) {
+	t.Helper()
+	raw, err := b.c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- a.Send(Sessions, nil, body...) }()
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, _ := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK)
+		return n > 0
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetDeadline(time.Unix(1, 0))
+	if err := <-sent; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%v, want that the deadline ends it", err)
+	}
+}
+
 // A deadline may cut a message off in the middle. The next one must not be taken for its rest.
 func TestMessageThatDeadlineCutsOffIsCompletedBeforeNext(t *testing.T) {
 	a, b := pair(t)
 	big := bytes.Repeat([]byte("x"), 3<<20) // more than the socket holds
-	a.SetDeadline(time.Now().Add(10 * time.Millisecond))
-	if err := a.Send(Sessions, nil, big[:1<<20], big[1<<20:]); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("%v, want that the deadline ends it", err)
-	}
+	cutOff(t, a, b, big[:1<<20], big[1<<20:])
 	sent := a.Withdraw(errors.New("too late"))
 	m, err := b.Receive()
 	if err != nil || m.Kind != Sessions || !bytes.Equal(m.Body, big) {
@@ -524,10 +504,7 @@ func TestMessageThatDeadlineCutsOffIsCompletedBeforeNext(t *testing.T) {
 // A peer that has not been notified of the end would take it for a crash.
 func TestPeerThatDoesNotReadLearnsOfWithdrawalFirst(t *testing.T) {
 	a, b := pair(t)
-	a.SetDeadline(time.Now().Add(10 * time.Millisecond))
-	if err := a.Send(Sessions, nil, make([]byte, 3<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal(err)
-	}
+	cutOff(t, a, b, make([]byte, 3<<20))
 	sent := a.Withdraw(errors.New("too late"))
 	var abort *AbortError
 	if err := b.Send(Ready, nil); !errors.As(err, &abort) || abort.Reason != "too late" {

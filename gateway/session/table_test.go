@@ -143,7 +143,8 @@ func (b *table) pass() session.Pass {
 //	game read; game unread                      whether the upstream is read
 //	drop; breaks                                the connection of the client, or of the upstream, breaks
 //	resume 2                                    a client attaches that has received 2 messages
-//	dial a; next a; begin; connect; cancel; fail  the upstream is dialled anew: for a client, in an outage. It has sent a
+//	begin; connect a; cancel; dial a            the upstream is dialled for a client: step by step, or at once. It has sent a
+//	next a; fail                                it is dialled in an outage, or cannot be
 //	states 3 1; own                             what the client states from here on: received, settled; its newest token
 //	attach; join 1; told 2 4                    it attaches; dials for it as often as needed; what a dial is told
 //	leave; move 1h                              a hand-off begins; the session goes on at a node whose clock is ahead
@@ -154,7 +155,7 @@ func (b *table) pass() session.Pass {
 //	mode linger                                 how up's connection is to be closed
 //	refused 4404                                why a resume by the client's token would be refused; 0: it is not
 //	happens left=1 stays=0                      events of these kinds since the last look; forget looks
-//	terminate 3000 over; bye ...                as their names say: see calls
+//	terminate; drain; fence; owned ...          calls of the session: see calls
 //	30s; 30s-1ns                                time passes, and Tick is called
 //	hello received=4 moved=failover             the client takes all output, which begins with hello: fields of that
 //	free                                        all memory has been returned
