@@ -40,3 +40,25 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// FuzzXOR: the same as byte by byte, in any split.
+func FuzzXOR(f *testing.F) {
+	f.Add([]byte("some payload that is longer than a turn of 32 bytes"), uint32(0x01020304), uint8(7))
+	f.Add([]byte{}, uint32(0), uint8(0))
+	f.Fuzz(func(t *testing.T, b []byte, k uint32, at uint8) {
+		key := [4]byte{byte(k >> 24), byte(k >> 16), byte(k >> 8), byte(k)}
+		want := xored(b, key)
+		got := bytes.Clone(b)
+		XOR(got, key)
+		if !bytes.Equal(got, want) {
+			t.Fatalf("XOR(% x, % x) = % x, want % x", b, key, got, want)
+		}
+		cut := min(int(at)&^3, len(b)) // the key restarts at multiples of its length
+		got = bytes.Clone(b)
+		XOR(got[:cut], key)
+		XOR(got[cut:], key)
+		if cut%4 == 0 && !bytes.Equal(got, want) {
+			t.Fatalf("XOR in two pieces, cut at %d: % x, want % x", cut, got, want)
+		}
+	})
+}

@@ -2,15 +2,13 @@ package registry
 
 import (
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
+	"reseat/gateway/internal/test/fields"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/tlv"
@@ -42,110 +40,6 @@ var notInOutcome = map[string]string{
 	"info.ID": "newTombstone keeps it beside",
 }
 
-// setAll sets every field below v that is not omitted to a value of its own, and lists them.
-func setAll(t *testing.T, v reflect.Value, path string, omit map[string]string, seen map[string]bool, n *int) {
-	t.Helper()
-	seen[path] = true
-	if omit[path] != "" {
-		return
-	}
-	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // unexported, too
-	*n++
-	switch x := v.Addr().Interface().(type) {
-	case *time.Time:
-		*x = time.Unix(int64(1_000_000+*n), int64(*n)).UTC()
-		return
-	case **time.Time:
-		at := time.Unix(int64(1_000_000+*n), int64(*n)).UTC()
-		*x = &at
-		return
-	case *http.Header:
-		*x = http.Header{"A": {fmt.Sprint("value ", *n)}, "B": {"b", ""}}
-		return
-	case *netip.Prefix:
-		*x = netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(*n)}), 32)
-		return
-	}
-	if strings.HasPrefix(v.Type().String(), "atomic.Pointer[string]") {
-		s := fmt.Sprint("value ", *n)
-		v.Addr().MethodByName("Store").Call([]reflect.Value{reflect.ValueOf(&s)})
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		if v.Type().PkgPath() == "sync" {
-			return
-		}
-		for i := range v.NumField() {
-			setAll(t, v.Field(i), strings.Trim(path+"."+v.Type().Field(i).Name, "."), omit, seen, n)
-		}
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		setAll(t, v.Elem(), path, omit, seen, n)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		for i := range v.Len() {
-			setAll(t, v.Index(i), path+"[]", omit, seen, n)
-		}
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int, reflect.Int64:
-		v.SetInt(int64(*n))
-	case reflect.Uint64, reflect.Uint8:
-		v.SetUint(uint64(*n % 200))
-	case reflect.Float64:
-		v.SetFloat(float64(*n) / 4)
-	case reflect.String:
-		v.SetString(fmt.Sprint("value ", *n))
-	default:
-		t.Fatalf("%s is a %v: neither in the state nor on the list", path, v.Type())
-	}
-}
-
-// same compares what setAll has set.
-func same(t *testing.T, want, got reflect.Value, path string, omit map[string]string) {
-	t.Helper()
-	if omit[path] != "" {
-		return
-	}
-	open := func(v reflect.Value) reflect.Value {
-		return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
-	}
-	want, got = open(want), open(got)
-	_, isTime := want.Interface().(time.Time)
-	_, isPrefix := want.Interface().(netip.Prefix)
-	switch {
-	case want.Kind() == reflect.Struct && want.Type().PkgPath() == "sync":
-	case strings.HasPrefix(want.Type().String(), "atomic.Pointer[string]"):
-		w, g := want.Addr().MethodByName("Load").Call(nil)[0], got.Addr().MethodByName("Load").Call(nil)[0]
-		if g.IsNil() || w.Elem().String() != g.Elem().String() {
-			t.Errorf("%s is %v, want %v", path, g, w.Elem())
-		}
-	case want.Kind() == reflect.Struct && !isTime && !isPrefix:
-		for i := range want.NumField() {
-			same(t, want.Field(i), got.Field(i), strings.Trim(path+"."+want.Type().Field(i).Name, "."), omit)
-		}
-	case want.Kind() == reflect.Slice && want.Type().Elem().Kind() != reflect.Uint8 && want.Len() == got.Len():
-		for i := range want.Len() {
-			same(t, want.Index(i), got.Index(i), path+"[]", omit)
-		}
-	default:
-		if !reflect.DeepEqual(want.Interface(), got.Interface()) {
-			t.Errorf("%s is %v, want %v", path, got.Interface(), want.Interface())
-		}
-	}
-}
-
-// wantNamed asserts that a list names fields that exist.
-func wantNamed(t *testing.T, omit map[string]string, seen map[string]bool) {
-	t.Helper()
-	for path := range omit {
-		if !seen[path] {
-			t.Errorf("no field is called %s", path)
-		}
-	}
-}
-
 // restored is what a new process makes of e's state.
 func restored(t *testing.T, e *Record) (*Record, *State) {
 	t.Helper()
@@ -159,37 +53,37 @@ func restored(t *testing.T, e *Record) (*Record, *State) {
 	return r.Restore(s, e.Target, s.Terms.Apply(&Terms{}), e.player.realm, replay.NewStore(1<<20, nil)), s
 }
 
-func filledRecord(t *testing.T) (*Record, map[string]bool) {
+func filledRecord(t *testing.T) *Record {
 	t.Helper()
-	e, seen, n := new(Record), map[string]bool{}, 0
-	setAll(t, reflect.ValueOf(e).Elem(), "", notInRecord, seen, &n)
-	if n < 40 {
-		t.Fatalf("%d fields: the walk over the types is broken", n)
-	}
+	e := new(Record)
+	fields.Fill(t, e, notInRecord)
 	e.SetTerms(&Terms{})
 	e.Target.URL = &url.URL{Scheme: "ws", Host: "game.example:9000"}
 	e.player.realm, e.player.name = "realm", e.Player
 	e.first.Epoch = 0 // each dial has its own, a kept handshake none: partToKeep
-	return e, seen
+	return e
 }
 
 // A forgotten field would be lost in an upgrade.
 func TestStateHasEveryFieldOfRecordOrNamesReason(t *testing.T) {
-	e, seen := filledRecord(t)
-	wantNamed(t, notInRecord, seen)
+	e := filledRecord(t)
 	got, s := restored(t, e)
-	same(t, reflect.ValueOf(e).Elem(), reflect.ValueOf(got).Elem(), "", notInRecord)
+	fields.Same(t, e, got, notInRecord)
 	if got.player != e.player || !got.won {
 		t.Errorf("player %+v, won %v", got.player, got.won)
 	}
 	if s.Target != "ws://game.example:9000" {
 		t.Errorf("target %q", s.Target)
 	}
+	s, err := ReadState(e.AppendState(nil, e.Target)) // the upstream of the route is not named
+	if err != nil || s.Target != "" {
+		t.Errorf("target %q, %v", s.Target, err)
+	}
 }
 
 func TestDataThatIsEmptyIsNotUnset(t *testing.T) {
 	for _, want := range [][]byte{nil, {}, []byte("x")} {
-		e, _ := filledRecord(t)
+		e := filledRecord(t)
 		e.data = newUserData(want, 0)
 		restored, _ := restored(t, e)
 		if got, _ := restored.Data(); (got == nil) != (want == nil) || string(got) != string(want) {
@@ -198,19 +92,11 @@ func TestDataThatIsEmptyIsNotUnset(t *testing.T) {
 	}
 }
 
-func TestStateOmitsTheUpstreamOfTheRoute(t *testing.T) {
-	e, _ := filledRecord(t)
-	s, err := ReadState(e.AppendState(nil, e.Target))
-	if err != nil || s.Target != "" {
-		t.Errorf("%q, %v", s.Target, err)
-	}
-}
-
 // The terms that a core has been made with, and those that were changed for one session, must
 // stay: the route's may differ in the new process.
 func TestStateTermsCoverSettingsOfCore(t *testing.T) {
 	grace := 7 * time.Second
-	e, _ := filledRecord(t)
+	e := filledRecord(t)
 	terms := &Terms{Group: "red"}
 	terms.Grace, terms.GraceBeforeStart, terms.Overflow = 3*time.Second, &grace, session.Overflow(1)
 	terms.PlainResume, terms.Hard, terms.MessageLog = true, true, session.MessageLog{On: true, Prefix: 9}
@@ -231,20 +117,15 @@ func TestStateTermsCoverSettingsOfCore(t *testing.T) {
 }
 
 func TestStateHasEveryFieldOfTombstoneOrNamesReason(t *testing.T) {
-	want, seen, n := new(tombstoneState), map[string]bool{}, 0
-	omit := map[string]string{"outcome.tokens": "by Issued and Confirmed", "expires": "by the time that is left"}
-	setAll(t, reflect.ValueOf(want).Elem(), "", omit, seen, &n)
-	wantNamed(t, omit, seen)
-	if n < 40 {
-		t.Fatalf("%d fields: the walk over the types is broken", n)
-	}
+	want, omit := new(tombstoneState), map[string]string{"outcome.tokens": "by Issued and Confirmed", "expires": "by the time that is left"}
+	fields.Fill(t, want, omit)
 	want.tokens.Restore(9, 7)
 	want.expires = time.Now().Add(time.Hour)
 	got := new(tombstoneState)
 	if err := tlv.Read(tlv.Write(want.walk), got.walk); err != nil {
 		t.Fatal(err)
 	}
-	same(t, reflect.ValueOf(want).Elem(), reflect.ValueOf(got).Elem(), "", omit)
+	fields.Same(t, want, got, omit)
 	if got.tokens != want.tokens {
 		t.Errorf("generations %+v, want %+v", got.tokens, want.tokens)
 	}
@@ -254,17 +135,13 @@ func TestStateHasEveryFieldOfTombstoneOrNamesReason(t *testing.T) {
 }
 
 func TestTombstoneKeepsEveryFieldOrNamesReason(t *testing.T) {
-	want, seen, n := new(outcome), map[string]bool{}, 0
-	setAll(t, reflect.ValueOf(want).Elem(), "", notInOutcome, seen, &n)
-	wantNamed(t, notInOutcome, seen)
-	if n < 40 {
-		t.Fatalf("%d fields: the walk over the types is broken", n)
-	}
+	want := new(outcome)
+	fields.Fill(t, want, notInOutcome)
 	want.info.ID = "an id"
 	want.tokens.Restore(9, 7)
 	stone := newTombstone(want, history{}, time.Now())
 	got := stone.outcome()
-	same(t, reflect.ValueOf(want).Elem(), reflect.ValueOf(got).Elem(), "", nil)
+	fields.Same(t, want, got, nil)
 	if stone.id() != want.info.ID || got.tokens != want.tokens {
 		t.Errorf("id %q, generations %+v, want %q and %+v", stone.id(), got.tokens, want.info.ID, want.tokens)
 	}
@@ -283,7 +160,7 @@ func TestOlderTombstoneIsNotDurable(t *testing.T) {
 
 // Numbers are cursors of lists: two sessions must not have the same.
 func TestRestoredSessionsHaveDifferentNumbers(t *testing.T) {
-	e, _ := filledRecord(t)
+	e := filledRecord(t)
 	b := e.AppendState(nil, e.Target)
 	r := New(transport.NewClock(), Limits{})
 	defer r.Close()
