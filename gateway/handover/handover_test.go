@@ -185,6 +185,7 @@ func TestDescriptorsOfRefusedMessageAreClosed(t *testing.T) {
 		"a truncated body":              {whole(Sessions, "body")[:headSize+3], (*Conn).Receive, io.ErrUnexpectedEOF.Error()},
 		"a truncated head":              {[]byte(magic), (*Conn).Receive, io.ErrUnexpectedEOF.Error()},
 		"foreign bytes":                 {[]byte("GET / HTTP/1.1\r\n\r\n"), (*Conn).Receive, ErrProtocol.Error()},
+		"another version":               {append([]byte("RSU2"), whole(Sessions, "")[4:]...), (*Conn).Receive, ErrProtocol.Error()},
 		"a reserved byte":               {append([]byte(magic+"\x07\x01"), whole(Sessions, "")[6:]...), (*Conn).Receive, ErrProtocol.Error()},
 		"a body beyond the limit":       {appendHead(nil, Sessions, maxBody+1, 3), (*Conn).Receive, ErrProtocol.Error()},
 		"another number of descriptors": {appendHead(nil, Sessions, 0, 4), (*Conn).Receive, "3 descriptors came with a message, 4 were sent"},
@@ -430,6 +431,11 @@ func TestPartsAreCutAsAppended(t *testing.T) {
 	}
 	if !slices.Equal(got, parts) {
 		t.Errorf("%q, want %q", got, parts)
+	}
+	for _, bad := range []string{"", "\x03", "\x03ab", "\x80", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01ab", strings.Repeat("\xff", 11)} {
+		if part, rest, err := CutPart([]byte(bad)); part != nil || rest != nil || err != ErrProtocol {
+			t.Errorf("% x is cut into % x and % x, %v; want %v", bad, part, rest, err, ErrProtocol)
+		}
 	}
 }
 

@@ -48,8 +48,8 @@ func TestPayloadIsReadFromAnyPlaceInPieces(t *testing.T) {
 				skipped := p
 				n := min(piece, int(p.Left()))
 				got = p.Append(got, n)
-				if skipped.Skip(n); skipped.Off() != p.Off() {
-					t.Fatalf("%v: at %d after Append, at %d after Skip", sizes, p.Off(), skipped.Off())
+				if skipped.Skip(n); skipped.Off() != p.Off() || skipped.Left() != p.Left() || p.Left() != int64(len(want)-len(got)) {
+					t.Fatalf("%v: at %d with %d left after Append, at %d with %d after Skip", sizes, p.Off(), p.Left(), skipped.Off(), skipped.Left())
 				}
 				off = p.Off()
 			}
