@@ -43,6 +43,13 @@ func TestClientThatReceivesLargeMessageKeepsCloseAnswerTimeout(t *testing.T) {
 	}
 }
 
+// A bug of the gateway's ends the session, and both sides are told that it was one.
+func TestFailureIsInternalErrorForBothSides(t *testing.T) {
+	b := attached(t)
+	b.s.Fail(b.now)
+	b.play(`ended; client< ^close, Close 1011 internal_error; game< Close 1011 internal_error`)
+}
+
 // ---- progress, and too many takeovers
 
 // A client that only ever sends Close frames makes no progress.
