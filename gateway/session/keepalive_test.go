@@ -3,7 +3,6 @@ package session_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +39,7 @@ const steady = 5 * time.Second
 
 func TestSteadyMessageIsNoticed(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
-	long := strings.Repeat("x", 256)
+	long := fmt.Sprintf("%0256d", 0)
 	for _, tt := range []struct {
 		name    string
 		op      byte

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,17 +168,13 @@ func TestFrameLimitScalesWithMaxMessage(t *testing.T) {
 		for n, want := range map[int]uint64{most: 1, most + 1: 0} {
 			large := func(c *session.Config) { c.MaxMessage, c.BufferBytes = limit, 8<<20 }
 			b, other := attached(t, plain, large), attached(t, plain, large)
-			const first, middle, last = "\x02", "\x00", "\x80"
-			up, down := "", ""
-			for _, head := range append([]string{first}, append(slices.Repeat([]string{middle}, n-2), last)...) {
-				up += head + "\x80\x09\x09\x09\x09" // empty, masked
-				down += head + "\x00"
-			}
-			b.read([]byte(up))
-			for part := range slices.Chunk([]byte(down), 1024) {
-				if !other.up.Over() {
-					other.game(string(part))
-				}
+			const masks, not = "\x80\x09\x09\x09\x09", "\x00" // of empty frames
+			b.read([]byte("\x02" + masks + strings.Repeat("\x00"+masks, n-2) + "\x80" + masks))
+			down := "\x02" + not + strings.Repeat("\x00"+not, n-2) + "\x80" + not
+			for len(down) > 0 && !other.up.Over() {
+				k := min(len(down), 1024)
+				other.game(down[:k])
+				down = down[k:]
 			}
 			if received, sent := b.s.Info().Received, other.s.Info().Sent; received != want || sent != want {
 				t.Errorf("limit %d: of %d frames %d messages were received and %d numbered, want %d", limit, n, received, sent, want)

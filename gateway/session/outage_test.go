@@ -1,8 +1,8 @@
 package session_test
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +26,7 @@ func TestWhichEndOfUpstreamBeginsOutage(t *testing.T) {
 		}
 	}
 	for _, code := range []int{1000, 1002, 1003, 1005, 1007, 1008, 1009, 1010, 1011, 1013, 1014, 3000, 4000, 4502, 4999} {
-		sent := strings.TrimSuffix(fmt.Sprint("Close ", code), " 1005") // 1005 stands for no code
+		sent := strings.TrimSuffix("Close "+strconv.Itoa(code), " 1005") // 1005 stands for no code
 		b := attached(t, redial)
 		b.play(`game> last, %s, behind it; outage none`, sent)
 		if got := b.hears(); !slices.Contains(got, "^end") || slices.Contains(got, "behind it") {
@@ -89,7 +89,7 @@ func TestMessagesWaitInOutageForNextUpstream(t *testing.T) {
 	b.play(`client> before; game< before; breaks`)
 	var waits []string
 	for n := range session.UnackedMessages - 1 {
-		waits = append(waits, fmt.Sprint(n))
+		waits = append(waits, strconv.Itoa(n))
 	}
 	want := strings.Join(waits, ", ")
 	b.play(`client> %s; attached; client< ^lost; counts 1024 1 0 0; next; older<; game< %s; client< ^ack 1024, ^back

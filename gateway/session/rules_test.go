@@ -1,9 +1,8 @@
 package session_test
 
 import (
-	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -202,7 +201,7 @@ func TestDrainFlushesReadMessagesFirst(t *testing.T) {
 // is read on, inside its message, once there is memory again.
 func TestUpstreamSurvivesExhaustedStoreInsideMessage(t *testing.T) {
 	b := attached(t, pinged(10*time.Second))
-	message := text(strings.Repeat("x", 5000))
+	message := text(string(make([]byte, 5000)))
 	b.game(message[:3900]) // the rest of the first chunk is too small for a read
 	free := b.exhaust(0)
 	for range 40 * 4 {
@@ -286,8 +285,8 @@ func TestReserveAppliesOverflowPolicyToFullBuffer(t *testing.T) {
 // Protocol section 11, an unconfirmed first hello: any message of the client's confirms it.
 func TestOnlyMessageConfirmsFirstHello(t *testing.T) {
 	const unconfirmed, kept = "5s-1ns", "30s-1ns"
-	half := fmt.Sprintf("%q", masked(frame.Text, "half")[:8])
-	binary := fmt.Sprintf("%q", masked(frame.Binary, ""))
+	half := strconv.Quote(string(masked(frame.Text, "half")[:8]))
+	binary := strconv.Quote(string(masked(frame.Binary, "")))
 	for sends, wait := range map[string]string{
 		"": unconfirmed, "Pong": unconfirmed, "Close": unconfirmed, half: unconfirmed,
 		"^ack 0": kept, "^nod": kept, "hi": kept, binary: kept,
