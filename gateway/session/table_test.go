@@ -59,7 +59,7 @@ func plain(c *session.Config)  { c.Resumable = false }
 func cookie(c *session.Config) { c.Resumable, c.PlainResume = false, true }
 
 func grace(d time.Duration) option {
-	return func(c *session.Config) { c.Terms = session.Terms{Grace: d, GraceBeforeStart: d} }
+	return func(c *session.Config) { c.Grace, c.GraceBeforeStart = d, d }
 }
 
 // buffer limits the replay buffer to n messages.
@@ -99,6 +99,7 @@ func connecting(t *testing.T, c session.Config, early string) *table {
 	return b
 }
 
+// emptyTable has a store and a clock, and no session yet.
 func emptyTable(t *testing.T) *table {
 	return &table{
 		t: t, now: session.Time(time.Second), store: replay.NewStore(1<<30, nil),
