@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"testing"
 
 	"reseat/gateway/frame"
@@ -35,6 +36,68 @@ func send(t testing.TB, b *Buffer, n int) {
 	t.Helper()
 	take(t, b, frame.Append(nil, frame.Binary, noise[:n]))
 	b.EndMessage(int64(n))
+}
+
+// A copied header may span two chunks, wherever it is split.
+func TestHeaderSpanningChunksIsRead(t *testing.T) {
+	for _, length := range []int{5, 125, 126, 300, 65535, 65536, 70000} {
+		header := frame.AppendHeader(nil, frame.Binary, true, length)
+		second := append(bytes.Clone(header), noise[:length]...)
+		for cut := 1; cut < len(header); cut++ {
+			b := New(NewStore(ampleLimit, nil))
+			n := copy(mustRoom(t, b), second)
+			b.Fill(n)
+			first := frame.Append(nil, frame.Binary, noise[:smallChunk-cut-4])
+			b.Insert(first) // all but cut bytes of a chunk
+			b.EndMessage(int64(len(first) - 4))
+			b.Take(n)
+			b.Settle()
+			take(t, b, second[n:])
+			b.EndMessage(int64(length))
+			send(t, b, 9)
+			if b.head.n != smallChunk || b.head.next.off != smallChunk {
+				t.Fatalf("the second header is not cut at %d", cut)
+			}
+			ends := []uint64{0, uint64(len(first)), uint64(len(first) + len(second)), uint64(len(first) + len(second) + 11)}
+			for n, want := range ends {
+				if got := b.After(uint64(n)); got != want {
+					t.Errorf("length %d, cut at %d: message %d ends at %d, want %d", length, cut, n, got, want)
+				}
+			}
+			if before, after := b.Around(Mark{}, ends[1]+1); before != (Mark{ends[1], 1}) || after != ends[2] {
+				t.Errorf("length %d, cut at %d: around its second byte %v and %d", length, cut, before, after)
+			}
+			if !b.Ack(2, ends[3]) || b.Bytes() != 9 || b.Base() != (Mark{ends[2], 2}) {
+				t.Errorf("length %d, cut at %d: %d bytes behind %v", length, cut, b.Bytes(), b.Base())
+			}
+		}
+	}
+}
+
+func TestAckBeyondTheSentOffsetIsRefused(t *testing.T) {
+	s := NewStore(ampleLimit, nil)
+	b := New(s)
+	for range 3 {
+		send(t, b, 100) // each ends at a multiple of 102
+	}
+	for _, tt := range []struct {
+		n, within uint64
+		ok        bool
+	}{{1, 0, false}, {1, 101, false}, {2, 203, false}, {3, 305, false}, {3, 102, false}, {0, 0, true}, {1, 102, true}, {1, 0, true}, {2, 1 << 60, true}, {3, 306, true}, {0, 0, true}} {
+		base, bytes, used := b.Base(), b.Bytes(), s.Used()
+		if ok := b.Ack(tt.n, tt.within); ok != tt.ok {
+			t.Fatalf("ack %d with %d bytes sent: %t", tt.n, tt.within, ok)
+		}
+		if !tt.ok && (b.Base() != base || b.Bytes() != bytes || s.Used() != used) {
+			t.Errorf("ack %d was refused and moved %v to %v", tt.n, base, b.Base())
+		}
+		if tt.ok && (b.Base().N < tt.n || b.Base().N < base.N) {
+			t.Errorf("ack %d moved %v to %v", tt.n, base, b.Base())
+		}
+	}
+	if b.Bytes() != 0 || s.Used() != 0 {
+		t.Errorf("%d bytes and %d of memory are left", b.Bytes(), s.Used())
+	}
 }
 
 func TestReleasedBufferKeepsItsNumbers(t *testing.T) {
