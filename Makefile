@@ -47,8 +47,7 @@ test-play: build web/e2e/$(MODULES) testdata/peers/$(MODULES) ## the demo in Chr
 	cd web/e2e && npm run --silent short
 	cd testdata/peers && node --test --test-force-exit socketio.page.test.js
 
-# The program that tests start as a process: a race in it ends it, with exit code 66.
-build-race:
+build-race: ## build bin/reseat-race, which the tests start as a process: a race in it ends it, with exit code 66
 	$(GO) build -race -o bin/reseat-race .
 UNDER_RACE = RESEAT_BIN=$(abspath bin/reseat-race)
 

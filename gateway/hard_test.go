@@ -92,6 +92,8 @@ func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
 			p.Text(big)
 		}
 		p.Text("last")
+		p.Sync()
+		synctest.Wait() // the connection's buffer is full
 		w.detach(p)
 		p = p.Resume(0)
 		wstest.Equal(t, "received", p.Hello.Received, 5)

@@ -205,6 +205,22 @@ func TestClientThatTakesDialOverMayHaveGotFurther(t *testing.T) {
 	claimed(t).play(`states 105 42; join 1; counts 42 42 105 105; states 100 40; told 43 106`) // also by an older attempt
 }
 
+// A dial that began before the numbers moved was told the older ones: its outcome is not taken.
+func TestDialFromBeforeNumbersMovedIsNotTaken(t *testing.T) {
+	b := claimed(t)
+	b.play(`dial; ask`) // another dial begins, for a client that finds no upstream
+	if a, _ := b.s.Attach(b.now, old(105, 42), b.pass()); a != nil || !b.s.NeedsUpstream() {
+		t.Fatal("the client that got further needs no other upstream")
+	}
+	if b.s.TakesUpstream(false) {
+		t.Error("an upstream is taken that was told older numbers")
+	}
+	b.play(`states 105 42; told 43 106`)
+	if !b.s.TakesUpstream(false) {
+		t.Error("no upstream is taken that was told the present numbers")
+	}
+}
+
 // An outage's own dial may be under way with the older numbers: its outcome is not taken.
 func TestResumeThatGotFurtherEndsOutage(t *testing.T) {
 	b := claimed(t, redial)

@@ -104,21 +104,9 @@ func TestHandOffReadsEverythingWhateverFits(t *testing.T) {
 
 // While a full buffer keeps the game server from being read, its silence is the gateway's own.
 func TestHandOffReadsUpstreamThatWasPaused(t *testing.T) {
-	c := durableConfig()
-	c.BufferMessages, c.UpstreamHeartbeat = 1, time.Second
-	b := newTable(t, c)
-	b.game(text("a") + text("b"))
-	b.says("written")
-	n := len(b.lend(b.up)) // the Close frame has to wait for that
-	b.sleep(1400 * time.Millisecond)
-	b.leaves()
-	b.sleep(time.Second)
-	b.wantLeft(false)
-	b.s.Wrote(b.now, b.up, n, false)
-	b.wants(b.up, "close 1001 moved")
-	b.game(text("c") + closed)
-	b.wantLeft(true)
-	b.wantCounts(1, 1, 3, 0)
+	attached(t, durable, buffer(1, session.Pause), pinged(time.Second)).play(`game> a, b; client> written
+		game lends; 1400ms; leave; 1s; happens left=0 // the Close frame has to wait for that write
+		game wrote all; game< written, Close 1001 moved; game> c, Close 1001; happens left=1; counts 1 1 3 0`)
 }
 
 // A Close that is read while the rest of a full buffer is walked over ends the session as ever.

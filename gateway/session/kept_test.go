@@ -216,16 +216,7 @@ func TestUpstreamCloseWaitsForReturningClient(t *testing.T) {
 
 // The upstream that was dialled for a client closes, and the client leaves before it is attached.
 func TestUpstreamCloseIsAnsweredWhenWaitingClientLeaves(t *testing.T) {
-	c := keptConfig()
-	c.Hard = true
-	b := newKept(t, c)
-	b.s.Read(b.now, b.att, masked(frame.Text, "waits"))
-	b.s.Retain()
-	b.drop()
-	b.s.BeginRedial(b.now)
-	u := b.s.Reconnect(b.now, frame.Append(nil, frame.Close, frame.ClosePayload(1012, "")))
-	b.s.CancelRedial(b.now)
-	b.wants(u, "waits", "close 1012 ")
+	attached(t, cookie, hard).play(`client> waits; drop; begin; connect Close 1012; cancel; game< waits, Close 1012`)
 }
 
 // A broken upstream sends no Close that the client could answer. Only its Pong shows that

@@ -259,19 +259,13 @@ func TestSessionInsidePartsIsNotFrozenForOlderProcess(t *testing.T) {
 // The client may have received the end of a part before its write is reported: its ack counts, and so
 // does the N of a resume after that connection was reset.
 func TestPartInFlightMayBeAcked(t *testing.T) {
-	for _, ack := range []bool{true, false} {
-		b := newParted(t, config())
+	for _, acks := range []string{`client> ^ack 1`, `drop; resume 1`} {
+		b := newParted(t)
 		b.message(frame.Binary, "", 5000)
 		b.takes(4500) // inside the second part
 		b.s.Out(b.now, b.att, nil)
-		if ack {
-			b.says("\x10ack 1")
-		} else {
-			b.s.Disconnect(b.now)
-			b.resume(1)
-		}
-		if b.wantState(session.Attached); b.s.Info().Acked != 1 {
-			t.Errorf("ack %v: %d acked, want 1", ack, b.s.Info().Acked)
+		if b.play(acks + `; attached`); b.s.Info().Acked != 1 {
+			t.Errorf("%s: %d acked, want 1", acks, b.s.Info().Acked)
 		}
 	}
 }
