@@ -273,6 +273,7 @@ func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
 		})
 		next := d.of[1].game.Next()
 		wstest.Equal(t, "Reseat-Resumed", next.Req.Header.Get("Reseat-Resumed"), "handoff")
+		synctest.Wait() // the other session is there, too
 		r := d.resumeAt(away, 1, 0, 0, 0)
 		r.Want("missed")
 		d.of[1].wantState(r, session.Attached)
