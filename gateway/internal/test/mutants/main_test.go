@@ -155,7 +155,7 @@ func TestProofPageCountsEveryMutant(t *testing.T) {
 	rows := map[string]string{
 		"session": "the session core", "bytes": "replay buffer, frames, control messages", "decoders": "decoders of outside input: frames, deflate, upgrade channel, control messages",
 		"tokens": "tokens and generations, logins, key files, strict JSON",
-		"state": "a frozen session: each field left out", "records": "a session's record in an upgrade: each field left out", "drivers": "the two drivers", "client": "the browser client", "gateway": "the gateway itself", "parts": "TLS, webhooks, settings, logins, compression, Go client", "cluster": "the cluster", "seats": "seats of durable sessions", "owners": "owners of durable sessions: claims, hand-offs, fencing", "games": "the counting game server in Go",
+		"state":  "a frozen session: each field left out", "records": "a session's record in an upgrade: each field left out", "drivers": "the two drivers", "client": "the browser client", "gateway": "the gateway itself", "parts": "TLS, webhooks, settings, logins, compression, Go client", "cluster": "the cluster", "seats": "seats of durable sessions", "owners": "owners of durable sessions: claims, hand-offs, fencing", "games": "the counting game server in Go",
 	}
 	for file, n := range planted {
 		if row := fmt.Sprintf("\n| %s | %d |", rows[file], n); !strings.Contains(string(page), row) {

@@ -27,6 +27,7 @@ func (l *Log) String() string {
 
 // Count returns how many lines have this message.
 func (l *Log) Count(msg string) int { return strings.Count(l.String(), "msg="+msg) }
+
 // Take returns what was written since the last call.
 func (l *Log) Take() string {
 	l.mu.Lock()
