@@ -4,6 +4,7 @@ package acme
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
@@ -32,7 +33,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-const program = "../../bin/reseat"
+// program is the program under test: bin/reseat, or RESEAT_BIN.
+var program = cmp.Or(os.Getenv("RESEAT_BIN"), "../../bin/reseat")
+
+func init() { os.Unsetenv("RESEAT_BIN") } // to the program it would be a setting
 
 // An authority is a CA with an HTTPS address that resolves every name to loopback.
 type authority struct {

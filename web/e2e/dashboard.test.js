@@ -292,7 +292,7 @@ describe('the dashboard', { concurrency: 3 }, () => {
       await fetch(`http://${gateway.admin}/api/v1/sessions/${id}`, { method: 'DELETE' });
     }
     await board.says('feed-seen', /^4 so far$/);
-    assert.equal(await empty.count(), 0);
+    await until('the list is not empty', async () => (await empty.count()) === 0);
     await board.page.getByRole('button', { name: 'Clear' }).click();
     assert.match((await empty.textContent()) ?? '', /^Cleared\./, 'something has happened');
     await board.says('rows', /^No sessions now\. 2 sessions ended since the process started\. Show recent ones$/);
