@@ -41,13 +41,13 @@ type outage struct {
 // at once, so the delays are random; they grow with the time that has passed, so that it needs
 // no counter, and an upstream that answers and breaks again is not dialled faster.
 const (
-	redialLeast = 100 * time.Millisecond
-	redialMost  = 2 * time.Second
+	minRedialPause = 100 * time.Millisecond
+	maxRedialPause = 2 * time.Second
 )
 
 // redialDelay is the delay before the next dial, after that time without a lasting connection.
 func redialDelay(passed time.Duration) time.Duration {
-	d := min(max(passed/2, redialLeast), redialMost)
+	d := min(max(passed/2, minRedialPause), maxRedialPause)
 	return d/2 + rand.N(d/2)
 }
 

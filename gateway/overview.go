@@ -67,7 +67,7 @@ type Overview struct {
 	DrainUntil     *time.Time `json:"drain_until"`  // as DrainInfo.Until
 	DrainTime      string     `json:"drain_time"`   // Config.Drain
 	MaxSessions    int        `json:"max_sessions"` // 0: no limit
-	BufferMaxBytes int64      `json:"buffer_most_bytes"`
+	BufferMaxBytes int64      `json:"buffer_max_bytes"`
 
 	Totals    Totals            `json:"totals"`
 	EndedBy   map[string]uint64 `json:"ended_by"`   // reason

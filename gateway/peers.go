@@ -126,7 +126,7 @@ func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node
 	}
 	g.metrics.forwards.WithLabelValues("out", "ok").Inc()
 	g.metrics.forward.Observe(time.Since(began).Seconds())
-	g.log.Debug("resume forwarded", "session", id, "node", node, "peer", g.clientAddr(r))
+	g.log.Debug("resume.forwarded", "session", id, "node", node, "peer", g.clientAddr(r))
 	g.relay(w, r, conn, first)
 	return passServed, verdict, ""
 }
@@ -233,5 +233,5 @@ func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusa
 }
 
 func (g *Gateway) logNotForwarded(r *http.Request, id string, v NodeVerdict) {
-	g.refusals.info("resume not forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", requestPath(r), "peer", g.clientAddr(r))
+	g.refusals.info("resume.not_forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", requestPath(r), "peer", g.clientAddr(r))
 }

@@ -156,7 +156,7 @@ func TestRenewalTime(t *testing.T) {
 		{"three quarters of what is spare", 10 * m, 15 * s, 5 * m, 202500 * time.Millisecond},
 		{"the grace period is half its life", 10 * m, 0, 5 * m, 225 * s},
 		{"spare is two thirds: both are the same", 9 * m, 0, 3 * m, 4*m + 30*s},
-		{"hardly anything is spare", 10 * m, 15 * s, 9*m + 29900*time.Millisecond, renewAtMost},
+		{"hardly anything is spare", 10 * m, 15 * s, 9*m + 29900*time.Millisecond, minRenewInterval},
 		{"nothing is spare", 10 * m, 15 * s, 9*m + 30*s, 5 * m},
 		{"less than nothing", 10 * m, h, h, 5 * m},
 		{"a life shorter than the least pause", 600 * time.Millisecond, 0, 0, 300 * time.Millisecond},

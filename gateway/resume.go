@@ -24,8 +24,8 @@ func settledOf(redeliver bool, o wire.Offer) uint64 {
 	return o.Settled.Sent
 }
 
-// renewAtMost is the minimum interval between two renewals of a token.
-const renewAtMost = 500 * time.Millisecond
+// minRenewInterval is the minimum interval between two renewals of a token.
+const minRenewInterval = 500 * time.Millisecond
 
 // resume answers 101 before it verifies: a browser hides HTTP errors from the page, so a
 // refusal is sent as a close (protocol section 2).
@@ -231,7 +231,7 @@ func renewal(life, heartbeat, grace time.Duration) time.Duration {
 	if spare <= 0 {
 		return life / 2
 	}
-	return min(life/2, max(spare*3/4, renewAtMost))
+	return min(life/2, max(spare*3/4, minRenewInterval))
 }
 
 // renew sends an attached client a token of its present generation with a later expiry,

@@ -45,8 +45,8 @@ type Snapshot struct {
 	BufferMessages int    `json:"buffer_messages"`
 	BufferBytes    int64  `json:"buffer_bytes"`
 	// The limits of the replay buffer.
-	BufferMaxMessages int   `json:"buffer_most_messages"`
-	BufferMaxBytes    int64 `json:"buffer_most_bytes"`
+	BufferMaxMessages int   `json:"buffer_max_messages"`
+	BufferMaxBytes    int64 `json:"buffer_max_bytes"`
 
 	Reason string `json:"reason,omitempty"` // of an ended one
 	Detail string `json:"detail,omitempty"` // the close reason that went with it

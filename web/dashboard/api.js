@@ -34,8 +34,8 @@ const TOKEN = 'reseat.token';
  * @property {number} acked
  * @property {number} buffer_messages
  * @property {number} buffer_bytes
- * @property {number} buffer_most_messages
- * @property {number} buffer_most_bytes
+ * @property {number} buffer_max_messages
+ * @property {number} buffer_max_bytes
  * @property {string} [reason]
  * @property {string} [detail]
  * @property {string} [by] who ended it by the API

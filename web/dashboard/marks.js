@@ -70,8 +70,8 @@ export function fill(session) {
   return Math.min(
     1,
     Math.max(
-      part(session.buffer_bytes, session.buffer_most_bytes),
-      part(session.buffer_messages, session.buffer_most_messages),
+      part(session.buffer_bytes, session.buffer_max_bytes),
+      part(session.buffer_messages, session.buffer_max_messages),
     ),
   );
 }

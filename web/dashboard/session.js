@@ -165,7 +165,7 @@ function Facts({ session, now }) {
     [
       'Replay buffer',
       html`<${Buffered} session=${session} />`,
-      `${count(session.buffer_messages)} of ${count(session.buffer_most_messages)} messages, ${bytes(session.buffer_bytes)} of ${bytes(session.buffer_most_bytes)}`,
+      `${count(session.buffer_messages)} of ${count(session.buffer_max_messages)} messages, ${bytes(session.buffer_bytes)} of ${bytes(session.buffer_max_bytes)}`,
     ],
   ];
   return html`<dl class="facts">

@@ -29,7 +29,7 @@ export function Tiles({ overview, samples }) {
       <${Tile}
         name="Replay memory"
         value=${bytes(totals.buffer_bytes)}
-        more=${html`<${Memory} held=${totals.buffer_bytes} most=${overview.buffer_most_bytes} />`}
+        more=${html`<${Memory} held=${totals.buffer_bytes} most=${overview.buffer_max_bytes} />`}
       />
       <${Tile}
         name="Round trip"
