@@ -15,9 +15,6 @@ import (
 // a mass reconnect expensive, since all sessions are marked again and again: by workload W7
 // (docs/performance.md), 25 % cost 106 µs of processor time for each client, and 50 % cost 89.
 // The ballast keeps collections rare while there are few sessions.
-//
-// GOMAXPROCS is raised for event loops by epoll.LeaveRoom, since its value depends on their
-// number, and lowered for goroutines by fitProcessors.
 const (
 	heapGrowth  = 50       // percent, between two collections
 	ballastSize = 24 << 20 // bytes that count as heap and are never touched

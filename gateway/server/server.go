@@ -75,9 +75,6 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	environ = withoutUpgrade(environ)
 	p.upgrader.args, p.upgrader.environ, p.upgrader.stderr = args, environ, stderr
 	defer tuneCollector(environ, p.gateway.BufferBytes)()
-	if !p.gateway.Loops() {
-		defer fitProcessors(environ)()
-	}
 	p.announce(set, own.keys)
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
