@@ -67,11 +67,6 @@ type Config struct {
 	// proxy to the upstream. The same headers from a client never pass, whatever their name.
 	TrustedHeaders []string
 
-	// UnsafePaths allows paths that programs read in different ways (encoded slashes,
-	// backslashes, empty segments): see upstream.NormalPath. Then neither a route's
-	// policy nor an upstream's base path can be relied upon to restrict clients.
-	UnsafePaths bool
-
 	// Drain is how long Drain waits for sessions to end on their own.
 	// Zero means 10 seconds.
 	Drain time.Duration

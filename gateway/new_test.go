@@ -9,25 +9,9 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
-	"reseat/gateway/transport"
 	"reseat/tokens"
 	"reseat/upstream"
 )
-
-// --driver uring insists on what auto and poll do without.
-func TestDriverUringStartsOnlyWithIOUring(t *testing.T) {
-	keys, err := tokens.Load(nil, tokens.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := gateway.New(gateway.Config{Keys: keys, Driver: transport.Uring, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err == nil {
-		g.Close()
-	}
-	if lacking := transport.TryUring(); (err == nil) != (lacking == nil) || err != nil && !strings.Contains(err.Error(), lacking.Error()) {
-		t.Errorf("%v, but io_uring: %v", err, lacking)
-	}
-}
 
 func TestNewRefusesInvalidConfig(t *testing.T) {
 	keys, err := tokens.Load(nil, tokens.Options{})

@@ -67,7 +67,7 @@ func refusals() map[string]refusal {
 		"no route": {config: strict, path: "/other/caf%C3%A9", want: wire.Closing{Code: 4403, Status: 404, Reason: "no route"},
 			listed: "no_route | --route", logged: "handshake.refused | path=/other/caf%C3%A9"},
 		"an ambiguous path": {path: "/match//7", want: wire.Closing{Code: 4403, Status: 400, Reason: "unsafe path"},
-			listed: "unsafe_path: an empty segment (//) | --unsafe-paths", logged: "handshake.refused | why=unsafe_path"},
+			listed: "unsafe_path: an empty segment (//) | no setting", logged: "handshake.refused | why=unsafe_path"},
 		"full": {config: func(c *gateway.Config) { c.MaxSessions = 1 }, before: playing, want: full, listed: "max_sessions | --max-sessions", logged: "handshake.refused | why=max_sessions"},
 		"one address": {config: func(c *gateway.Config) { c.MaxSessionsPerIP = 1 }, before: playing,
 			want:   wire.Closing{Code: 4429, Status: 429, Reason: "too many sessions from this address", Retry: true, RetryAfter: 5000},

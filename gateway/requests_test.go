@@ -118,21 +118,6 @@ func TestAmbiguousPathsAreRefused(t *testing.T) {
 	})
 }
 
-func TestUnsafePathsPassIfAllowed(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		for path, want := range map[string]string{"/a%2fb": "/a%2Fb", "//a": "//a", "/a\\b": "/a%5Cb", "/x/..;/y": "/x/..;/y", "/x/../y": "/y"} {
-			if got := w.status(path, ""); got != http.StatusSwitchingProtocols {
-				t.Errorf("%s: %d", path, got)
-			} else if got := w.game.Next().Req.RequestURI; got != want {
-				t.Errorf("%s: the game server was asked for %s, want %s", path, got, want)
-			}
-		}
-		if got := w.status("/a%00", ""); got != http.StatusBadRequest {
-			t.Errorf("a control character: %d", got)
-		}
-	}, func(c *gateway.Config) { c.UnsafePaths = true })
-}
-
 // A safe path, and any query, even an empty one: RFC 9112 section 3.2.1.
 var verbatim = []string{"/a?", "/a??", "/a?=&&b=", "/a?x;y;", "/a?//..%2F%2f", "/a;v=1/b?", "/a/?#", "/?", "/%C3%BC?%c3"}
 

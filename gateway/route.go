@@ -22,11 +22,10 @@ var errTwoRoutes = errors.New("parameters (;) that may change which route it mat
 type table struct {
 	mux       *chi.Mux          // matches paths to patterns
 	byPattern map[string]*route // by pattern
-	unsafe    bool              // Config.UnsafePaths
 }
 
-func newTable(unsafe bool) *table {
-	return &table{mux: chi.NewMux(), byPattern: make(map[string]*route), unsafe: unsafe}
+func newTable() *table {
+	return &table{mux: chi.NewMux(), byPattern: make(map[string]*route)}
 }
 
 // add adds a route. It fails if chi refuses the pattern, or if another route has the same
@@ -48,7 +47,7 @@ func (t *table) add(rt *route) (err error) {
 // Locate returns the route of c that a path matches, nil if none does, and the path's
 // normal form. The error says why a path is ambiguous; its clients get 400.
 func Locate(c *Config, path string) (*policy.Route, string, error) {
-	t := newTable(c.UnsafePaths)
+	t := newTable()
 	for _, r := range c.Routes {
 		if err := t.add(&route{Route: r}); err != nil {
 			return nil, "", err
@@ -63,12 +62,12 @@ func Locate(c *Config, path string) (*policy.Route, string, error) {
 
 // match returns the route of a path, nil if none matches, and the path's normal form.
 func (t *table) match(raw string) (*route, upstream.Path, error) {
-	path, err := upstream.NormalPath(raw, t.unsafe)
+	path, err := upstream.NormalPath(raw)
 	if err != nil {
 		return nil, path, err
 	}
 	rt := t.routeOf(path.Decoded)
-	if bare, other := path.WithoutParams(); other && !t.unsafe && t.routeOf(bare) != rt {
+	if bare, other := path.WithoutParams(); other && t.routeOf(bare) != rt {
 		return nil, path, errTwoRoutes
 	}
 	return rt, path, nil

@@ -31,18 +31,13 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Keys == nil {
 		return nil, errors.New("Config.Keys is missing")
 	}
-	if cfg.Driver == transport.Uring {
-		if err := transport.TryUring(); err != nil {
-			return nil, fmt.Errorf("--driver uring: there is no io_uring here: %w. With --driver auto the gateway does without", err)
-		}
-	}
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
 		clock:   cfg.Clock,
 		events:  events.New(time.Now),
-		table:   newTable(cfg.UnsafePaths),
+		table:   newTable(),
 		pages:   make(map[string]http.Handler),
 		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		pressed: make(chan struct{}, 1),

@@ -41,11 +41,10 @@ type Path struct {
 // It fails with a *PathError if there is no safe normal form because programs disagree
 // about what the path names: an encoded slash, a backslash, an empty
 // segment, a control character, an escape that is escaped itself, an overlong UTF-8
-// sequence, parameters after a dot segment. With lax, all of these but control
-// characters and invalid escapes pass unchanged.
+// sequence, parameters after a dot segment.
 //
 // The normal form of a normal form is itself.
-func NormalPath(raw string, lax bool) (Path, error) {
+func NormalPath(raw string) (Path, error) {
 	if raw == "" {
 		raw = "/"
 	}
@@ -56,11 +55,11 @@ func NormalPath(raw string, lax bool) (Path, error) {
 	parts := strings.Split(raw[1:], "/")
 	for i, part := range parts {
 		last := i == len(parts)-1
-		s, err := normalSegment(part, lax)
+		s, err := normalSegment(part)
 		switch {
 		case err != nil:
 			return Path{}, err
-		case s.empty() && !last && !lax:
+		case s.empty() && !last:
 			return Path{}, errEmpty
 		case s.decoded != "." && s.decoded != "..":
 			out = append(out, s)
@@ -101,7 +100,7 @@ type segment struct{ escaped, decoded string }
 func (s segment) empty() bool { return s.decoded == "" || s.decoded[0] == ';' }
 
 // normalSegment returns the normal form of one segment.
-func normalSegment(part string, lax bool) (segment, error) {
+func normalSegment(part string) (segment, error) {
 	if plain(part) {
 		return segment{part, part}, nil
 	}
@@ -115,14 +114,10 @@ func normalSegment(part string, lax bool) (segment, error) {
 			c = unhex(part[i+1])<<4 | unhex(part[i+2])
 			i += 2
 		}
-		if err := unsafe(c); err == errControl || err != nil && !lax {
+		if err := unsafe(c); err != nil {
 			return segment{}, err
 		}
 		switch {
-		case c == '/', c == '\\': // lax: it stays unchanged, for routes too
-			escaped = fmt.Appendf(escaped, "%%%02X", c)
-			decoded = fmt.Appendf(decoded, "%%%02X", c)
-			continue
 		case unreserved(c), isPathChar(c), !wasEscaped && isDelimiter(c):
 			escaped = append(escaped, c)
 		default:
@@ -133,7 +128,6 @@ func normalSegment(part string, lax bool) (segment, error) {
 	s := segment{string(escaped), string(decoded)}
 	base, _, found := strings.Cut(s.decoded, ";")
 	switch {
-	case lax:
 	case overlong(s.decoded):
 		return segment{}, errOverlong
 	case found && (base == "." || base == ".."):

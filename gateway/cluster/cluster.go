@@ -298,7 +298,7 @@ func (c *Cluster) checkPeers(ctx context.Context) error {
 		}
 	}
 	if len(list) > 0 && refused == len(list) {
-		return fmt.Errorf("%w the cluster: no node accepts its certificate; do all have the same --token-key-file, or --node-ca?", errRefused)
+		return fmt.Errorf("%w the cluster: no node accepts its certificate; do all have the same --token-key-file?", errRefused)
 	}
 	return nil
 }
@@ -789,8 +789,7 @@ func (c *Cluster) connectOnce(ctx context.Context, id, address string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	host, _, _ := net.SplitHostPort(address)
-	conn := tls.Client(raw, c.cfg.Identity.client(id, host))
+	conn := tls.Client(raw, c.cfg.Identity.client(id))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, err

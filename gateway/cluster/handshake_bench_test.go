@@ -25,7 +25,7 @@ func BenchmarkNodeHandshake(b *testing.B) {
 			_, err := server.Write([]byte("x"))
 			done <- err
 		}()
-		if _, err := tls.Client(c, near.client("0000000b", "")).Read(make([]byte, 1)); err != nil {
+		if _, err := tls.Client(c, near.client("0000000b")).Read(make([]byte, 1)); err != nil {
 			b.Fatal(err)
 		}
 		if err := <-done; err != nil {

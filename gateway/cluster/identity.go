@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,9 +28,8 @@ const anyNode = "any"
 // An Identity is the certificate by which this node is known to the others, and the authorities
 // by which it knows them. All methods are safe for concurrent use.
 type Identity struct {
-	read  func(id string) (*credentials, error)
-	given bool
-	now   atomic.Pointer[credentials]
+	derive func(purpose string, n int) ([][]byte, error)
+	now    atomic.Pointer[credentials]
 }
 
 type credentials struct {
@@ -56,49 +54,7 @@ const maxKnown = 1000
 // each other. Each private key gives an authority; the first signs this node's certificate.
 // derive is tokens.Keys.Derive.
 func DerivedIdentity(derive func(purpose string, n int) ([][]byte, error)) *Identity {
-	return &Identity{read: func(id string) (*credentials, error) {
-		seeds, err := derive(caPurpose, ed25519.SeedSize)
-		if err != nil {
-			return nil, err
-		}
-		if len(seeds) == 0 {
-			return nil, errNoKeys
-		}
-		c := &credentials{pool: x509.NewCertPool()}
-		for i, seed := range seeds {
-			ca, key, err := authority(seed)
-			if err != nil {
-				return nil, err
-			}
-			c.pool.AddCert(ca)
-			if i == 0 {
-				if c.leaf, err = leaf(id, ca, key); err != nil {
-					return nil, err
-				}
-			}
-		}
-		return c, nil
-	}}
-}
-
-// GivenIdentity reads the files --node-cert, --node-key and --node-ca. The certificates of nodes
-// need the name or address of their --node-advertise.
-func GivenIdentity(certFile, keyFile, caFile string) *Identity {
-	return &Identity{given: true, read: func(string) (*credentials, error) {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--node-cert, --node-key: %w", err)
-		}
-		all, err := os.ReadFile(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--node-ca: %w", err)
-		}
-		c := &credentials{leaf: pair, pool: x509.NewCertPool()}
-		if !c.pool.AppendCertsFromPEM(all) {
-			return nil, fmt.Errorf("--node-ca: %s has no certificate", caFile)
-		}
-		return c, nil
-	}}
+	return &Identity{derive: derive}
 }
 
 // authority is the same for the same seed, in every process.
@@ -139,46 +95,31 @@ func leaf(id string, ca *x509.Certificate, caKey ed25519.PrivateKey) (tls.Certif
 	return tls.Certificate{Certificate: [][]byte{der, ca.Raw}, PrivateKey: key}, err
 }
 
-// Load reads or makes everything anew, for the node with this id. Connections that exist stay.
+// Load makes everything anew, for the node with this id. Connections that exist stay.
 func (i *Identity) Load(id string) error {
-	c, err := i.read(id)
+	seeds, err := i.derive(caPurpose, ed25519.SeedSize)
 	if err != nil {
 		return err
 	}
-	c.sessions = tls.NewLRUClientSessionCache(maxKnown)
+	if len(seeds) == 0 {
+		return errNoKeys
+	}
+	c := &credentials{pool: x509.NewCertPool(), sessions: tls.NewLRUClientSessionCache(maxKnown)}
+	for n, seed := range seeds {
+		ca, key, err := authority(seed)
+		if err != nil {
+			return err
+		}
+		c.pool.AddCert(ca)
+		if n == 0 {
+			if c.leaf, err = leaf(id, ca, key); err != nil {
+				return err
+			}
+		}
+	}
 	i.now.Store(c)
 	return nil
 }
-
-// Check reports whether other nodes accept this node's certificate, at the host of its address, after Load. It
-// returns the certificate, nil for one that is made at each start.
-func (i *Identity) Check(host string) (leaf *x509.Certificate, err error) {
-	c := i.now.Load()
-	if !i.given {
-		return nil, nil
-	}
-	leaf = c.leaf.Leaf
-	st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
-	for _, der := range c.leaf.Certificate[1:] {
-		more, err := x509.ParseCertificate(der)
-		if err != nil {
-			return leaf, fmt.Errorf("--node-cert: %w", err)
-		}
-		st.PeerCertificates = append(st.PeerCertificates, more)
-	}
-	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		if err := c.verify(st, usage); err != nil {
-			return leaf, fmt.Errorf("--node-cert: not accepted by --node-ca as that of a %s: %w", usages[usage], err)
-		}
-	}
-	if err := leaf.VerifyHostname(host); err != nil {
-		return leaf, fmt.Errorf("--node-cert: not valid for the host of --node-advertise: %w", err)
-	}
-	return leaf, nil
-}
-
-// usages are what a node's certificate must be good for: it serves others, and connects to them.
-var usages = map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"}
 
 // protocol is what nodes speak; otherNode is offered to those who look for another node, so that their
 // handshake fails for a reason that they can tell from others.
@@ -220,9 +161,9 @@ var resumedCurves = []tls.CurveID{tls.CurveP256}
 // errNotResumed: the node did not go on with an earlier session.
 var errNotResumed = errors.New("TLS session not resumed")
 
-// client is the configuration of a connection to a node, at an address HOST:PORT. With "" for the
-// id, any node will do. After errNotResumed the next attempt begins a new TLS session.
-func (i *Identity) client(id, host string) *tls.Config {
+// client is the configuration of a connection to a node. With "" for the id, any node will
+// do. After errNotResumed the next attempt begins a new TLS session.
+func (i *Identity) client(id string) *tls.Config {
 	c := i.now.Load()
 	name := id
 	if name == "" {
@@ -247,10 +188,7 @@ func (i *Identity) client(id, host string) *tls.Config {
 		if err := c.verify(st, x509.ExtKeyUsageServerAuth); err != nil {
 			return err
 		}
-		switch peer := st.PeerCertificates[0]; {
-		case i.given:
-			return peer.VerifyHostname(host)
-		case id != "" && peer.Subject.CommonName != id:
+		if id != "" && st.PeerCertificates[0].Subject.CommonName != id {
 			return ErrOtherNode
 		}
 		return nil

@@ -17,7 +17,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,18 +98,18 @@ func load(t *testing.T, id string, files ...[]byte) (*Identity, *tokens.Keys, []
 
 // meet has a node with one identity connect to a node with another, and returns what the one sees, and
 // the error that the other reports of its peer's keys.
-func meet(t *testing.T, from, to *Identity, id, want, host string) (err, refused error) {
+func meet(t *testing.T, from, to *Identity, id, want string) (err, refused error) {
 	t.Helper()
 	at := to.Server(func() string { return id }, func(_ string, err error) { refused = err })
-	_, err = meetAt(t, from, at, want, host)
+	_, err = meetAt(t, from, at, want)
 	if errors.Is(err, errNotResumed) { // at is another listener than that of an earlier meeting
-		_, err = meetAt(t, from, at, want, host)
+		_, err = meetAt(t, from, at, want)
 	}
 	return handshakeError(err), refused
 }
 
 // meetAt has a node with one identity connect to a listener.
-func meetAt(t *testing.T, from *Identity, at *tls.Config, want, host string) (st tls.ConnectionState, err error) {
+func meetAt(t *testing.T, from *Identity, at *tls.Config, want string) (st tls.ConnectionState, err error) {
 	t.Helper()
 	near, far := wstest.Pipe(64 << 10)
 	defer near.Close()
@@ -123,7 +122,7 @@ func meetAt(t *testing.T, from *Identity, at *tls.Config, want, host string) (st
 			s.Write([]byte("x"))
 		}
 	}()
-	c := tls.Client(near, from.client(want, host))
+	c := tls.Client(near, from.client(want))
 	if err = c.Handshake(); err == nil {
 		_, err = c.Read(make([]byte, 1)) // TLS 1.3: the server judges the client's certificate last
 	}
@@ -162,7 +161,7 @@ func (m *meeting) load() {
 
 func (m *meeting) connect() (tls.ConnectionState, error) {
 	m.t.Helper()
-	return meetAt(m.t, m.front, m.at, ownerID, "")
+	return meetAt(m.t, m.front, m.at, ownerID)
 }
 
 // Only the first of the connections to a node exchanges certificates, and keys by ML-KEM.
@@ -219,7 +218,7 @@ func TestOwnerWithNewKeysRefusesAnOldTLSSession(t *testing.T) {
 // trust checks that a node takes another one for what it is, and is taken for one itself.
 func trust(t *testing.T, what string, from, to *Identity, id, want string) {
 	t.Helper()
-	if err, refused := meet(t, from, to, id, want, ""); err != nil || refused != nil {
+	if err, refused := meet(t, from, to, id, want); err != nil || refused != nil {
 		t.Errorf("%s: %v, %v, want success", what, err, refused)
 	}
 }
@@ -232,7 +231,7 @@ func TestNodesWithTheSameTokenKeyTrustEachOther(t *testing.T) {
 			b, _, _ := load(t, ownerID, key)
 			trust(t, "same key", a, b, ownerID, ownerID)
 			other, _, _ := load(t, ownerID, make(t))
-			if err, _ := meet(t, a, other, ownerID, ownerID, ""); !otherKeys(err) {
+			if err, _ := meet(t, a, other, ownerID, ownerID); !otherKeys(err) {
 				t.Errorf("another key: %v", err)
 			}
 		})
@@ -253,10 +252,10 @@ func TestPublicKeyGivesNoAuthority(t *testing.T) {
 	key, mine := tokenKeys["Ed25519"](t), tokenKeys["secret"](t)
 	a, _, _ := load(t, frontID, key)
 	b, _, _ := load(t, ownerID, mine, publicOf(t, key))
-	if err, _ := meet(t, a, b, ownerID, ownerID, ""); !otherKeys(err) {
+	if err, _ := meet(t, a, b, ownerID, ownerID); !otherKeys(err) {
 		t.Errorf("to the one with the public key: %v", err)
 	}
-	if err, refused := meet(t, b, a, frontID, frontID, ""); !otherKeys(err) && refused == nil {
+	if err, refused := meet(t, b, a, frontID, frontID); !otherKeys(err) && refused == nil {
 		t.Errorf("from the one with the public key: %v, %v", err, refused)
 	}
 }
@@ -266,7 +265,7 @@ func TestListenerReportsOtherKeys(t *testing.T) {
 	old, young := tokenKeys["secret"](t), tokenKeys["secret"](t)
 	a, _, _ := load(t, frontID, young, old) // trusts both, and signs with the new key
 	b, _, _ := load(t, ownerID, old)
-	err, refused := meet(t, a, b, ownerID, ownerID, "")
+	err, refused := meet(t, a, b, ownerID, ownerID)
 	if !otherKeys(err) || !otherKeys(refused) {
 		t.Errorf("the caller sees %v, the listener %v", err, refused)
 	}
@@ -284,7 +283,7 @@ func TestRotationKeepsNodesTogetherAtEachStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pair := range [][2]*Identity{{a, b}, {b, a}} {
-		if err, refused := meet(t, pair[0], pair[1], "0000000c", "", ""); err != nil || refused != nil {
+		if err, refused := meet(t, pair[0], pair[1], "0000000c", ""); err != nil || refused != nil {
 			t.Errorf("one signs with the new key: %v, %v", err, refused)
 		}
 	}
@@ -292,7 +291,7 @@ func TestRotationKeepsNodesTogetherAtEachStep(t *testing.T) {
 	if err := errors.Join(keys.Reload(), a.Load(frontID)); err != nil {
 		t.Fatal(err)
 	}
-	if err, _ := meet(t, a, b, ownerID, ownerID, ""); !otherKeys(err) {
+	if err, _ := meet(t, a, b, ownerID, ownerID); !otherKeys(err) {
 		t.Errorf("one has dropped the old key, by which the other signs: %v", err)
 	}
 }
@@ -301,21 +300,20 @@ func TestAnotherNodeAtTheAddressIsToldFromOtherKeys(t *testing.T) {
 	key := tokenKeys["secret"](t)
 	a, _, _ := load(t, frontID, key)
 	b, _, _ := load(t, ownerID, key)
-	if err, refused := meet(t, a, b, ownerID, "0000000c", ""); !errors.Is(err, ErrOtherNode) || otherKeys(err) || refused != nil {
+	if err, refused := meet(t, a, b, ownerID, "0000000c"); !errors.Is(err, ErrOtherNode) || otherKeys(err) || refused != nil {
 		t.Errorf("%v, %v", err, refused)
 	}
-	if err, _ := meet(t, a, b, ownerID, "", ""); err != nil {
+	if err, _ := meet(t, a, b, ownerID, ""); err != nil {
 		t.Errorf("any node is asked for: %v", err)
 	}
 }
 
-// An operator has an authority, whose certificate is in a file, for certificates of nodes.
+// An operator has an authority for certificates of nodes.
 type operator struct {
-	t      *testing.T
-	dir    string
-	ca     *x509.Certificate
-	key    ed25519.PrivateKey
-	caFile string
+	t   *testing.T
+	dir string
+	ca  *x509.Certificate
+	key ed25519.PrivateKey
 }
 
 func newOperator(t *testing.T, seed byte) *operator {
@@ -324,7 +322,6 @@ func newOperator(t *testing.T, seed byte) *operator {
 	var err error
 	o.ca, o.key, err = authority(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 	must(t, 0, err)
-	o.caFile = write(t, filepath.Join(o.dir, "ca"), block("CERTIFICATE", o.ca.Raw))
 	return o
 }
 
@@ -348,84 +345,6 @@ func (o *operator) issue(name string, change func(*x509.Certificate), hosts ...s
 	der, err := x509.CreateCertificate(rand.Reader, c, o.ca, public, o.key)
 	must(o.t, der, err)
 	return write(o.t, filepath.Join(o.dir, name+".crt"), block("CERTIFICATE", der)), write(o.t, filepath.Join(o.dir, name+".key"), pkcs8(o.t, private))
-}
-
-func unchanged(*x509.Certificate) {}
-
-// identity is that of a node with a certificate for these hosts.
-func (o *operator) identity(name string, hosts ...string) *Identity {
-	o.t.Helper()
-	cert, key := o.issue(name, unchanged, hosts...)
-	i := GivenIdentity(cert, key, o.caFile)
-	must(o.t, 0, i.Load(ownerID))
-	return i
-}
-
-func TestGivenCertificatesAreForTheHostOfTheAddress(t *testing.T) {
-	o := newOperator(t, 1)
-	a, b := o.identity("a", "a.example"), o.identity("b", "b.example", "10.0.0.2")
-	for host, good := range map[string]bool{"b.example": true, "10.0.0.2": true, "c.example": false, "10.0.0.3": false} {
-		if err, refused := meet(t, a, b, ownerID, ownerID, host); (err == nil) != good || refused != nil {
-			t.Errorf("%s: %v, %v, want success %v", host, err, refused, good)
-		}
-	}
-	if err, _ := meet(t, a, b, ownerID, "0000000c", "b.example"); !errors.Is(err, ErrOtherNode) {
-		t.Errorf("another node: %v, want %v", err, ErrOtherNode)
-	}
-	derived, _, _ := load(t, ownerID, tokenKeys["secret"](t))
-	if err, _ := meet(t, a, derived, ownerID, ownerID, "b.example"); !otherKeys(err) {
-		t.Errorf("a node without such a certificate: %v, want other keys", err)
-	}
-}
-
-func TestGivenCertificatesAreReadAgain(t *testing.T) {
-	o := newOperator(t, 1)
-	i := o.identity("a", "a.example")
-	before := i.now.Load().leaf.Certificate[0]
-	cert, _ := o.issue("a", unchanged, "a.example")
-	if err := i.Load(""); err != nil || bytes.Equal(i.now.Load().leaf.Certificate[0], before) {
-		t.Errorf("%v, or the old certificate", err)
-	}
-	write(t, cert, []byte("broken"))
-	renewed := i.now.Load()
-	if err := i.Load(""); err == nil || i.now.Load() != renewed {
-		t.Errorf("%v: a broken file must leave the certificate in use", err)
-	}
-}
-
-// Check says of a given certificate what the other nodes would refuse.
-func TestCheckNamesWhatOtherNodesWouldRefuse(t *testing.T) {
-	o, other := newOperator(t, 1), newOperator(t, 2)
-	only := func(usage x509.ExtKeyUsage) func(*x509.Certificate) {
-		return func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{usage} }
-	}
-	for name, test := range map[string]struct {
-		change func(*x509.Certificate)
-		ca     string
-		host   string
-		want   string // "": good
-	}{
-		"good":        {unchanged, o.caFile, "a.example", ""},
-		"address":     {unchanged, o.caFile, "10.0.0.1", ""},
-		"other host":  {unchanged, o.caFile, "b.example", "--node-cert: not valid for the host of --node-advertise"},
-		"other ca":    {unchanged, other.caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
-		"expired":     {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, o.caFile, "a.example", "expired"},
-		"not yet":     {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }, o.caFile, "a.example", "not yet valid"},
-		"server only": {only(x509.ExtKeyUsageServerAuth), o.caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a client"},
-		"client only": {only(x509.ExtKeyUsageClientAuth), o.caFile, "a.example", "--node-cert: not accepted by --node-ca as that of a server"},
-	} {
-		cert, key := o.issue(name, test.change, "a.example", "10.0.0.1")
-		i := GivenIdentity(cert, key, test.ca)
-		must(t, 0, i.Load(frontID))
-		leaf, err := i.Check(test.host)
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) || leaf == nil || leaf.Subject.CommonName != name {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
-		}
-	}
-	derived, _, _ := load(t, frontID, tokenKeys["secret"](t))
-	if leaf, err := derived.Check("anything.example"); leaf != nil || err != nil {
-		t.Errorf("derived: %v, %v, want nothing to check", leaf, err)
-	}
 }
 
 // What was found out about a certificate holds as long as that does.

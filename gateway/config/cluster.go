@@ -13,16 +13,15 @@ import (
 
 // Cluster are the settings --cluster* and --node-*. Without URLs there is no cluster.
 type Cluster struct {
-	URLs          []string // of NATS servers
-	Name          string
-	CredsFile     string // not opened here, nor are the others
-	CAFile        string
-	Plaintext     bool   // nats:// to other machines is allowed
-	NodeName      string // "": the host name
-	Listen        string
-	Advertise     string // "": see the flag
-	Cert, Key, CA string
-	DeadAfter     time.Duration
+	URLs      []string // of NATS servers
+	Name      string
+	CredsFile string // not opened here, nor are the others
+	CAFile    string
+	Plaintext bool   // nats:// to other machines is allowed
+	NodeName  string // "": the host name
+	Listen    string
+	Advertise string // "": see the flag
+	DeadAfter time.Duration
 }
 
 // Enabled reports whether this gateway is part of a cluster.
@@ -83,9 +82,9 @@ func advertised(s string) (string, error) {
 }
 
 // aboutClusters are the settings that have no effect without --cluster.
-var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "cluster-plaintext", "node-name", "node-listen", "node-advertise", "node-cert", "node-key", "node-ca", "node-dead-after"}
+var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "cluster-plaintext", "node-name", "node-listen", "node-advertise", "node-dead-after"}
 
-// checkCluster requires keys that all nodes share, and complete certificates.
+// checkCluster requires keys that all nodes share.
 func (d *draft) checkCluster() error {
 	c := &d.Cluster
 	if !c.Enabled() {
@@ -96,19 +95,11 @@ func (d *draft) checkCluster() error {
 		}
 		return nil
 	}
-	given := 0
-	for _, f := range []string{c.Cert, c.Key, c.CA} {
-		if f != "" {
-			given++
-		}
-	}
 	switch {
 	case len(d.TokenKeyFiles) == 0:
 		return d.fault("cluster", "requires --token-key-file: all nodes of a cluster share the key of the resume tokens")
 	case !c.encrypted() && !c.Plaintext && c.elsewhere() != "":
 		return d.fault("cluster", "nats://%[1]s is on another machine: use tls://%[1]s, or --cluster-plaintext on if nobody else can read and write that network", c.elsewhere())
-	case given != 0 && given != 3:
-		return d.fault(map[bool]string{true: "node-cert", false: "node-ca"}[c.Cert != ""], "requires --node-cert, --node-key and --node-ca together")
 	case sameListener(d.Listen, c.Listen), d.Admin != "" && sameListener(d.Admin, c.Listen):
 		return d.fault("node-listen", "want another port than --listen and --admin, got %q", c.Listen)
 	}

@@ -173,8 +173,6 @@ var refused = []struct {
 	{"--cluster", "nats://nats:4222 is on another machine", append(inNATS, "--cluster=nats://nats")},
 	{"--cluster", "nats://0.0.0.0:4222 is on another machine", append(inNATS, "--cluster=nats://0.0.0.0")},
 	{"--cluster", `want nats://HOST:4222 or tls://HOST:4222, got "x`, append(inNATS, "--cluster=x")},
-	{"--node-cert", "requires --node-cert, --node-key and --node-ca", append(inNATS, "--cluster=nats://127.0.0.1", "--node-cert=c")},
-	{"--node-ca", "requires --node-cert, --node-key and --node-ca", append(inNATS, "--cluster=nats://127.0.0.1", "--node-ca=c", "--node-key=k")},
 	{"--node-listen", "want another port than --listen and --admin", append(inNATS, "--cluster=nats://127.0.0.1", "--node-listen=:8080")},
 }
 
@@ -313,6 +311,23 @@ func TestNearestIsTheNameWithTheFewestTypos(t *testing.T) {
 	} {
 		if got := nearest(word, names); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+// A flag of an earlier version is refused with what there is in its place, wherever it is set.
+func TestFlagsThatAreGoneNameWhatReplacedThem(t *testing.T) {
+	for name, instead := range gone {
+		if lookup(name) != nil {
+			t.Errorf("--%s is gone, and in the table", name)
+		}
+		for _, at := range []struct{ args, environ []string }{
+			{[]string{"--demo", "--" + name + "=x"}, nil},
+			{[]string{"--demo"}, []string{"RESEAT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "=x"}},
+		} {
+			if _, err := Parse(at.args, at.environ); err == nil || !strings.Contains(err.Error(), instead) {
+				t.Errorf("%q %q: %v, want %q", at.args, at.environ, err, instead)
+			}
 		}
 	}
 }

@@ -8,12 +8,25 @@ import (
 // unknown returns the error for a word that is not the name of a flag that keep accepts.
 // kind names what was looked for; spell returns a flag's name in that place.
 func unknown(word, kind string, spell func(string) string, keep func(*flag) bool) error {
+	if instead, ok := gone[strings.TrimLeft(word, "-")]; ok {
+		return fmt.Errorf("there is no such %s any more: %s", kind, instead)
+	}
 	near := nearest(strings.TrimLeft(word, "-"), flagNames(keep))
 	if near == "" {
 		return fmt.Errorf("unknown %s; --help lists them", kind)
 	}
 	return fmt.Errorf("unknown %s; the nearest is %s", kind, spell(near))
 }
+
+// gone are the flags of earlier versions, and what there is in place of each.
+var gone = map[string]string{
+	"node-ca":      gonePrivateCA,
+	"node-cert":    gonePrivateCA,
+	"node-key":     gonePrivateCA,
+	"unsafe-paths": "paths that servers interpret differently are refused with 400",
+}
+
+const gonePrivateCA = "nodes make their certificates of the keys of --token-key-file"
 
 // flagNames returns the names of the rows that keep accepts.
 func flagNames(keep func(*flag) bool) []string {

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,9 +57,6 @@ var goodValues = []struct {
 	{"node-name", "Cluster.NodeName", wants{"n1.example": "n1.example"}},
 	{"node-listen", "Cluster.Listen", wants{"127.0.0.1:9999": "127.0.0.1:9999"}},
 	{"node-advertise", "Cluster.Advertise", wants{"10.0.0.7:8082": "10.0.0.7:8082"}},
-	{"node-cert", "Cluster.Cert", wants{"node.pem": "node.pem"}},
-	{"node-key", "Cluster.Key", wants{"node.key": "node.key"}},
-	{"node-ca", "Cluster.CA", wants{"nodes.pem": "nodes.pem"}},
 	{"node-dead-after", "Cluster.DeadAfter", wants{"3s": 3 * time.Second}},
 	{"upgrade-pump", "UpgradePump", wants{"1h": time.Hour, "0": 0 * time.Second}},
 	{"webhook-secret-file", "WebhookSecretFile", wants{"keys/hook": "keys/hook"}},
@@ -111,7 +107,6 @@ var goodValues = []struct {
 	{"overflow", "Policy.Overflow", wants{"pause": session.Pause, "drop-oldest": session.DropOldest, "end": session.EndSession}},
 	{"max-message", "Policy.MaxMessage", wants{"125": int64(125), "1GiB": int64(1 << 30)}},
 	{"answer-timeout", "Policy.AnswerTimeout", wants{"0": 0 * time.Second, "3s": 3 * time.Second}},
-	{"unsafe-paths", "Gateway.UnsafePaths", wants{"refuse": false, "pass": true}},
 	{"client-header", "Policy.ClientHeaders", wants{"cookie": []string{"Cookie"}}},
 	{"trusted-header", "Gateway.TrustedHeaders", wants{"x-real-ip": []string{"X-Real-Ip"}}},
 	{"heartbeat", "Policy.Heartbeat", wants{"100ms": 100 * time.Millisecond}},
@@ -127,7 +122,7 @@ var goodValues = []struct {
 	{"trusted-proxy", "Gateway.TrustedProxies", wants{"10.0.0.0/8": prefix("10.0.0.0/8"), "192.0.2.1": prefix("192.0.2.1/32"), "::ffff:192.0.2.1": prefix("192.0.2.1/32"), "2001:db8::/32": prefix("2001:db8::/32")}},
 	{"log-level", "LogLevel", wants{"debug": slog.LevelDebug, "error": slog.LevelError}},
 	{"log-messages", "Policy.MessageLog", wants{"off": session.MessageLog{}, "size": session.MessageLog{On: true}, "prefix:64": session.MessageLog{On: true, Prefix: 64}}},
-	{"driver", "Gateway.Driver", wants{"auto": transport.Auto, "net": transport.Net, "poll": transport.Poll, "uring": transport.Uring}},
+	{"driver", "Gateway.Driver", wants{"auto": transport.Auto, "net": transport.Net, "poll": transport.Poll}},
 	{"log-format", "LogFormat", wants{"text": "text", "json": "json"}},
 }
 
@@ -172,9 +167,6 @@ var badValues = map[string][]string{
 	"node-name":           {"", "a b", "a/b", strings.Repeat("x", 64)},
 	"node-listen":         {"", "8082", ":http"},
 	"node-advertise":      {"", "10.0.0.7", ":8082", "0.0.0.0:8082", "10.0.0.7:0", "x:y"},
-	"node-cert":           {"", "a\x00b"},
-	"node-key":            {"", "a\x00b"},
-	"node-ca":             {"", "a\x00b"},
 	"node-dead-after":     {"", "0", "5", "100ms", "2h"},
 	"upstream":            {"", "game:9000", "ftp://game:9000", "ws://", "//game", "ws://game:port"},
 	"route":               {"", "ws://game:9000", "/x", "/x=", "=ws://game", "x/*=ws://game:9000", "/x=ftp://game", "/{x=ws://game", "/x=ws://game;", "/x=ws://game;grace"},
@@ -234,7 +226,6 @@ var badValues = map[string][]string{
 	"host":            {"", "http://x", "x/", "x:", "x:y", "::1", "[x]", "a..b", "*.x", "1.2.3"},
 	"client-header":   {"", "a b", "a:b", "Reseat-Player", "X-Real-IP", "x_forwarded_for"},
 	"trusted-header":  {"", "a b", "a:b", "Reseat-Player", "ä"},
-	"unsafe-paths":    {"", "on", "raw"},
 	"trusted-proxy":   {"", "10.0.0.0/33", "10.1.2.3/8", "10/8", "game.example", "10.0.0.1:80", "fe80::1%eth0", "::ffff:10.0.0.0/104", "loopback"},
 	"log-level":       {"", "trace", "INFO", "info+1", "0"},
 	"log-messages":    {"", "on", "prefix", "prefix:", "prefix:0", "prefix:1025", "prefix:-1"},
@@ -303,9 +294,6 @@ var needs = map[string][]string{
 	"node-name":         inCluster,
 	"node-listen":       inCluster,
 	"node-advertise":    inCluster,
-	"node-cert":         slices.Concat(inCluster, []string{"--node-key=k", "--node-ca=c"}),
-	"node-key":          slices.Concat(inCluster, []string{"--node-cert=c", "--node-ca=c"}),
-	"node-ca":           slices.Concat(inCluster, []string{"--node-cert=c", "--node-key=k"}),
 	"node-dead-after":   inCluster,
 
 	"webhook":             {"--webhook-secret-file=secret"},

@@ -67,9 +67,6 @@ func (s *Settings) globalWarnings() (list []Warning) {
 			warn("upstream-allow", "%s lets callers of the control API make the gateway connect to any host. List the hosts", allowed)
 		}
 	}
-	if s.Gateway.UnsafePaths && len(s.Gateway.Routes) > 1 {
-		warn("unsafe-paths", "pass: with several routes, a client can spell a path so that it bypasses a route's login and --origin. Use a single route")
-	}
 	if s.Admin == "" && s.AdminTokenFile+s.ViewerTokenFile != "" {
 		warn("admin-token-file", "no effect: --admin is off")
 	}

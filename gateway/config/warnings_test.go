@@ -81,8 +81,6 @@ var warned = []struct{ args, want string }{
 	{"--route=/room/:id=ws://game:9000", "route: write parameters as {id}"},
 	{"--upstream=ws://game:9000 --route=/health=ws://game:9000", ""},
 	{"--upstream=ws://game:9000 --route=/ranked/*=ws://game:9000;auth-audience=a;auth-key-file=k", "route: does not match /ranked, which goes to route /* with weaker protection"},
-	{"--unsafe-paths=pass", ""},
-	{"--upstream=ws://game:9000 --unsafe-paths=pass --route=/a/*=ws://127.0.0.1:2", "unsafe-paths: bypasses a route's login"},
 
 	// settings without effect
 	{"--duplicate=reject", "duplicate: no effect without player logins"},
@@ -168,7 +166,7 @@ func TestUsualSlipsAreAnsweredWithWhatWasMeant(t *testing.T) {
 		{"overflow", "puase", "pause"},
 		{"compression", "true", "on"},
 		{"compression", "no", "off"},
-		{"driver", "io_uring", "uring"},
+		{"driver", "polling", "poll"},
 		{"log-level", "WARNING", "warn"},
 		{"demo", "yes", "true"},
 		{"listen", "8080", ":8080"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"reseat/gateway/cluster"
 	"reseat/gateway/cluster/engine"
 	"reseat/gateway/config"
-	"reseat/gateway/secure"
 	"reseat/gateway/session"
 	"reseat/tokens"
 )
@@ -38,7 +36,7 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 	if err != nil {
 		return // it was said
 	}
-	address, identity := advertise(c, c.Listen), identityOf(c, keys)
+	address, identity := advertise(c, c.Listen), cluster.DerivedIdentity(keys.Derive)
 	node, err := cluster.New(cluster.Config{
 		Name: c.Name, NodeName: nameOf(c), Address: address, Version: config.Version(), Formats: session.Formats, Identity: identity, Derive: keys.Derive, Log: slog.New(slog.DiscardHandler),
 	})
@@ -46,7 +44,7 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 		r.say("certificate of the node", "", 2, err)
 		return
 	}
-	r.nodeCertificate(identity, address)
+	r.say("certificate of the node", "derived from --token-key-file", 1, nil)
 	r.ownAddress(ctx, node, address)
 	if found != nil {
 		r.otherNodes(ctx, node, address, found)
@@ -156,20 +154,6 @@ func (r *report) rights(f *engine.Found, all engine.NeededRights) {
 	r.say("rights of a NATS user that is for nodes alone", all.String(), 1, nil)
 }
 
-func (r *report) nodeCertificate(identity *cluster.Identity, address string) {
-	const what = "certificate of the node"
-	host, _, _ := net.SplitHostPort(address)
-	leaf, err := identity.Check(host)
-	switch {
-	case err != nil:
-		r.say(what, "", 1, err)
-	case leaf == nil:
-		r.say(what, "derived from --token-key-file", 1, nil)
-	default:
-		r.say(what, secure.Describe(leaf), 1, nil)
-	}
-}
-
 // ownAddress asks the process that listens where other nodes would connect to this one.
 func (r *report) ownAddress(ctx context.Context, node *cluster.Cluster, address string) {
 	what := "--node-advertise " + address
@@ -251,7 +235,7 @@ func sameCluster(h cluster.Hello, node *cluster.Cluster) error {
 func unreached(err error) error {
 	switch {
 	case cluster.OtherKeys(err):
-		return fmt.Errorf("other keys: do all nodes have the same --token-key-file, or --node-ca? (%v)", err)
+		return fmt.Errorf("other keys: do all nodes have the same --token-key-file? (%v)", err)
 	case strings.Contains(err.Error(), "deadline exceeded"), strings.Contains(err.Error(), "i/o timeout"):
 		return fmt.Errorf("no answer: does a firewall, or a network policy, let other nodes connect?")
 	}

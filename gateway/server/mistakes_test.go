@@ -128,8 +128,6 @@ var mistakes = []struct {
 	{"$NATS --cluster-creds=/no/such/file", "refused --cluster-creds: open /no/such/file"},
 	{"$NATS --cluster-creds=$DIR/text", "refused --cluster-creds: $DIR/text: want NATS user credentials, or the seed of a user's nkey"},
 	{"$NATS --cluster-ca=$DIR/text", "refused --cluster-ca: $DIR/text: has no certificate in PEM"},
-	{"$NATS --node-cert=$DIR/cert.pem --node-key=$DIR/other.pem --node-ca=$DIR/cert.pem", "refused --node-key: tls: private key does not match public key"},
-	{"$NATS --node-cert=$DIR/cert.pem --node-key=$DIR/key.pem --node-ca=/no/such/file", "refused --node-ca: "},
 }
 
 // A mistake is refused, or warned about, in one line that says what to do: by check and by

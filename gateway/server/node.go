@@ -73,7 +73,7 @@ type member struct {
 // over from, nil if nothing. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
-	n := &member{name: c.Name, keys: keys, log: log, identity: identityOf(c, keys)}
+	n := &member{name: c.Name, keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
@@ -128,13 +128,6 @@ func nameOf(c config.Cluster) string {
 	return name
 }
 
-func identityOf(c config.Cluster, keys *tokens.Keys) *cluster.Identity {
-	if c.Cert != "" {
-		return cluster.GivenIdentity(c.Cert, c.Key, c.CA)
-	}
-	return cluster.DerivedIdentity(keys.Derive)
-}
-
 func engineOptions(c config.Cluster, log *slog.Logger) engine.Options {
 	return engine.Options{URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, Plaintext: c.Plaintext, NodeName: nameOf(c), Log: log}
 }
@@ -145,7 +138,7 @@ func checkNodeFiles(c config.Cluster, keys *tokens.Keys) error {
 		return nil
 	}
 	o := engineOptions(c, nil)
-	return errors.Join(o.Check(), identityOf(c, keys).Load(""))
+	return errors.Join(o.Check(), cluster.DerivedIdentity(keys.Derive).Load(""))
 }
 
 // advertise is the address of the node listener for other nodes.

@@ -30,7 +30,6 @@ func secretFiles(set *config.Settings) (list []namedSecret) {
 	add("viewer-token-file", set.ViewerTokenFile, false, false)
 	add("webhook-secret-file", set.WebhookSecretFile, false, false)
 	add("tls-key", set.TLS.KeyFile, false, false)
-	add("node-key", set.Cluster.Key, false, false)
 	add("cluster-creds", set.Cluster.CredsFile, false, false)
 	for _, r := range set.Gateway.Routes {
 		if a := r.Policy.Auth; a != nil && !strings.Contains(a.JWKS, "://") {
@@ -70,7 +69,7 @@ func secretWarnings(set *config.Settings) (list []config.Warning) {
 		}
 	}
 	for _, f := range []struct{ flag, name string }{
-		{"config", set.Config}, {"tls-cert", set.TLS.CertFile}, {"cluster-ca", set.Cluster.CAFile}, {"node-ca", set.Cluster.CA}, {"node-cert", set.Cluster.Cert},
+		{"config", set.Config}, {"tls-cert", set.TLS.CertFile}, {"cluster-ca", set.Cluster.CAFile},
 	} {
 		if _, writable := keyfile.Exposure(f.name); writable {
 			list = append(list, config.Warning{Flag: f.flag, Text: fmt.Sprintf("%.100q may be written by everybody on this machine: chmod o-w it", f.name)})

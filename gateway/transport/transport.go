@@ -44,10 +44,9 @@ type Kind uint8
 
 // The values of --driver.
 const (
-	Auto  Kind = iota // the cheapest: Poll
-	Net               // goroutines
-	Poll              // event loops, with io_uring(7) where the system allows it; Net for connections that they cannot serve
-	Uring             // Poll, and New of a gateway fails where there is no io_uring: TryUring
+	Auto Kind = iota // the cheapest: Poll
+	Net              // goroutines
+	Poll             // event loops, with io_uring(7) where the system allows it; Net for connections that they cannot serve
 
 	Single // Poll without io_uring, for tests: what happens where there is none
 )

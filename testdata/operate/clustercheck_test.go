@@ -1,8 +1,6 @@
 package operate
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nkeys"
 )
@@ -172,31 +169,4 @@ func TestCheckLooksAtTheOtherNodes(t *testing.T) {
 func tokenKey(t *testing.T) string {
 	t.Helper()
 	return write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat("0123456789abcdef", 2))
-}
-
-// A certificate whose name is not that of --node-advertise is one that other nodes would refuse.
-func TestCheckVerifiesGivenCertificate(t *testing.T) {
-	nats := startNATSWith(t, "")
-	cert, key := certificate(t) // for localhost, and for any use
-	b, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, _ := pem.Decode(b)
-	leaf, err := x509.ParseCertificate(p.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flags := []string{"--demo", "--token-key-file=" + tokenKey(t), "--cluster=" + nats.url(), "--node-cert=" + cert, "--node-key=" + key, "--node-ca=" + cert}
-	port := freePort(t)
-	lines, status := checked(t, append(flags, "--node-advertise=localhost:"+port)...)
-	if status != 0 {
-		t.Errorf("status %d:\n%s", status, strings.Join(lines, "\n"))
-	}
-	wantFindings(t, lines, "ok    certificate of the node: for localhost, until "+leaf.NotAfter.UTC().Format(time.DateOnly), "ok    --node-advertise localhost:"+port+": reachable, and nobody listens there yet")
-	lines, status = checked(t, append(flags, "--node-advertise=127.0.0.1:"+port)...)
-	if status != 1 {
-		t.Errorf("status %d", status)
-	}
-	wantFindings(t, lines, "FAIL  certificate of the node: --node-cert: not valid for the host of --node-advertise")
 }
