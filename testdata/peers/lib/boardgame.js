@@ -2,23 +2,20 @@
 // player sits in the page; the other connects to the server directly.
 
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { Flow } from './flow.js';
-import { startGateway } from './gateway.js';
-import { Page } from './page.js';
 import { recipe } from './recipes.js';
-import { Relay } from './relay.js';
-import { watchClient } from './socketio.js';
+import { onTransport, watchClient, watchOpened } from './socketio.js';
+import { event, openWorld } from './world.js';
 
 const require = createRequire(import.meta.url);
 const { Server } = require('boardgame.io/server');
 const { Client } = require('boardgame.io/client');
 const { SocketIO } = require('boardgame.io/multiplayer');
 
-export const RECIPE = recipe('boardgame.io');
+const RECIPE = recipe('boardgame.io');
 
 /** The module duel.js of both sides: player 0 says something numbered, and it is always their turn. */
 const DUEL = `export const Duel = {
@@ -49,41 +46,45 @@ async function bundle() {
   return outputFiles[0].text;
 }
 
-/** The recipe's server, gateway and page, with a network between the latter, and both players seated. */
-export async function play(t, { flags = [] } = {}) {
-  const page = new Page(t);
-  const server = await openServer(t);
-  const gateway = await startGateway(t, [...RECIPE.flags({ 'localhost:8000': server.addr }), ...flags]);
-  const relay = await Relay.open(t, gateway.addr);
-  page.open(`http://${relay.addr}`);
-  const other = await seat(t, server);
-  server.handshakes = 0;
-  await page.run(RECIPE.code('html'), { 'bundle.js': await bundle() });
+/** The recipe's world, with both players seated. @param {any} t @param {import('./world.js').Options} options */
+export async function play(t, options = {}) {
+  const game = await openGame(t);
+  const other = await seat(t, game);
+  const opened = watchOpened(game.io);
+  const world = await openWorld(t, RECIPE, () => game, { ...options, server: game.server });
+  game.server.handshakes = 0;
+  await world.page.run(RECIPE.code('html'), { 'bundle.js': await bundle() });
   const { client } = globalThis.bundled;
-  page.onLeave(() => client.stop());
-  const clientEvents = watchClient(client.transport.socket).clientEvents;
-  await onWebSocket(client.transport.socket);
+  world.page.onLeave(() => client.stop());
+  const { socket } = client.transport;
+  const clientEvents = watchClient(socket);
+  await onTransport(socket);
   await until(client, () => client.getState());
   await until(other, () => seated(other));
-  return { page, tap: page.tap, server, gateway, relay, client, other, clientEvents, seen: watchSeat(other) };
+  const seen = watchSeat(other);
+  /** Neither player has noticed anything. */
+  const want = () => assert.deepEqual([clientEvents, seen], [['connect'], []]);
+  return { ...world, opened: opened(), client, other, clientEvents, seen, flows: flows(client, other), want };
 }
 
 /** The server as the recipe has it, on loopback. */
-async function openServer(t) {
+async function openGame(t) {
   const { Duel } = await import(`data:text/javascript;base64,${Buffer.from(DUEL).toString('base64')}`);
   const { server } = RECIPE.run('server.js', { Server, games: [Duel] });
   const { listen } = server.app;
   server.app.listen = (port, done) => listen.call(server.app, port, '127.0.0.1', done);
   const { appServer } = await server.run(0);
-  const world = Object.assign(appServer, { addr: `127.0.0.1:${appServer.address().port}`, handshakes: 0, game: Duel, io: server.app._io });
-  appServer.on('upgrade', () => world.handshakes++);
-  t.after(() => world.io.close());
-  return world;
+  Object.assign(appServer, { addr: `127.0.0.1:${appServer.address().port}`, handshakes: 0 });
+  appServer.on('upgrade', () => appServer.handshakes++);
+  const { _io: io } = server.app;
+  t.after(() => io.close());
+  return { server: appServer, Duel, io };
 }
 
 /** Player 1, next to the server. */
-async function seat(t, { addr, game }) {
-  const other = Client({ game, multiplayer: SocketIO({ server: addr, socketOpts: { transports: ['websocket'] } }), matchID: 'm1', playerID: '1', debug: false });
+async function seat(t, { server, Duel }) {
+  const multiplayer = SocketIO({ server: server.addr, socketOpts: { transports: ['websocket'] } });
+  const other = Client({ game: Duel, multiplayer, matchID: 'm1', playerID: '1', debug: false });
   other.start();
   t.after(() => other.stop());
   await until(other, () => other.getState());
@@ -108,21 +109,8 @@ export function until(client, when) {
   return new Promise((done) => client.subscribe(() => when() && done(undefined)));
 }
 
-async function onWebSocket(socket) {
-  if (!socket.connected) await new Promise((done) => socket.once('connect', done));
-  const { engine } = socket.io;
-  if (engine.transport.name !== 'websocket') await new Promise((done) => engine.once('upgrade', done));
-}
-
-/** Neither player has noticed anything. */
-export function wantUnnoticed({ clientEvents, seen, server }) {
-  assert.deepEqual(clientEvents, ['connect']);
-  assert.deepEqual(seen, []);
-  assert.equal(server.handshakes, 1);
-}
-
 /** Numbered moves of the page's player, which the server passes on, and chat messages of the other. */
-export function flows({ client, other }) {
+function flows(client, other) {
   const up = new Flow('up', (n, filler) => client.moves.say(n, filler));
   const down = new Flow('down', (n, filler) => other.sendChatMessage({ n, filler }));
   other.subscribe(({ G }) => G.n !== up.received && up.heard(G.n, G.filler));
@@ -133,10 +121,7 @@ export function flows({ client, other }) {
 }
 
 /** The moment when the server's engine pings the page. */
-export function nextPing({ server, client }) {
-  const socket = server.io.engine.clients[client.transport.socket.io.engine.id];
-  return new Promise((done) => socket.on('packetCreate', ({ type }) => type === 'ping' && done(undefined)));
+export function nextPing({ io, client }) {
+  const socket = io.engine.clients[client.transport.socket.io.engine.id];
+  return event(socket, 'packetCreate', ({ type }) => type === 'ping');
 }
-
-/** The page's player is gone for the server. */
-export const gone = (server) => once(server.io.of('/duel'), 'disconnect');

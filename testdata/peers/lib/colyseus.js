@@ -6,11 +6,10 @@ import { schema, t as field } from '@colyseus/schema';
 import { WebSocketTransport } from '@colyseus/ws-transport';
 import { WebSocket } from 'ws';
 import { Flow } from './flow.js';
-import { startGateway } from './gateway.js';
 import { Page } from './page.js';
 import { recipe } from './recipes.js';
-import { Relay } from './relay.js';
 import { openServer } from './server.js';
+import { openWorld } from './world.js';
 
 globalThis.WebSocket ??= WebSocket; // Colyseus is made for Node 22, which has one, and reads its constants
 
@@ -20,22 +19,19 @@ const BattleState = schema({ ups: field.number().default(0), last: field.string(
 
 /**
  * Starts the server; a process can have only one. A room passes what happens to its players
- * to `game.note` and what they send to `game.onUp`. It keeps the seat of a player who
- * dropped for `game.keep` seconds.
- *
- * @param {import('node:test').TestContext} t
+ * to `game.note` and what they send to `game.onUp`.
  */
-export async function openColyseus(t) {
-  const game = { addr: '', note: (_entry) => {}, onUp: (_player, _message) => {}, player: null, keep: 20 };
+async function openGame(t) {
+  const game = { note: (_entry) => {}, onUp: (_message) => {}, player: null };
   const server = await openServer(t, (server) => {
     const transport = new WebSocketTransport({ server });
     const battles = new Server({ transport, greet: false, gracefullyShutdown: false });
     battles.define('battle', battleRoom(game));
     t.after(() => battles.gracefullyShutdown(false));
-    Object.assign(game, { server, transport });
+    Object.assign(game, { clients: transport.wss.clients });
     return battles.listen(0, '127.0.0.1');
   });
-  return Object.assign(game, { addr: server.addr });
+  return { server, game };
 }
 
 /** The class of the game's rooms. */
@@ -43,28 +39,22 @@ function battleRoom(game) {
   return class Battle extends Room {
     onCreate() {
       this.state = new BattleState();
-      this.onMessage('up', (player, message) => {
+      this.onMessage('up', (_player, message) => {
         this.state.ups++;
         this.state.last = String(message.n);
-        game.onUp(player, message);
+        game.onUp(message);
       });
       this.onMessage('double', (_player, n) => 2 * n);
-      this.onMessageBytes('bytes', (player, bytes) => player.sendBytes('bytes', bytes));
-      this.onMessage('throw me out', (player, code) => player.leave(code));
     }
 
-    onAuth(_player, options) {
-      return options.ticket !== 'forged';
-    }
-
-    onJoin(player, options) {
-      game.note({ join: options.ticket ?? 'none' });
+    onJoin(player) {
+      game.note('joined');
       game.player = player;
     }
 
     onDrop(player, code) {
       game.note({ drop: code });
-      this.allowReconnection(player, game.keep).then(() => {}, () => {}); // rejected where nobody comes back
+      this.allowReconnection(player, 20).then(() => {}, () => {}); // rejected where nobody comes back
     }
 
     onReconnect() {
@@ -77,63 +67,53 @@ function battleRoom(game) {
   };
 }
 
-/**
- * The recipe's gateway, with a network between it and the page, which is opened there.
- *
- * @param {import('node:test').TestContext} t
- * @param {import('./page.js').Page} page
- * @param {any} game
- * @param {string[]} flags of the gateway, besides the recipe's
- */
-export async function playground(t, page, game, flags = []) {
-  const gateway = await startGateway(t, [...RECIPE.flags({ 'localhost:2567': game.addr }), ...flags]);
-  const relay = await Relay.open(t, gateway.addr);
-  page.open(`http://${relay.addr}`);
-  return { page, tap: page.tap, game, server: game.server, gateway, relay };
-}
-
-/** What the player's library and the room hear of the connection, from here on. */
-export function watch({ game }, room) {
-  const unwanted = [];
+/** The recipe's world with a player in a room. @param {any} t @param {import('./world.js').Options} options */
+export async function play(t, options = {}) {
+  const page = new Page(t, options.plain);
+  const { server, game } = await openGame(t);
+  const world = await openWorld(t, RECIPE, () => ({ game }), { ...options, page, server });
+  const { client, room } = await page.run(RECIPE.code('html'), { 'game.js': RECIPE.code('game.js') });
+  page.onLeave(() => room.connection.isOpen && room.leave());
+  await room.request('double', 1); // by then the room knows that its player has joined
+  const unwanted = []; // what the player and the room hear of the connection from here on
   game.note = (entry) => unwanted.push(entry);
   room.onDrop((code) => unwanted.push(`dropped with ${code}`));
   room.onReconnect(() => unwanted.push('the page reconnected'));
   room.onLeave((code) => unwanted.push(`left with ${code}`));
   room.onError((code) => unwanted.push(`error ${code}`));
-  return unwanted;
+  const [up, down] = flows(game, room);
+  const say = async () => assert.equal(await room.request('double', 21, { timeout: 30_000 }), 42);
+  const want = async () => {
+    assert.deepEqual(unwanted, []);
+    while (room.state.ups !== up.sent) await new Promise((done) => room.onStateChange.once(done));
+    assert.equal(room.state.last, String(up.sent));
+  };
+  return { ...world, opened: performance.now(), client, room, unwanted, flows: [up, down], say, want };
 }
 
 /** Numbered messages both ways. */
-export function flows({ game }, room) {
+function flows(game, room) {
   const up = new Flow('up', (n, filler) => room.send('up', { n, filler }));
   const down = new Flow('down', (n, filler) => game.player.send('down', { n, filler }));
-  game.onUp = (_player, { n, filler }) => up.heard(n, filler);
+  game.onUp = ({ n, filler }) => up.heard(n, filler);
   room.onMessage('down', ({ n, filler }) => down.heard(n, filler));
   return [up, down];
 }
 
-/**
- * The window's `offline` event, in a page of its own.
- *
- * @param {import('node:test').TestContext} t
- * @param {string} html of the page
- * @param {string[]} want what the room hears of it
- */
-export async function goOffline(t, html, want) {
-  const page = new Page(t);
-  const world = await playground(t, page, await openColyseus(t));
-  const { room } = await page.run(html, { 'game.js': RECIPE.code('game.js') });
-  page.onLeave(() => room.connection.close());
-  await echoed(room);
-  const unwanted = watch(world, room);
-  globalThis.dispatchEvent(new Event('offline'));
-  assert.deepEqual(unwanted, want);
-  if (want.length === 0) await echoed(room);
-}
-
-/** Sends some bytes, and waits for their echo. */
-export function echoed(room) {
-  const answer = new Promise((done) => room.onMessage('bytes', done));
-  room.sendBytes('bytes', Uint8Array.of(1, 2, 3));
-  return answer;
+/** The grace period ends, and Colyseus's own reconnection brings the player back, as the recipe says. */
+export async function outstayGrace(t) {
+  const again = 'client.reconnect(room.reconnectionToken)';
+  assert.ok(RECIPE.text.includes(again), `the recipe has ${again}`);
+  const { relay, client, room, game } = await play(t, { flags: ['--grace', '300ms'] });
+  const left = new Promise((done) => room.onLeave(done));
+  const heard = [];
+  const lost = new Promise((done) => (game.note = (entry) => heard.push(entry) && done(undefined)));
+  relay.goDown();
+  await lost;
+  relay.comeUp();
+  assert.equal(await left, 4404);
+  const back = await new Function('client', 'room', `return ${again}`)(client, room);
+  assert.equal(back.sessionId, room.sessionId);
+  assert.deepEqual(heard, [{ drop: 1001 }, 'reconnected']);
+  await back.leave();
 }

@@ -26,7 +26,7 @@ export class Flow {
   /** @type {{ at: number, done: () => void, fail: (fault: Error) => void }[]} */
   #waiting = [];
 
-  /** @param {string} name for faults @param {(n: number, filler: string) => void} send */
+  /** @param {string} name for faults @param {(n: number, filler: string, text: string) => void} send `text` is the number and the filler, as `read` takes them */
   constructor(name, send) {
     this.#name = name;
     this.#send = send;
@@ -64,11 +64,18 @@ export class Flow {
 
   /** The receiving side got a message. @param {number} n @param {string} text */
   heard(n, text) {
-    if (n !== this.received + 1) this.fault(`message ${n} after ${this.received}`);
-    if (text !== filler(n)) this.fault(`message ${n} is not as it was sent`);
+    if (n !== this.received + 1) this.fault(`message ${n} has come, want ${this.received + 1}`);
+    if (text !== filler(n)) this.fault(`message ${n} is ${JSON.stringify(text?.slice(0, 60))}, want ${JSON.stringify(filler(n).slice(0, 60))}`);
     this.received = n;
     this.#waiting = this.#waiting.filter(({ at, done }) => this.received < at || done());
     this.#fill();
+  }
+
+  /** The receiving side got number and filler in one. @param {any} data @returns {number} the number */
+  read(data) {
+    const [, n, text] = /^(\d+) ([^]*)$/.exec(String(data)) ?? [];
+    this.heard(Number(n), text);
+    return Number(n);
   }
 
   /** Reports a fault to those that wait for this flow. @param {string} what */
@@ -83,7 +90,8 @@ export class Flow {
 
   #next() {
     this.sent++;
-    this.#send(this.sent, filler(this.sent));
+    const text = filler(this.sent);
+    this.#send(this.sent, text, `${this.sent} ${text}`);
   }
 
   /** @param {number} at */

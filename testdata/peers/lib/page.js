@@ -27,6 +27,13 @@ class PageWebSocket extends NodeWebSocket {
   }
 }
 
+/** What a plain page gets for /reseat.js. */
+const PLAIN = `export class ReseatSocket extends WebSocket {
+  constructor(url, protocols) {
+    super(url, protocols);
+  }
+}`;
+
 /** The sessionStorage of a tab. */
 class TabStorage {
   #items = new Map();
@@ -55,9 +62,14 @@ export class Page {
   /** @type {(() => any)[]} */
   #leaving = [];
   #storage = new TabStorage();
+  #plain;
 
-  /** @param {import('node:test').TestContext} t made before its other parts, the page is left before they end */
-  constructor(t) {
+  /**
+   * @param {{ after: (last: () => any) => void }} t made before its other parts, the page is left before they end
+   * @param {boolean} plain its scripts get native WebSockets, without Reseat
+   */
+  constructor(t, plain = false) {
+    this.#plain = plain;
     t.after(() => this.#leave());
   }
 
@@ -107,7 +119,7 @@ export class Page {
     const names = {};
     for (const [, attributes, inline] of scripts) {
       const [, src] = / src="\/([^"]+)"/.exec(attributes) ?? [];
-      if (src === 'reseat.install.js') await this.#install(attributes);
+      if (src === 'reseat.install.js') await (this.#plain || this.#install(attributes));
       else if (MODULE.test(attributes)) Object.assign(names, await this.module(src ? files[src] : inline));
       else if (src in files) runInThisContext(files[src], src);
     }
@@ -151,6 +163,7 @@ export class Page {
   /** @param {URL} url @returns {Promise<string>} the file that holds the script */
   async #fetched(url) {
     if (url.pathname !== '/reseat.js') return this.#write(await fetchScript(url));
+    if (this.#plain) return this.#write(PLAIN);
     this.#client ??= this.#fetchClient(url);
     return this.#client;
   }

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 const DOCS = new URL('../../../docs/', import.meta.url);
 
 /** A section of the page, with the code that it shows. */
-class Recipe {
+export class Recipe {
   /** @type {{ language: string, name: string, code: string }[]} */
   #fences;
 
@@ -37,17 +37,17 @@ class Recipe {
   }
 
   /**
-   * The arguments of the command that starts the gateway, the last one shown, with the
-   * addresses in it replaced. The commands before it are run.
-   * @param {Record<string, string>} addresses what stands on the page, and what to put there
+   * The arguments of the command that starts the gateway, the last one shown. The commands
+   * before it are run.
+   * @param {string} addr of the game server, in place of the one on the page
    * @param {string} [cwd] where all of them are run
    */
-  flags(addresses, cwd) {
+  flags(addr, cwd) {
     const commands = this.code('sh').trim().split('\n');
     const [program, ...flags] = commands.pop().split(' ');
     assert.equal(program, 'reseat');
     for (const command of commands) execFileSync('sh', ['-c', command], { cwd });
-    return flags.map((flag) => replaced(flag, addresses));
+    return flags.map((flag) => flag.replace(/localhost:(?!5173)\d+/, addr)); // 5173 is the page's
   }
 }
 

@@ -4,45 +4,40 @@
 import assert from 'node:assert/strict';
 import { Server } from 'socket.io';
 import { Flow } from './flow.js';
-import { startGateway } from './gateway.js';
-import { Page } from './page.js';
 import { recipe } from './recipes.js';
-import { Relay } from './relay.js';
-import { openServer } from './server.js';
+import { event, openWorld } from './world.js';
 
 export const RECIPE = recipe('Socket.IO');
-export const GAME = RECIPE.code('game.js');
 
-/** Server options of a test's own, besides the recipe's. */
-const withOptions = (own) => class extends Server {
-  constructor(server, options) {
-    super(server, { ...options, ...own });
-  }
-};
+/** The code of the recipe with options for `io`. @param {string} options */
+export const withOptions = (options) => RECIPE.code('game.js').replace('io()', `io(${options})`);
 
-/** The recipe's server, gateway and page, with a network between the latter. */
-export async function play(t, { game = GAME, html = RECIPE.code('html'), options = {}, flags = [], recipeFlags = (addresses) => RECIPE.flags(addresses) } = {}) {
-  const page = new Page(t);
-  const server = await openServer(t);
-  const { io } = RECIPE.run('server.js', { Server: withOptions(options), server });
-  const gateway = await startGateway(t, [...recipeFlags({ 'localhost:3000': server.addr }), ...flags]);
-  const relay = await Relay.open(t, gateway.addr);
-  page.open(`http://${relay.addr}`);
-  const world = { page, tap: page.tap, server, io, gateway, relay, ...watchServer(io) };
-  const joined = new Promise((done) => io.once('connection', done));
-  const { socket } = await page.run(html, { 'game.js': game });
-  page.onLeave(() => socket.disconnect());
-  Object.assign(world, { socket, ...watchClient(socket), peer: await joined });
-  await onWebSocket(socket);
-  return world;
+/**
+ * The recipe's world, once its client has come to the transport: `websocket`, unless it is to have another alone.
+ * @param {any} t
+ * @param {{ game?: string, html?: string, options?: object, transport?: string } & import('./world.js').Options} options those of the server, besides the recipe's
+ */
+export async function play(t, { transport, game = transport ? withOptions(`{ transports: ['${transport}'] }`) : RECIPE.code('game.js'), html = RECIPE.code('html'), options = {}, ...rest } = {}) {
+  const world = await openWorld(t, RECIPE, (server) => serve(server, options), rest);
+  const joined = event(world.io, 'connection');
+  const { socket } = await world.page.run(html, { 'game.js': game });
+  world.page.onLeave(() => socket.disconnect());
+  const clientEvents = watchClient(socket);
+  const [peer] = await joined;
+  await onTransport(socket, transport);
+  return { ...world, opened: world.opened(), socket, clientEvents, peer, flows: flows(socket, peer, transport !== 'polling'), want: () => wantUnnoticed({ ...world, clientEvents }) };
 }
 
-/** The connection events of the server, and when it had the first one, as of performance.now(). */
-function watchServer(io) {
+/** The recipe's server, and its connection events. */
+function serve(server, own) {
+  class OwnServer extends Server {
+    constructor(server, options) {
+      super(server, { ...options, ...own });
+    }
+  }
+  const { io } = RECIPE.run('server.js', { Server: OwnServer, server });
   const serverEvents = [];
-  const times = { opened: 0 };
   io.engine.on('connection', (raw) => {
-    times.opened ||= performance.now();
     serverEvents.push('engine connection');
     raw.on('close', (reason) => serverEvents.push(`engine close: ${reason}`));
   });
@@ -50,7 +45,14 @@ function watchServer(io) {
     serverEvents.push('connection');
     peer.on('disconnect', (reason) => serverEvents.push(`disconnect: ${reason}`));
   });
-  return { serverEvents, times };
+  return { io, serverEvents, opened: watchOpened(io) };
+}
+
+/** When the server's engine had its next connection, as of performance.now(). Its pings count from there. */
+export function watchOpened(io) {
+  let opened = 0;
+  io.engine.once('connection', () => (opened = performance.now()));
+  return () => opened;
 }
 
 /** The connection events of the client; its first `connect` is still to come. */
@@ -60,33 +62,29 @@ export function watchClient(socket) {
   for (const event of ['error', 'close', 'reconnect', 'reconnect_attempt', 'reconnect_error', 'reconnect_failed']) {
     socket.io.on(event, () => clientEvents.push(`manager ${event}`));
   }
-  return { clientEvents };
+  return clientEvents;
 }
 
 /** The client begins by polling by default, and anew with another engine if that one is lost. */
-export async function onWebSocket(socket) {
+export async function onTransport(socket, name = 'websocket') {
   for (;;) {
-    if (!socket.connected) await new Promise((done) => socket.once('connect', done));
+    if (!socket.connected) await event(socket, 'connect');
     const { engine } = socket.io;
-    if (engine.transport.name === 'websocket') return;
-    await new Promise((done) => {
-      engine.once('upgrade', done);
-      engine.once('close', done);
-    });
+    if (engine.transport.name === name) return;
+    await Promise.race([event(engine, 'upgrade'), event(engine, 'close')]);
   }
 }
 
-export function wantUnnoticed({ clientEvents, serverEvents, server }) {
+function wantUnnoticed({ clientEvents, serverEvents }) {
   assert.deepEqual(clientEvents, ['connect']);
   assert.deepEqual(serverEvents, ['engine connection', 'connection']);
-  assert.equal(server.handshakes, 1);
 }
 
-/** Numbered events both ways, with text and binary in turn; those upward are acknowledged by Socket.IO, too. */
-export function flows({ socket, peer }) {
+/** Numbered events both ways, with text and binary in turn (polling would want a browser's FileReader for the latter); those upward are acknowledged by Socket.IO, too. */
+function flows(socket, peer, binary) {
   let acknowledged = 0;
-  const data = (n, filler) => (n % 2 ? filler : Buffer.from(filler));
-  const up = new Flow('up', (n, filler) => socket.emit('up', n, data(n, filler), (m) => m === ++acknowledged || up.fault(`acknowledgement of ${m}`)));
+  const data = (n, filler) => (n % 2 || !binary ? filler : Buffer.from(filler));
+  const up = new Flow('up', (n, filler) => socket.emit('up', n, data(n, filler), (m) => m === ++acknowledged || up.fault(`acknowledgement of ${m}, want ${acknowledged}`)));
   const down = new Flow('down', (n, filler) => peer.emit('down', n, data(n, filler)));
   peer.on('up', (n, filler, acknowledge) => {
     up.heard(n, Buffer.from(filler).toString());
