@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
-import { describe, test } from 'node:test';
+import { describe, test as untimed } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
 import { tenCuts } from './lib/cuts.js';
-import { Flow } from './lib/flow.js';
 import { startGateway } from './lib/gateway.js';
 import { Relay } from './lib/relay.js';
 import { openServer } from './lib/server.js';
 import { Tap } from './lib/tap.js';
+import { detached, eventually, outage } from './lib/world.js';
 import { flows } from './lib/ws.js';
 
 // Browser clients of earlier versions, as testdata/compat keeps them, and the present gateway:
@@ -17,7 +17,12 @@ import { flows } from './lib/ws.js';
 const OLD = new URL('../compat/', import.meta.url);
 const CLIENTS = readdirSync(OLD).filter((name) => name.endsWith('.mjs'));
 
+const test = (name, run) => untimed(name, { timeout: 180_000 }, run);
+
 let copies = 0;
+
+/** A copy of an old client of its own, since the tap changes it. @param {string} client */
+const load = async (client) => (await import(`${new URL(client, OLD)}?${++copies}`)).ReseatSocket;
 
 /**
  * A player with an old client, a game server, and the gateway between them.
@@ -26,25 +31,24 @@ let copies = 0;
  * @param {string[]} [flags]
  */
 async function play(t, client, flags = []) {
-  const { ReseatSocket } = await import(`${new URL(client, OLD)}?${++copies}`); // of its own, since the tap changes it
+  const ReseatSocket = await load(client);
   const tap = new Tap();
   tap.attach(ReseatSocket);
   const server = await openServer(t);
-  const games = [];
   const joined = new WebSocketServer({ server });
-  joined.on('connection', (game) => games.push(game));
+  const first = once(joined, 'connection');
   const gateway = await startGateway(t, ['--upstream', `ws://${server.addr}`, ...flags]);
   const relay = await Relay.open(t, gateway.addr);
-  const first = once(joined, 'connection');
   const socket = new ReseatSocket(`ws://${relay.addr}/match/7`, ['chat.v2'], { WebSocket });
   socket.binaryType = 'arraybuffer';
-  await tap.until(() => tap.events.includes('open'));
-  const [game] = await first;
   t.after(async () => {
     socket.close();
     await tap.until(() => tap.closed);
   });
-  return { gateway, relay, tap, server, joined, games, game, socket };
+  await tap.until(() => tap.events.includes('open'));
+  const [game] = await first;
+  const want = () => assert.deepEqual([tap.events, socket.protocol], [['open'], 'chat.v2']);
+  return { gateway, relay, tap, server, joined, game, socket, flows: flows(socket, game), want };
 }
 
 const post = async (gateway, path, method = 'POST') => assert.ok((await fetch(`${gateway.admin}/api/v1${path}`, { method })).ok, path);
@@ -52,135 +56,107 @@ const post = async (gateway, path, method = 'POST') => assert.ok((await fetch(`$
 assert.ok(CLIENTS.length > 0);
 for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
   for (const driver of ['net', 'auto']) {
-    test(`ten cuts go unnoticed, driver ${driver}`, { timeout: 180_000 }, async (t) => {
-      const world = await play(t, client, ['--driver', driver]);
-      await tenCuts(world, flows(world));
-      assert.equal(world.server.handshakes, 1);
-      assert.equal(world.socket.protocol, 'chat.v2');
-    });
+    test(`ten cuts go unnoticed, driver ${driver}`, async (t) => tenCuts(await play(t, client, ['--driver', driver])));
   }
 
-  test('a game server that is dialled anew, --disconnect hard', { timeout: 180_000 }, async (t) => {
-    const world = await play(t, client, ['--disconnect', 'hard']);
-    const up = new Flow('up', (n, filler) => world.socket.send(`${n} ${filler}`));
-    const heard = (game) => game.on('message', (data) => {
-      const [, n, filler] = /^(\d+) ([^]*)$/.exec(String(data));
-      up.heard(Number(n), filler);
-    });
-    heard(world.game);
-    world.joined.on('connection', heard);
-    for (let i = 1; i <= 3; i++) {
+  test('a game server that is dialled anew, --disconnect hard', async (t) => {
+    const { socket, joined, tap, gateway, ...world } = await play(t, client, ['--disconnect', 'hard']);
+    const [up] = world.flows;
+    for (let i = 1, { game } = world; i <= 3; i++) {
       await up.one();
-      const closed = once(world.games.at(-1), 'close');
-      assert.equal(await world.gateway.disconnect(), 1);
+      const [closed, redialled] = [once(game, 'close'), once(joined, 'connection')];
+      assert.equal(await gateway.disconnect(), 1, 'sessions disconnected');
       const [code, reason] = await closed;
       assert.deepEqual([code, String(reason)], [1001, 'disconnected']);
+      [game] = await redialled;
+      game.on('message', (data) => up.read(data));
       await up.one();
-      await world.tap.until(() => world.tap.resumes === i && world.tap.attached);
-      world.games.at(-1).send(`from game ${i}`);
-      await world.tap.until(() => world.tap.came.get(world.socket)?.at(-1) === `from game ${i}`);
+      await tap.until(() => tap.resumes === i && tap.attached);
+      game.send(`from game ${i}`);
+      await tap.until(() => tap.came.get(socket)?.at(-1) === `from game ${i}`);
     }
-    assert.equal(world.games.length, 4);
-    assert.deepEqual([world.tap.events, up.faults], [['open'], []]);
+    assert.deepEqual([tap.events, up.faults], [['open'], []]);
   });
 
-  test('short timeouts leave a client alone that lives, and a silent connection is replaced', { timeout: 180_000 }, async (t) => {
+  test('short timeouts leave a client alone that lives, and a silent connection is replaced', async (t) => {
     const world = await play(t, client, ['--heartbeat', '2s', '--answer-timeout', '2s']);
-    const [up, down] = flows(world);
-    up.beat(20);
-    down.beat(20);
-    await down.progress(150); // 3 seconds, busy
-    await Promise.all([up.stop(), down.stop()]);
-    await new Promise((done) => setTimeout(done, 5000)); // idle, for longer than a client that leaves pings unanswered may be
-    assert.deepEqual([world.tap.detaches, world.relay.accepted], [0, 1]);
-    const release = world.relay.hold(['up', 'down']);
-    await world.tap.until(() => world.tap.detaches > 0); // two heartbeats: it knows no faster rule
+    const { flows, gateway, relay, tap } = world;
+    for (const flow of flows) flow.beat(20);
+    await flows[1].progress(150); // 3 seconds, busy
+    await Promise.all(flows.map((flow) => flow.stop()));
+    const answers = () => gateway.metric('reseat_client_rtt_seconds_count');
+    const before = await answers();
+    await eventually(async () => (await answers()) >= before + 3); // idle, for longer than a client may leave pings unanswered
+    assert.deepEqual([tap.detaches, relay.accepted], [0, 1]);
+    const release = relay.hold(['up', 'down']);
+    await tap.until(() => tap.detaches > 0); // two heartbeats: it knows no faster rule
     release();
-    await world.tap.until(() => world.tap.resumes > 0 && world.tap.attached);
-    world.socket.send('still here');
-    assert.equal(String((await once(world.game, 'message'))[0]), 'still here');
-    assert.deepEqual(world.tap.events, ['open']);
+    await tap.until(() => tap.resumes > 0 && tap.attached);
+    await flows[0].one();
+    world.want();
   });
 
-  test('messages that were dropped are counted', { timeout: 180_000 }, async (t) => {
+  test('messages that were dropped are counted', async (t) => {
     const world = await play(t, client, ['--buffer-messages', '3', '--overflow', 'drop-oldest']);
-    world.relay.goDown();
-    await world.tap.until(() => !world.tap.attached);
-    for (let i = 1; i <= 10; i++) world.game.send(`tick ${i}`);
-    world.game.ping();
-    await once(world.game, 'pong'); // all of them have been read
-    const resumed = once(world.socket, 'resume');
-    world.relay.comeUp();
+    const { socket, tap, game } = world;
+    const resumed = once(socket, 'resume');
+    await outage(world, async () => {
+      await detached(world);
+      for (let i = 1; i <= 10; i++) game.send(`tick ${i}`);
+      game.ping();
+      await once(game, 'pong'); // all of them have been read
+    });
     const [{ replay, lost }] = await resumed;
-    await world.tap.until(() => world.tap.came.get(world.socket)?.length === replay);
-    assert.deepEqual([replay, lost], [3, 7]);
-    assert.deepEqual(world.tap.came.get(world.socket), ['tick 8', 'tick 9', 'tick 10']);
-    assert.deepEqual(world.tap.events, ['open']);
+    await tap.until(() => tap.came.get(socket)?.length === replay);
+    assert.deepEqual([replay, lost, tap.came.get(socket)], [3, 7, ['tick 8', 'tick 9', 'tick 10']]);
+    world.want();
   });
 
-  const CLEAN = ['open', 'close'];
-  /** How a session ends: what is done, and what the player and the game server see of it. */
+  /** How a session ends: what is done, and the codes and reasons that the player and the game server see. */
   const ENDS = {
-    'the page closes': { act: ({ socket }) => socket.close(4000, 'left'), events: CLEAN, code: '4000 left', game: '4000 left' },
-    'the page closes without a code': { act: ({ socket }) => socket.close(), events: CLEAN, code: '1000', game: '1000' },
+    'the page closes': { act: ({ socket }) => socket.close(4000, 'left'), player: /^4000 left$/, game: /^4000 left$/ },
+    'the page closes without a code': { act: ({ socket }) => socket.close(), player: /^1000$/, game: /^1000$/ },
     'the page closes while it is away': {
-      act: async ({ socket, relay, tap }) => {
-        relay.goDown();
-        await tap.until(() => !tap.attached);
-        socket.close(4000, 'left');
-        relay.comeUp();
-      },
-      events: CLEAN,
-      code: '4000 left',
-      game: '4000 left',
+      act: (world) => outage(world, () => detached(world).then(() => world.socket.close(4000, 'left'))),
+      player: /^4000 left$/,
+      game: /^4000 left$/,
     },
-    'the game server closes': { act: ({ game }) => game.close(4001, 'over'), events: CLEAN, code: '4001 over', game: '4001' },
-    'the game server breaks': { act: ({ game }) => game.terminate(), events: CLEAN, code: /^4502 upstream_lost/, game: '1006' },
+    'the game server closes': { act: ({ game }) => game.close(4001, 'over'), player: /^4001 over$/, game: /^4001$/ },
+    'the game server breaks': { act: ({ game }) => game.terminate(), player: /^4502 upstream_lost/, game: /^1006$/ },
     'an operator ends it': {
-      act: async ({ gateway, socket }) => post(gateway, `/sessions/${socket.session}?code=4002&reason=enough`, 'DELETE'),
-      events: CLEAN,
-      code: '4410 enough',
-      game: '4002 enough',
+      act: ({ gateway, socket }) => post(gateway, `/sessions/${socket.session}?code=4002&reason=enough`, 'DELETE'),
+      player: /^4410 enough$/,
+      game: /^4002 enough$/,
     },
     'the grace period is over': {
       flags: ['--grace', '1s'],
-      act: async ({ relay, game }) => {
-        relay.goDown();
-        await once(game, 'close');
-        relay.comeUp();
-      },
-      events: CLEAN,
-      code: /^4404 no_session/,
-      game: '1001 grace period over',
+      act: (world) => outage(world, () => once(world.game, 'close')),
+      player: /^4404 no_session/,
+      game: /^1001 grace period over$/,
     },
-    'the gateway drains': { flags: ['--drain', '1s'], act: ({ gateway }) => post(gateway, '/drain'), events: CLEAN, code: /^4503 draining/, game: /^1001/ },
+    'the gateway drains': { flags: ['--drain', '1s'], act: ({ gateway }) => post(gateway, '/drain'), player: /^4503 draining/, game: /^1001/ },
+    'another gateway, which does not know the session': {
+      act: async ({ t, relay, server }) => {
+        relay.leadTo((await startGateway(t, ['--upstream', `ws://${server.addr}`])).addr);
+        relay.cut();
+      },
+      player: /^4401 bad_token/,
+    },
   };
-  for (const [name, { flags, act, events, code, game: seen }] of Object.entries(ENDS)) {
-    test(name, { timeout: 180_000 }, async (t) => {
+  for (const [name, { flags, act, player, game }] of Object.entries(ENDS)) {
+    test(name, async (t) => {
       const world = await play(t, client, flags);
       const left = once(world.game, 'close');
-      await act(world);
-      const [ended, reason] = await left;
+      await act({ t, ...world });
       await world.tap.until(() => world.tap.closed);
-      const match = (got, want) => (want instanceof RegExp ? assert.match(got, want) : assert.equal(got, want));
-      match(world.tap.codes.join(), code);
-      match(`${ended} ${reason}`.trim(), seen);
-      assert.deepEqual(world.tap.events, events);
+      assert.match(world.tap.codes.join(), player);
+      if (game) assert.match((await left).join(' ').trim(), game);
+      assert.deepEqual(world.tap.events, ['open', 'close']);
     });
   }
 
-  test('a gateway that has lost its sessions says so', { timeout: 180_000 }, async (t) => {
-    const world = await play(t, client);
-    const other = await startGateway(t, ['--upstream', `ws://${world.server.addr}`]);
-    world.relay.leadTo(other.addr);
-    world.relay.cut();
-    await world.tap.until(() => world.tap.closed);
-    assert.match(world.tap.codes.join(), /^4401 bad_token/);
-    assert.deepEqual(world.tap.events, CLEAN);
-  });
-
-  test('a refused first handshake is a failed one', { timeout: 180_000 }, async (t) => {
-    const { ReseatSocket } = await import(`${new URL(client, OLD)}?${++copies}`);
+  test('a refused first handshake is a failed one', async (t) => {
+    const ReseatSocket = await load(client);
     const gateway = await startGateway(t, ['--route', '/match/*=ws://127.0.0.1:1']);
     const socket = new ReseatSocket(`ws://${gateway.addr}/elsewhere`, [], { WebSocket, fallback: false });
     const events = [];

@@ -76,7 +76,6 @@ async function desk(page, name, code) {
   provider.on('status', ({ status }) => events.push(status));
   for (const name of ['connection-close', 'connection-error', 'closed']) provider.on(name, () => events.push(name));
   provider.on('sync', (synced) => events.push(`sync ${synced}`));
-  provider.awareness.on('change', ({ removed }) => removed.length > 0 && events.push('somebody is missed'));
   if (!provider.synced) await event(provider, 'sync');
   page.onLeave(() => provider.destroy());
   page.onLeave(() => doc.destroy());
