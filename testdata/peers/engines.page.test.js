@@ -1,45 +1,39 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
-import { test } from 'node:test';
-import { WebSocketServer } from 'ws';
+import { test as untimed } from 'node:test';
 import { tenCuts } from './lib/cuts.js';
 import { Flow, filler } from './lib/flow.js';
-import { BIN, startGateway } from './lib/gateway.js';
-import { Page } from './lib/page.js';
+import { BIN } from './lib/gateway.js';
 import { recipe, replaced } from './lib/recipes.js';
-import { Relay } from './lib/relay.js';
-import { openServer } from './lib/server.js';
+import { detached, openWorld, outage } from './lib/world.js';
+import { PAGE, openGame } from './lib/ws.js';
 
 // The pages for game engines. The engines are not at hand: stand-ins use the page's
 // WebSocket as their own code does.
 
-const PAGE = 'http://localhost:5173';
+const test = (name, run) => untimed(name, { timeout: 180_000 }, run);
 
-/** The game server, the gateway, the network, and the page's HTML, run. */
-async function play(t, page, name, html) {
-  const server = await openServer(t);
-  const joined = once(new WebSocketServer({ server }), 'connection');
-  const gateway = await startGateway(t, recipe(name.title, name.page).flags({ 'localhost:9000': server.addr }));
-  const relay = await Relay.open(t, gateway.addr);
-  page.open(PAGE, { 'localhost:8080': relay.addr });
-  globalThis.gatewayHost = relay.addr;
-  const names = await page.run(html ?? recipe(name.title, name.page).code('html'));
-  const [game] = await joined;
-  await page.tap.until(() => page.tap.events.includes('open'));
-  return { server, gateway, relay, page, tap: page.tap, game, names };
+/**
+ * The world of a page, whose HTML is run once `stub` has put the engine into the globals.
+ * @param {import('./lib/recipes.js').Recipe} page
+ * @param {Record<string, string>} placeholders what the engine's export replaces in the HTML
+ * @param {(url: string) => any} stub gets the address of the game's WebSocket
+ */
+async function play(t, page, placeholders, stub) {
+  const world = await openWorld(t, page, openGame, { origin: PAGE });
+  stub(`ws://${world.relay.addr}/match/7`);
+  const names = await world.page.run(replaced(page.code('html'), placeholders));
+  const [game] = await world.joined;
+  await world.tap.until(() => world.tap.events.includes('open'));
+  return { ...world, game, names, want: () => {} };
 }
 
-/** Traffic both ways: `say` sends for the engine, which calls what `heard` was given. */
-function flows({ game }, engine) {
-  const up = new Flow('up', (n, text) => engine.send(`${n} ${text}`));
-  const down = new Flow('down', (n, text) => game.send(Buffer.from(`${n} ${text}`)));
-  const hear = (flow) => (text) => {
-    const [, n, rest] = /^(\d+) ([^]*)$/.exec(text) ?? [];
-    flow.heard(Number(n), rest);
-  };
-  game.on('message', (data) => hear(up)(data.toString()));
-  engine.heard = hear(down);
+/** Traffic both ways: `say` sends for the engine, and what `send` sends for the game comes to `engine.heard`. */
+function flows(game, engine, say = (text) => engine.send(text), send = (text) => game.send(Buffer.from(text)), decode = String) {
+  const up = new Flow('up', (_n, _filler, text) => say(text));
+  const down = new Flow('down', (_n, _filler, text) => send(text));
+  game.on('message', (data) => up.read(decode(data)));
+  engine.heard = (text) => down.read(text);
   return [up, down];
 }
 
@@ -91,48 +85,42 @@ function buffers() {
   return { inbound: value('inbound_buffer_size'), packets: value('max_queued_packets'), outbound: value('outbound_buffer_size') };
 }
 
-/** Godot's export replaces the shell's placeholders. */
-const godotShell = () => replaced(recipe('The page', 'godot.md').code('html'), { $GODOT_CONFIG: '{ canvasResizePolicy: 2 }' });
-
-test('a Godot game plays through ten cuts in the shell of the page', { timeout: 180_000 }, async (t) => {
-  const page = new Page(t);
+/** The shell of the page with a Godot game whose peer has these queues. */
+async function playGodot(t, queues) {
   let peer;
-  globalThis.Engine = class {
-    constructor(config) {
-      this.config = config;
-    }
-
-    startGame() {
-      assert.deepEqual(this.config, { canvasResizePolicy: 2 });
-      peer = new GodotPeer(`ws://${globalThis.gatewayHost}/match/7`, buffers());
-    }
-  };
-  const world = await play(t, page, { title: 'The page', page: 'godot.md' }, godotShell());
-  page.onLeave(() => peer.close());
-  await tenCuts(world, flows(world, peer));
-  assert.equal(peer.dropped, 0);
-});
-
-test('the queues of the page hold a whole replay, and those that Godot has by itself do not', { timeout: 180_000 }, async (t) => {
-  for (const [queues, lost] of [[buffers(), false], [{ inbound: 65_535, packets: 4096, outbound: 65_535 }, true]]) {
-    const page = new Page(t);
-    let peer;
+  const world = await play(t, recipe('The page', 'godot.md'), { $GODOT_CONFIG: '{ canvasResizePolicy: 2 }' }, (url) => {
     globalThis.Engine = class {
+      constructor(config) {
+        assert.deepEqual(config, { canvasResizePolicy: 2 });
+      }
+
       startGame() {
-        peer = new GodotPeer(`ws://${globalThis.gatewayHost}/match/7`, queues);
+        peer = new GodotPeer(url, queues);
       }
     };
-    const world = await play(t, page, { title: 'The page', page: 'godot.md' }, godotShell());
-    page.onLeave(() => peer.close());
-    clearInterval(peer.frames); // one frame that takes long, as at a change of scene
-    world.relay.goDown();
-    await world.tap.until(() => !world.tap.attached);
-    for (let n = 0; n < 900; n++) world.game.send(Buffer.alloc(1000, filler(7)));
-    world.relay.comeUp();
-    await world.tap.until(() => [...world.tap.came.values()].flat().length === 900);
-    assert.equal(peer.dropped > 0, lost, `${peer.dropped} dropped`);
-  }
+  });
+  world.page.onLeave(() => peer.close());
+  return { ...world, peer };
+}
+
+test('a Godot game plays through ten cuts in the shell of the page', async (t) => {
+  const world = await playGodot(t, buffers());
+  await tenCuts({ ...world, flows: flows(world.game, world.peer) });
+  assert.equal(world.peer.dropped, 0);
 });
+
+for (const [whose, queues, lost] of [['the page', buffers(), false], ['Godot itself', { inbound: 65_535, packets: 4096, outbound: 65_535 }, true]]) {
+  test(`the queues of ${whose} ${lost ? "don't hold" : 'hold'} a whole replay`, async (t) => {
+    const { peer, game, tap, ...world } = await playGodot(t, queues);
+    clearInterval(peer.frames); // one frame that takes long, as at a change of scene
+    await outage({ tap, ...world }, async () => {
+      await detached({ tap });
+      for (let n = 0; n < 900; n++) game.send(Buffer.alloc(1000, filler(7)));
+    });
+    await tap.until(() => [...tap.came.values()].flat().length === 900);
+    assert.equal(peer.dropped > 0, lost, `${peer.dropped} dropped`);
+  });
+}
 
 test('the queues of the page are as large as the buffers of the gateway', () => {
   const help = execFileSync(BIN, ['--help'], { encoding: 'utf8' }).replace(/\s+/g, ' ');
@@ -142,68 +130,57 @@ test('the queues of the page are as large as the buffers of the gateway', () => 
   assert.ok(inbound >= 2 * 1024 * 1024 && packets >= 2 * 4096);
 });
 
-test('a Unity game plays through ten cuts in the template of the page', { timeout: 180_000 }, async (t) => {
-  const page = new Page(t);
-  const engine = { heard: (_text) => {} };
-  globalThis.document = { querySelector: (selector) => ({ selector }) };
-  globalThis.createUnityInstance = async (canvas, { dataUrl }) => {
-    assert.deepEqual([canvas.selector, dataUrl], ['#unity-canvas', 'Build/game.data']);
-    const socket = new WebSocket(`ws://${globalThis.gatewayHost}/match/7`, []);
-    socket.binaryType = 'arraybuffer';
-    socket.onmessage = ({ data }) => engine.heard(Buffer.from(data).toString());
-    Object.assign(engine, { socket, send: (text) => socket.send(Buffer.from(text)) });
-  };
+test('a Unity game plays through ten cuts in the template of the page', async (t) => {
+  const engine = {};
   t.after(() => delete globalThis.document);
-  const html = replaced(recipe('The page', 'unity.md').code('html'), { '{{{ DATA_FILENAME }}}': 'game.data' });
-  const world = await play(t, page, { title: 'The page', page: 'unity.md' }, html);
-  page.onLeave(() => engine.socket.close());
-  await tenCuts(world, flows(world, engine));
+  const world = await play(t, recipe('The page', 'unity.md'), { '{{{ DATA_FILENAME }}}': 'game.data' }, (url) => {
+    globalThis.document = { querySelector: (selector) => ({ selector }) };
+    globalThis.createUnityInstance = async (canvas, { dataUrl }) => {
+      assert.deepEqual([canvas.selector, dataUrl], ['#unity-canvas', 'Build/game.data']);
+      const socket = new WebSocket(url, []);
+      socket.binaryType = 'arraybuffer';
+      socket.onmessage = ({ data }) => engine.heard(Buffer.from(data).toString());
+      Object.assign(engine, { socket, send: (text) => socket.send(Buffer.from(text)) });
+    };
+  });
+  world.page.onLeave(() => engine.socket.close());
+  await tenCuts({ ...world, flows: flows(world.game, engine) });
 });
 
-test('a Phaser scene plays through ten cuts, and says when the player is away', { timeout: 180_000 }, async (t) => {
-  const page = new Page(t);
+test('a Phaser scene plays through ten cuts, and says when the player is away', async (t) => {
   const shown = [];
   let scene;
+  const label = { setVisible: (on) => (shown.push(on), label) };
   const stub = (extra) => new Proxy(extra, { get: (target, key) => target[key] ?? (() => stub({})) });
-  globalThis.Phaser = {
-    AUTO: 0,
-    Scene: class {
-      constructor(key) {
-        assert.equal(key, 'match');
-        this.ships = null;
-        this.add = {
-          text: () => ({ setVisible: (on) => (shown.push(on), { setVisible: (now) => shown.push(now) }) }),
-          image: () => ({ setPosition: (x) => scene.heard(x) }),
-        };
-        this.input = { keyboard: { on: (_type, run) => (this.press = (code) => run({ code })) } };
-        this.events = { once: (type, run) => (this[type] = run) };
-        this.scene = stub({});
-      }
-    },
-    Game: class {
-      constructor({ scene: [Scene] }) {
-        scene = new Scene();
-        scene.create();
-        this.frames = setInterval(() => scene.update(), 16);
-      }
-    },
-  };
-  const world = await play(t, page, { title: 'The scene', page: 'phaser.md' });
-  page.onLeave(() => {
+  const world = await play(t, recipe('The scene', 'phaser.md'), {}, () => {
+    globalThis.Phaser = {
+      AUTO: 0,
+      Scene: class {
+        constructor(key) {
+          assert.equal(key, 'match');
+          this.ships = null;
+          this.add = { text: () => label, image: () => ({ setPosition: (x) => scene.heard(x) }) };
+          this.input = { keyboard: { on: (_type, run) => (this.press = (code) => run({ code })) } };
+          this.events = { once: (type, run) => (this[type] = run) };
+          this.scene = stub({});
+        }
+      },
+      Game: class {
+        constructor({ scene: [Scene] }) {
+          scene = new Scene();
+          scene.create();
+          this.frames = setInterval(() => scene.update(), 16);
+        }
+      },
+    };
+  });
+  world.page.onLeave(() => {
     clearInterval(world.names.game.frames);
     scene.shutdown();
   });
-  scene.heard = () => {};
-  const up = new Flow('up', (n, text) => scene.press(`${n} ${text}`));
-  const down = new Flow('down', (n, text) => world.game.send(JSON.stringify({ id: 1, x: `${n} ${text}`, y: 0 })));
-  const hear = (flow, text) => {
-    const [, n, rest] = /^(\d+) ([^]*)$/.exec(text) ?? [];
-    flow.heard(Number(n), rest);
-  };
-  world.game.on('message', (data) => hear(up, JSON.parse(data.toString()).key));
-  scene.heard = (text) => hear(down, text);
-  await tenCuts(world, [up, down]);
+  const send = (text) => world.game.send(JSON.stringify({ id: 1, x: text, y: 0 }));
+  await tenCuts({ ...world, flows: flows(world.game, scene, (text) => scene.press(text), send, (data) => JSON.parse(data.toString()).key) });
   assert.equal(shown.shift(), false);
-  assert.ok(shown.filter((on) => on).length >= 10);
+  assert.ok(shown.filter((on) => on).length >= 10, `shown: ${shown}`);
   assert.equal(shown.at(-1), false);
 });

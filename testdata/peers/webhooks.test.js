@@ -2,14 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { WebSocket, WebSocketServer } from 'ws';
+import { directory } from './lib/directory.js';
 import { startGateway } from './lib/gateway.js';
 import { openServer } from './lib/server.js';
 
@@ -18,11 +17,9 @@ const [, code] = page.match(/^```js\n([^]*?)^```$/m);
 
 /** Runs the receiver of the page on a port of its own. @param {import('node:test').TestContext} t */
 async function startReceiver(t) {
-  const dir = mkdtempSync(join(tmpdir(), 'reseat-webhook-'));
-  t.after(() => rmSync(dir, { recursive: true }));
+  const dir = directory(t);
   assert.match(code, /server\.listen\(4000\);/);
   writeFileSync(join(dir, 'receiver.mjs'), code.replace('server.listen(4000);', "server.listen(0, '127.0.0.1', () => console.log(server.address().port));"));
-  symlinkSync(fileURLToPath(new URL('node_modules', import.meta.url)), join(dir, 'node_modules'));
   writeFileSync(join(dir, 'webhook-secret'), `whsec_${Buffer.alloc(32, 7).toString('base64')}\n`);
   const child = spawn(process.execPath, ['receiver.mjs'], { cwd: dir, stdio: ['ignore', 'pipe', 'inherit'] });
   t.after(() => child.kill('SIGKILL'));
@@ -32,7 +29,7 @@ async function startReceiver(t) {
   return { url: `http://127.0.0.1:${port}/events`, secret: join(dir, 'webhook-secret'), next };
 }
 
-test('the receiver of the page verifies what the gateway posts, in order', async (t) => {
+test('the receiver of the page verifies what the gateway posts, in order', { timeout: 60_000 }, async (t) => {
   const game = await openServer(t);
   new WebSocketServer({ server: game });
   const receiver = await startReceiver(t);
@@ -45,7 +42,7 @@ test('the receiver of the page verifies what the gateway posts, in order', async
   assert.equal(await receiver.next(), `session.ended ${session} bye`);
 });
 
-test('the receiver of the page refuses what is signed by another', async (t) => {
+test('the receiver of the page refuses what is signed by another', { timeout: 60_000 }, async (t) => {
   const receiver = await startReceiver(t);
   const answer = await fetch(receiver.url, {
     method: 'POST',

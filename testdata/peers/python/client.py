@@ -1,14 +1,16 @@
-"""A WebSocket client in Python behind the gateway: client.py LIBRARY MODE URL CUTS.
+"""A WebSocket client in Python behind the gateway: client.py MODE URL CUTS.
 
-LIBRARY is websockets or autobahn. MODE plain sends a hundred messages to an echo
-server and wants them back. MODE resumable speaks reseat.v1, written from the
-protocol's page: it cuts its own connection again and again, without a Close, and
-wants every message once and in order, both ways. It prints OK or what is wrong.
+MODE plain sends a hundred messages to an echo server and wants them back. MODE resumable
+speaks reseat.v1, written from the protocol's page: it cuts its own connection again and
+again, without a Close, and wants every message once and in order, both ways. It prints OK
+or what is wrong.
 """
 
 import asyncio
 import json
 import sys
+
+import websockets
 
 MESSAGES = 200
 
@@ -118,7 +120,9 @@ async def tenure(seat, connection, patience):
                 return False
 
 
-class OfWebsockets:
+class Connection:
+    """One of the library's connections, which can also be cut: without a Close."""
+
     def __init__(self, ws):
         self.ws, self.send, self.recv, self.close, self.closed = ws, ws.send, ws.recv, ws.close, ws.wait_closed
 
@@ -126,70 +130,11 @@ class OfWebsockets:
         self.ws.transport.abort()
 
 
-async def connect_websockets(url, protocols):
-    import websockets
-
-    return OfWebsockets(await websockets.connect(url, subprotocols=protocols or None, max_size=None, compression=None))
+async def connect(url, protocols):
+    return Connection(await websockets.connect(url, subprotocols=protocols or None, max_size=None, compression=None))
 
 
-class OfAutobahn:
-    def __init__(self):
-        self.inbox, self.end, self.protocol = asyncio.Queue(), asyncio.get_event_loop().create_future(), None
-
-    async def send(self, message):
-        binary = isinstance(message, bytes)
-        self.protocol.sendMessage(message if binary else message.encode(), binary)
-
-    async def recv(self):
-        message = await self.inbox.get()
-        if message is None:
-            raise AssertionError("the connection has ended")
-        return message
-
-    async def close(self):
-        self.protocol.sendClose(1000)
-        await self.end
-
-    async def closed(self):
-        await self.end
-
-    def cut(self):
-        self.protocol.transport.abort()
-
-
-async def connect_autobahn(url, protocols):
-    from urllib.parse import urlsplit
-
-    from autobahn.asyncio.websocket import WebSocketClientFactory, WebSocketClientProtocol
-
-    connection = OfAutobahn()
-    opened = asyncio.get_event_loop().create_future()
-
-    class Protocol(WebSocketClientProtocol):
-        def onOpen(self):
-            connection.protocol = self
-            opened.set_result(None)
-
-        def onMessage(self, payload, isBinary):
-            connection.inbox.put_nowait(payload if isBinary else payload.decode())
-
-        def onClose(self, wasClean, code, reason):
-            connection.inbox.put_nowait(None)
-            if not connection.end.done():
-                connection.end.set_result(code)
-            if not opened.done():
-                opened.set_exception(AssertionError("not opened: %s %s" % (code, reason)))
-
-    factory = WebSocketClientFactory(url, protocols=protocols or None)
-    factory.protocol = Protocol
-    at = urlsplit(url)
-    await asyncio.get_event_loop().create_connection(factory, at.hostname, at.port)
-    await opened
-    return connection
-
-
-async def main(library, mode, url, cuts):
-    connect = {"websockets": connect_websockets, "autobahn": connect_autobahn}[library]
+async def main(mode, url, cuts):
     if mode == "plain":
         await plain(await connect(url, []))
         print("OK plain")
@@ -198,4 +143,4 @@ async def main(library, mode, url, cuts):
     print("OK %d connections, %d messages each way" % (seat.hellos, seat.received))
 
 
-asyncio.run(asyncio.wait_for(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])), 60))
+asyncio.run(asyncio.wait_for(main(sys.argv[1], sys.argv[2], int(sys.argv[3])), 60))
