@@ -51,8 +51,6 @@ async function play(t, client, flags = []) {
   return { gateway, relay, tap, server, joined, game, socket, flows: flows(socket, game), want };
 }
 
-const post = async (gateway, path, method = 'POST') => assert.ok((await fetch(`${gateway.admin}/api/v1${path}`, { method })).ok, path);
-
 assert.ok(CLIENTS.length > 0);
 for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
   for (const driver of ['net', 'auto']) {
@@ -124,7 +122,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     'the game server closes': { act: ({ game }) => game.close(4001, 'over'), player: /^4001 over$/, game: /^4001$/ },
     'the game server breaks': { act: ({ game }) => game.terminate(), player: /^4502 upstream_lost/, game: /^1006$/ },
     'an operator ends it': {
-      act: ({ gateway, socket }) => post(gateway, `/sessions/${socket.session}?code=4002&reason=enough`, 'DELETE'),
+      act: ({ gateway, socket }) => gateway.post(`/sessions/${socket.session}?code=4002&reason=enough`, 'DELETE'),
       player: /^4410 enough$/,
       game: /^4002 enough$/,
     },
@@ -134,7 +132,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
       player: /^4404 no_session/,
       game: /^1001 grace period over$/,
     },
-    'the gateway drains': { flags: ['--drain', '1s'], act: ({ gateway }) => post(gateway, '/drain'), player: /^4503 draining/, game: /^1001/ },
+    'the gateway drains': { flags: ['--drain', '1s'], act: ({ gateway }) => gateway.post('/drain'), player: /^4503 draining/, game: /^1001/ },
     'another gateway, which does not know the session': {
       act: async ({ t, relay, server }) => {
         relay.leadTo((await startGateway(t, ['--upstream', `ws://${server.addr}`])).addr);

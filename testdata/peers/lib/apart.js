@@ -6,13 +6,9 @@ import { fileURLToPath } from 'node:url';
 const SELF = fileURLToPath(import.meta.url);
 
 /**
- * Runs an exported function of a module in a new process. As its first argument the function
- * gets a `t` with `after`, as a test does. Rejects with what it throws.
- *
- * @param {import('node:test').TestContext} t whose end ends the process
- * @param {URL} module
- * @param {string} name of the function
- * @param {any[]} args that JSON can hold
+ * Runs an exported function of a module in a new process, which the end of `t` ends. As its first
+ * argument the function gets a `t` with `after`, as a test does; the others are what JSON can hold.
+ * Rejects with what it throws.
  */
 export function apart(t, module, name, ...args) {
   const child = spawn(process.execPath, [SELF, module.href, name, JSON.stringify(args)], { stdio: ['ignore', 'ignore', 'pipe'] });
@@ -25,7 +21,6 @@ export function apart(t, module, name, ...args) {
   });
 }
 
-/** @param {string} module @param {string} name @param {any[]} args */
 async function run(module, name, args) {
   const after = [];
   try {

@@ -5,22 +5,14 @@ import assert from 'node:assert/strict';
 /** Messages that come each way between two cuts. */
 const BETWEEN = 60;
 
-/**
- * @typedef {object} World what a cut is made in
- * @property {import('./gateway.js').Gateway} gateway
- * @property {import('./relay.js').Relay} relay between the page and the gateway
- * @property {import('./tap.js').Tap} tap
- * @property {{ handshakes: number }} server
- * @property {import('./flow.js').Flow[]} flows at least one each way; the first is up, the second down
- * @property {() => any} want fails where an end of the library has noticed anything
- */
+// A world has a gateway, the relay before it, the tap of the page's sockets, a server that counts
+// handshakes, flows (the first is up, the second down), and `want`, which fails where an end of
+// the library has noticed anything.
 
 /**
  * Each cut, with how many resumes follow from it at least. The number of bytes of those
  * that fall within a connection's beginning: the 101 has more than 100, the `hello` behind
  * it more than 300, the replay comes after that.
- *
- * @type {{ resumes: number, make: (world: World) => any }[]}
  */
 const CUTS = [
   { resumes: 1, make: operatorDisconnects },
@@ -35,18 +27,16 @@ const CUTS = [
   { resumes: 1, make: ({ relay }) => relay.cut() },
 ];
 
-/** @param {World} world */
 async function operatorDisconnects({ gateway }) {
   assert.ok((await gateway.disconnect()) > 0, 'a session is attached');
 }
 
-/** @param {World['relay']} relay @param {number} bytes */
 function resetAndSpoil(relay, bytes) {
   relay.spoilNext(bytes);
   relay.cut();
 }
 
-/** Lasts until the way back has been tried in vain. @param {World} world */
+/** Lasts until the way back has been tried in vain. */
 async function networkIsAway({ relay, tap }) {
   const before = tap.detaches;
   relay.goDown();
@@ -58,8 +48,6 @@ async function networkIsAway({ relay, tap }) {
  * Runs the flows of the world and makes ten cuts in them, each when the one before is got over
  * and messages have come each way since. Resolves when all flows have brought all that was
  * sent, once and in order, and nobody has noticed anything.
- *
- * @param {World} world
  */
 export async function tenCuts(world) {
   const { tap, gateway } = world;
@@ -69,7 +57,6 @@ export async function tenCuts(world) {
   await wantUntouched(world);
 }
 
-/** @param {World} world */
 async function cutAll(world) {
   const { tap, flows } = world;
   const progress = () => Promise.all(flows.map((flow) => flow.progress(BETWEEN)));
@@ -85,7 +72,7 @@ async function cutAll(world) {
   for (const flow of flows) await flow.stop();
 }
 
-/** Rejects if a library notices a cut. @param {World['tap']} tap */
+/** Rejects if a library notices a cut. */
 export async function noticed(tap) {
   const told = () => tap.events.find((event) => event !== 'open');
   await tap.until(() => told() !== undefined);
@@ -95,8 +82,6 @@ export async function noticed(tap) {
 /**
  * Nobody but Reseat knows of a cut: each socket has opened once, and nothing else; the game
  * server has one connection for each; neither end of the library has noticed anything.
- *
- * @param {World} world
  */
 export async function wantUntouched({ tap, gateway, server, want }) {
   assert.deepEqual(tap.events, [...tap.sockets].map(() => 'open'));

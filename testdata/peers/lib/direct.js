@@ -3,33 +3,22 @@
 import assert from 'node:assert/strict';
 import { startGateway } from './gateway.js';
 
-/** What the two ends of a story have seen, each in its order. */
-export class Log {
-  client = [];
-  server = [];
-}
-
 /**
- * Plays a story twice, on a direct connection and through a gateway; both ends must have
- * seen the same.
- *
- * @param {import('node:test').TestContext} t
- * @param {string} upstream HOST:PORT of the server
- * @param {(addr: string, log: Log) => Promise<void>} story its client connects to addr
- * @param {string[]} flags of the gateway, besides --upstream
+ * Plays a story twice, on a direct connection to the server and through a gateway; both ends
+ * must have seen the same. `story(addr, log)` has its client connect to addr, and notes what
+ * each end sees, in its order, in log.client and log.server.
  */
 export async function sameAsDirect(t, upstream, story, flags = []) {
-  const direct = new Log();
+  const direct = { client: [], server: [] };
   await story(upstream, direct);
   assert.ok(direct.client.length > 0 && direct.server.length > 0, 'the story has something to tell');
   const gateway = await startGateway(t, ['--upstream', `http://${upstream}`, ...flags]);
-  const through = new Log();
+  const through = { client: [], server: [] };
   await story(gateway.addr, through);
-  wantSame('client', through.client, direct.client);
-  wantSame('server', through.server, direct.server);
+  for (const side of ['client', 'server']) wantSame(side, through[side], direct[side]);
 }
 
-/** Fails with the first difference alone. @param {string} side @param {any[]} got @param {any[]} want */
+/** Fails with the first difference alone. */
 function wantSame(side, got, want) {
   for (const [i, entry] of want.entries()) assert.deepEqual(got[i], entry, `what the ${side} saw, number ${i + 1} of ${want.length}`);
   assert.equal(got.length, want.length, `the ${side} saw more`);

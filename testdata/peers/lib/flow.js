@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 /** How many messages are on their way at any time. */
 const AHEAD = 48;
 
-/** What message n is filled with: of any length up to 1,500 characters, DLE among the first of some. @param {number} n */
+/** What message n is filled with: of any length up to 1,500 characters, DLE among the first of some. */
 export const filler = (n) => (n % 5 === 0 ? '\x10' : '') + String.fromCharCode(97 + (n % 26)).repeat((n * 7919) % 1500);
 
 /**
@@ -16,17 +16,14 @@ export const filler = (n) => (n % 5 === 0 ? '\x10' : '') + String.fromCharCode(9
 export class Flow {
   sent = 0;
   received = 0;
-  /** @type {string[]} */
   faults = [];
   #name;
   #send;
   #running = false;
-  /** @type {any} */
   #timer;
-  /** @type {{ at: number, done: () => void, fail: (fault: Error) => void }[]} */
   #waiting = [];
 
-  /** @param {string} name for faults @param {(n: number, filler: string, text: string) => void} send `text` is the number and the filler, as `read` takes them */
+  /** `send(n, filler, text)` sends a message; `text` is both in one, as `read` takes them. The name is for faults. */
   constructor(name, send) {
     this.#name = name;
     this.#send = send;
@@ -37,7 +34,7 @@ export class Flow {
     this.#fill();
   }
 
-  /** Sends at the steady rate of a game, whatever becomes of it. @param {number} ms between two messages */
+  /** Sends at the steady rate of a game, whatever becomes of it. with ms between two messages */
   beat(ms) {
     this.#timer ??= setInterval(() => this.#next(), ms);
   }
@@ -57,12 +54,12 @@ export class Flow {
     return this.#reach(this.sent);
   }
 
-  /** Resolves when n more messages have come. @param {number} n */
+  /** Resolves when n more messages have come. */
   progress(n) {
     return this.#reach(this.received + n);
   }
 
-  /** The receiving side got a message. @param {number} n @param {string} text */
+  /** The receiving side got a message. */
   heard(n, text) {
     if (n !== this.received + 1) this.fault(`message ${n} has come, want ${this.received + 1}`);
     if (text !== filler(n)) this.fault(`message ${n} is ${JSON.stringify(text?.slice(0, 60))}, want ${JSON.stringify(filler(n).slice(0, 60))}`);
@@ -71,14 +68,14 @@ export class Flow {
     this.#fill();
   }
 
-  /** The receiving side got number and filler in one. @param {any} data @returns {number} the number */
+  /** The receiving side got number and filler in one. Returns the number. */
   read(data) {
     const [, n, text] = /^(\d+) ([^]*)$/.exec(String(data)) ?? [];
     this.heard(Number(n), text);
     return Number(n);
   }
 
-  /** Reports a fault to those that wait for this flow. @param {string} what */
+  /** Reports a fault to those that wait for this flow. */
   fault(what) {
     this.faults.push(`${this.#name}: ${what}`);
     for (const { fail } of this.#waiting) fail(new Error(this.faults[0]));
@@ -94,7 +91,6 @@ export class Flow {
     this.#send(this.sent, text, `${this.sent} ${text}`);
   }
 
-  /** @param {number} at */
   #reach(at) {
     if (this.received >= at) return Promise.resolve();
     return new Promise((done, fail) => this.#waiting.push({ at, done: () => void done(undefined), fail }));

@@ -8,21 +8,13 @@ import { fileURLToPath } from 'node:url';
 /** The program under test. */
 export const BIN = process.env.RESEAT_BIN ?? fileURLToPath(new URL('../../../bin/reseat', import.meta.url));
 
-const CLIENTS = 'listen.clients';
-const ADMIN = 'listen.admin';
-
 /**
- * Starts a gateway with the given flags, which name its upstream, and ends it with the
- * test. Resolves when both of its ports are open; rejects with what the program wrote
- * where it leaves before that.
- *
- * @param {import('node:test').TestContext} t
- * @param {string[]} flags
- * @param {string} [cwd] where it runs
- * @returns {Promise<Gateway>}
+ * Starts a gateway with the given flags, which name its upstream, and ends it with the test.
+ * Resolves when both of its ports are open; rejects with what the program wrote where it
+ * leaves before that. Its log is read to the end, so that it never waits for that.
  */
-export async function startGateway(t, flags, cwd) {
-  const child = spawn(BIN, [...flags, '--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0', '--log-format', 'json'], {
+export async function startGateway(t, flags, cwd, bin = BIN) {
+  const child = spawn(bin, [...flags, '--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0', '--log-format', 'json'], {
     stdio: ['ignore', 'ignore', 'pipe'],
     env: {},
     cwd,
@@ -30,70 +22,54 @@ export async function startGateway(t, flags, cwd) {
   const kill = () => child.kill('SIGKILL');
   process.once('exit', kill);
   child.once('exit', () => process.off('exit', kill));
-  const { [CLIENTS]: clients, [ADMIN]: admin } = await addresses(child);
-  const gateway = new Gateway(child, clients, admin);
+  const found = await new Promise((resolve, reject) => {
+    const found = {};
+    const lines = [];
+    child.once('error', reject);
+    child.once('exit', (code) => reject(new Error(`reseat ${flags.join(' ')} left with status ${code}: ${lines.join('\n')}`)));
+    createInterface({ input: child.stderr }).on('line', (line) => {
+      if (found.clients && found.admin) return;
+      lines.push(line);
+      const { msg = '', addr } = line.startsWith('{') ? JSON.parse(line) : {};
+      if (addr) found[msg.replace('listen.', '')] = addr;
+      if (found.clients && found.admin) resolve(found);
+    });
+  });
+  const gateway = new Gateway(child, found.clients, `http://${found.admin}`);
   t.after(() => gateway.stop());
   return gateway;
 }
 
-/**
- * Reads the log until it has named both addresses, and goes on reading so that the program
- * never waits for its log.
- *
- * @param {import('node:child_process').ChildProcess} child
- * @returns {Promise<Record<string, string>>} addresses by the log key
- */
-function addresses(child) {
-  return new Promise((resolve, reject) => {
-    const found = {};
-    const lines = [];
-    child.once('error', reject);
-    child.once('exit', (code) => reject(new Error(`reseat left with status ${code}: ${lines.join('\n')}`)));
-    createInterface({ input: child.stderr }).on('line', (line) => {
-      if (found[CLIENTS] && found[ADMIN]) return;
-      lines.push(line);
-      const { msg, addr } = line.startsWith('{') ? JSON.parse(line) : {};
-      if (addr) found[msg] = addr;
-      if (found[CLIENTS] && found[ADMIN]) resolve(found);
-    });
-  });
-}
-
-export class Gateway {
+class Gateway {
   #child;
 
-  /**
-   * @param {import('node:child_process').ChildProcess} child
-   * @param {string} addr where clients connect, HOST:PORT
-   * @param {string} admin the admin address, HOST:PORT
-   */
   constructor(child, addr, admin) {
     this.#child = child;
-    this.addr = addr;
-    this.admin = `http://${admin}`;
+    this.addr = addr; // HOST:PORT where clients connect
+    this.admin = admin; // URL
   }
 
-  /** The sessions that live. @returns {Promise<{ id: string, state: string, resumable: boolean }[]>} */
+  /** The sessions that live. */
   async sessions() {
     const answer = await fetch(`${this.admin}/api/v1/sessions`);
     assert.equal(answer.status, 200);
     return (await answer.json()).sessions;
   }
 
-  /** Cuts the connections of all attached resumable sessions. @returns {Promise<number>} how many */
+  /** Cuts the connections of all attached resumable sessions; resolves with how many. */
   async disconnect() {
     const attached = (await this.sessions()).filter((s) => s.resumable && s.state === 'attached');
-    await Promise.all(attached.map((s) => this.#post(`/api/v1/sessions/${s.id}/disconnect`)));
+    await Promise.all(attached.map(({ id }) => this.post(`/sessions/${id}/disconnect`)));
     return attached.length;
   }
 
-  /** @param {string} path */
-  async #post(path) {
-    const answer = await fetch(this.admin + path, { method: 'POST' });
-    assert.equal(answer.status, 204, `POST ${path}`);
+  /** Has the control API do something. */
+  async post(path, method = 'POST') {
+    const answer = await fetch(`${this.admin}/api/v1${path}`, { method });
+    assert.ok(answer.ok, `${method} ${path}: status ${answer.status}`);
   }
 
-  /** The value of a metric's series, 0 where there is none yet. @param {string} series as `name{label="value"}` */
+  /** The value of a metric's series, 0 where there is none yet. */
   async metric(series) {
     const text = await (await fetch(`${this.admin}/metrics`)).text();
     const line = text.split('\n').find((l) => l.startsWith(`${series} `));

@@ -21,7 +21,6 @@ let scripts = 0;
 
 /** A WebSocket that says which page it belongs to, as a browser's does. */
 class PageWebSocket extends NodeWebSocket {
-  /** @param {string} url @param {string | string[]} [protocols] */
   constructor(url, protocols) {
     super(url, protocols, { origin: location.origin });
   }
@@ -55,28 +54,19 @@ class TabStorage {
 export class Page {
   /** What its sockets do. */
   tap = new Tap();
-  /** @type {Record<string, string>} */
   #addresses = {};
-  /** @type {Promise<string> | null} */
   #client = null;
-  /** @type {(() => any)[]} */
   #leaving = [];
   #storage = new TabStorage();
   #plain;
 
-  /**
-   * @param {{ after: (last: () => any) => void }} t made before its other parts, the page is left before they end
-   * @param {boolean} plain its scripts get native WebSockets, without Reseat
-   */
+  /** Made before the other parts of `t`, the page is left before they end. A plain one's scripts get native WebSockets. */
   constructor(t, plain = false) {
     this.#plain = plain;
     t.after(() => this.#leave());
   }
 
-  /**
-   * @param {string} origin of the page, http://HOST:PORT
-   * @param {Record<string, string>} addresses what stands in the recipe's code, and what to put there
-   */
+  /** Opens the page at its origin. `addresses` has what stands in the recipe's code, and what to put there. */
   open(origin, addresses = {}) {
     this.#addresses = addresses;
     const window = new EventTarget();
@@ -95,7 +85,7 @@ export class Page {
     this.open(location.origin, this.#addresses);
   }
 
-  /** What the page does when it is left: end the library's connection. @param {() => any} run */
+  /** What the page does when it is left: end the library's connection. */
   onLeave(run) {
     this.#leaving.push(run);
   }
@@ -108,10 +98,8 @@ export class Page {
 
   /**
    * Runs the scripts of the HTML one after the other, as a browser does. The engine or library
-   * of a classic script that `files` does not have is taken to be there already.
-   * @param {string} html
-   * @param {Record<string, string>} files the code of `src="/NAME"`, by name
-   * @returns {Promise<Record<string, any>>} what the modules declare with `const` at the top
+   * of a classic script that `files`, the code of `src="/NAME"` by name, does not have is taken to
+   * be there already. Resolves with what the modules declare with `const` at the top.
    */
   async run(html, files = {}) {
     const scripts = [...html.matchAll(/<script([^>]*)>([^]*?)<\/script>/g)];
@@ -126,7 +114,7 @@ export class Page {
     return names;
   }
 
-  /** Runs the install script, as the element with these attributes does. @param {string} attributes */
+  /** Runs the install script, as the element with these attributes does. */
   async #install(attributes) {
     const src = `${location.origin}/reseat.install.js`;
     const dataset = {};
@@ -145,13 +133,13 @@ export class Page {
     this.tap.attach(globalThis.Reseat.ReseatSocket);
   }
 
-  /** Runs one module. @param {string} code @returns {Promise<Record<string, any>>} what it declares */
+  /** Runs one module. Resolves with what it declares. */
   async module(code) {
     const own = await this.#withFetchedImports(replaced(code, this.#addresses));
     return import(this.#write(`${own}\nexport { ${declared(code)} };\n`));
   }
 
-  /** Replaces what a module imports from a server by files that hold it. @param {string} code */
+  /** Replaces what a module imports from a server by files that hold it. */
   async #withFetchedImports(code) {
     let own = code;
     for (const [, specifier] of code.matchAll(/from '((?:https?:\/)?\/[^']+)'/g)) {
@@ -160,7 +148,7 @@ export class Page {
     return own;
   }
 
-  /** @param {URL} url @returns {Promise<string>} the file that holds the script */
+  /** The file that holds the script. */
   async #fetched(url) {
     if (url.pathname !== '/reseat.js') return this.#write(await fetchScript(url));
     if (this.#plain) return this.#write(PLAIN);
@@ -168,14 +156,14 @@ export class Page {
     return this.#client;
   }
 
-  /** The gateway's client is one module however often it is imported; what its sockets do is tapped. @param {URL} url */
+  /** The gateway's client is one module however often it is imported; what its sockets do is tapped. */
   async #fetchClient(url) {
     const file = this.#write(await fetchScript(url));
     this.tap.attach((await import(file)).ReseatSocket);
     return file;
   }
 
-  /** @param {string} code @returns {string} the file, under this project's own node_modules */
+  /** The file, under this project's own node_modules. */
   #write(code) {
     const file = `${OUT}${++scripts}.mjs`;
     writeFileSync(file, code);
@@ -183,7 +171,7 @@ export class Page {
   }
 }
 
-/** @param {URL} url */
+/** */
 async function fetchScript(url) {
   const answer = await fetch(url);
   assert.equal(answer.status, 200, `GET ${url}`);

@@ -8,39 +8,30 @@ const DOCS = new URL('../../../docs/', import.meta.url);
 
 /** A section of the page, with the code that it shows. */
 export class Recipe {
-  /** @type {{ language: string, name: string, code: string }[]} */
   #fences;
 
-  /** @param {string} title @param {string} text */
   constructor(title, text) {
     this.title = title;
     this.text = text;
     this.#fences = [...text.matchAll(/^```(\w+) ?(\S*)\n([^]*?)^```$/gm)].map(([, language, name, code]) => ({ language, name, code }));
   }
 
-  /** The only code block in a language, or of that name. @param {string} label */
+  /** The only code block in a language, or of that name. */
   code(label) {
     const found = this.#fences.filter(({ language, name }) => (name || language) === label);
     assert.equal(found.length, 1, `"${this.title}" shows ${found.length} code blocks ${label}, want 1`);
     return found[0].code;
   }
 
-  /**
-   * Runs a code block that stands amid a program of its reader's.
-   * @param {string} label
-   * @param {Record<string, any>} scope what the program has by these names
-   * @returns {Record<string, any>} what the block declares with `const`
-   */
+  /** Runs a code block that stands amid a program of its reader's, which has `scope`. Returns what the block declares with `const`. */
   run(label, scope) {
     const code = this.code(label);
     return new Function(...Object.keys(scope), `${code}\nreturn { ${declared(code)} };`)(...Object.values(scope));
   }
 
   /**
-   * The arguments of the command that starts the gateway, the last one shown. The commands
-   * before it are run.
-   * @param {string} addr of the game server, in place of the one on the page
-   * @param {string} [cwd] where all of them are run
+   * The arguments of the command that starts the gateway, the last one shown, for a game server
+   * at addr. The commands before it are run in cwd.
    */
   flags(addr, cwd) {
     const commands = this.code('sh').trim().split('\n');
@@ -51,15 +42,14 @@ export class Recipe {
   }
 }
 
-/** The names that code declares with `const`, outside of functions. @param {string} code */
+/** The names that code declares with `const`, outside of functions. */
 export const declared = (code) => [...code.matchAll(/^ {0,2}const (\w+) =/gm)].map(([, name]) => name);
 
-/** @param {string} text @param {Record<string, string>} addresses */
 export function replaced(text, addresses) {
   return Object.entries(addresses).reduce((so, [from, to]) => so.replaceAll(from, to), text);
 }
 
-/** The section with that heading. @param {string} title @param {string} [page] @returns {Recipe} */
+/** The section with that heading. */
 export function recipe(title, page = 'recipes.md') {
   const sections = readFileSync(new URL(page, DOCS), 'utf8').split(/^## /m).slice(1);
   const found = sections.find((section) => section.startsWith(`${title}\n`));

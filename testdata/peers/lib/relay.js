@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 
-/** @typedef {'up' | 'down'} Way `up` is towards the gateway */
+// Ways are 'up', towards the gateway, and 'down'.
 
 /**
  * A TCP relay on loopback. Its breaks are resets (RST) towards both sides, as of a NAT
@@ -14,25 +14,15 @@ export class Relay {
   accepted = 0;
   #target;
   #server = createServer((socket) => this.#accept(socket));
-  /** @type {Set<Link>} */
   #links = new Set();
   #down = false;
-  /** Connections that were begun in a silence. @type {import('node:net').Socket[] | null} */
-  #waiting = null;
-  /** @type {number[]} bytes towards the client after which the next connections break */
-  #spoilt = [];
+  #waiting = null; // connections that were begun in a silence
+  #spoilt = []; // bytes towards the client after which the next connections break
 
-  /** @param {string} target HOST:PORT */
-  constructor(target) {
-    this.#target = target;
-  }
-
-  /**
-   * @param {import('node:test').TestContext} t whose end closes it
-   * @param {string} target HOST:PORT
-   */
+  /** Opens a relay to HOST:PORT, which the end of `t` closes. */
   static async open(t, target) {
-    const relay = new Relay(target);
+    const relay = new Relay();
+    relay.leadTo(target);
     relay.#server.listen(0, '127.0.0.1');
     await once(relay.#server, 'listening');
     t.after(() => relay.#close());
@@ -44,7 +34,7 @@ export class Relay {
     return `127.0.0.1:${this.#server.address().port}`;
   }
 
-  /** Leads new connections elsewhere. @param {string} target HOST:PORT */
+  /** Leads new connections to HOST:PORT. */
   leadTo(target) {
     this.#target = target;
   }
@@ -54,17 +44,12 @@ export class Relay {
     for (const link of this.#links) link.reset();
   }
 
-  /**
-   * Breaks every connection that there is once it has carried so many more bytes: most
-   * likely within a frame.
-   * @param {Way} way
-   * @param {number} bytes
-   */
+  /** Breaks every connection that there is once it has carried so many more bytes: most likely within a frame. */
   cutAfter(way, bytes) {
     for (const link of this.#links) link.left[way] = bytes;
   }
 
-  /** The next connection breaks after so many bytes towards the client. @param {number} bytes */
+  /** The next connection breaks after so many bytes towards the client. */
   spoilNext(bytes) {
     this.#spoilt.push(bytes);
   }
@@ -83,7 +68,6 @@ export class Relay {
    * Silence: nothing passes in these directions, not even the end of a connection, until the
    * returned function is called; then all of it passes, late. The TCP connections stay open.
    * A new one needs both directions, and passes nothing until then.
-   * @param {Way[]} ways
    */
   hold(ways) {
     const links = [...this.#links];
@@ -97,7 +81,6 @@ export class Relay {
     };
   }
 
-  /** @param {import('node:net').Socket} client */
   #accept(client) {
     client.on('error', () => {}); // a reset is what we are here for
     if (this.#down) return client.resetAndDestroy();
@@ -106,7 +89,6 @@ export class Relay {
     this.#waiting.push(client);
   }
 
-  /** @param {import('node:net').Socket} client */
   #open(client) {
     const link = new Link(client, this.#target);
     link.left.down = this.#spoilt.shift() ?? Infinity;
@@ -123,14 +105,10 @@ export class Relay {
 
 /** One connection through the relay. */
 class Link {
-  /** Bytes that it still carries, each way. */
-  left = { up: Infinity, down: Infinity };
-  /** @type {Set<Way>} */
+  left = { up: Infinity, down: Infinity }; // bytes that it still carries
   #held = new Set();
-  /** Resets and the like that were held back. @type {(() => void)[]} */
-  #late = [];
+  #late = []; // resets and the like that were held back
 
-  /** @param {import('node:net').Socket} client @param {string} target */
   constructor(client, target) {
     const [host, port] = target.split(':');
     this.client = client.setNoDelay(true);
@@ -140,7 +118,7 @@ class Link {
     this.#carry('down', this.gateway, this.client);
   }
 
-  /** Nothing passes in these directions, until another call names others. @param {Way[]} ways */
+  /** Nothing passes in these directions, until another call names others. */
   hold(ways) {
     this.#held = new Set(ways);
     for (const [way, from] of [['up', this.client], ['down', this.gateway]]) {
@@ -150,7 +128,6 @@ class Link {
     if (ways.length === 0) for (const run of this.#late.splice(0)) run();
   }
 
-  /** @param {Way} way @param {() => void} run */
   #pass(way, run) {
     if (this.#held.has(way)) this.#late.push(run);
     else run();
@@ -161,11 +138,6 @@ class Link {
     this.gateway.resetAndDestroy();
   }
 
-  /**
-   * @param {Way} way
-   * @param {import('node:net').Socket} from
-   * @param {import('node:net').Socket} to
-   */
   #carry(way, from, to) {
     from.on('data', (chunk) => {
       if (chunk.length >= this.left[way]) return to.write(chunk.subarray(0, this.left[way]), () => this.reset());

@@ -4,12 +4,8 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 
 /**
- * Opens an HTTP server that counts the WebSocket handshakes that reach it, and breaks all
- * its connections at the end of the test.
- *
- * @param {import('node:test').TestContext} t
- * @param {(server: import('node:http').Server) => any} [listen] for a library that binds the server by itself
- * @returns {Promise<import('node:http').Server & { addr: string, handshakes: number }>}
+ * Opens an HTTP server that counts the WebSocket handshakes that reach it, and breaks all its
+ * connections at the end of the test. `listen` is for a library that binds the server by itself.
  */
 export async function openServer(t, listen = (server) => server.listen(0, '127.0.0.1')) {
   const server = Object.assign(createServer(), { addr: '', handshakes: 0 });

@@ -2,22 +2,16 @@
 
 /** Records every event and every send of every ReseatSocket. */
 export class Tap {
-  /** Standard events other than `message`, in order. @type {string[]} */
-  events = [];
-  /** @type {Set<any>} */
+  events = []; // standard ones other than `message`, in order
   sockets = new Set();
-  /** Data of `message` events and of sends, by socket. @type {Map<any, any[]>} */
-  came = new Map();
-  /** @type {Map<any, any[]>} */
-  went = new Map();
-  /** Codes and reasons of `close` events. @type {string[]} */
-  codes = [];
+  came = new Map(); // data of `message` events, by socket
+  went = new Map(); // and of sends
+  codes = []; // and reasons of `close` events
   resumes = 0;
   detaches = 0;
-  /** @type {{ when: () => boolean, done: () => void }[]} */
   #waiting = [];
 
-  /** @param {any} ReseatSocket the class, before its first use */
+  /** Watches a class, before its first use. */
   attach(ReseatSocket) {
     const tap = this;
     const { dispatchEvent, send } = ReseatSocket.prototype;
@@ -42,13 +36,12 @@ export class Tap {
     return [...this.sockets].every((socket) => socket.readyState === socket.CLOSED);
   }
 
-  /** Resolves when that is so, which is looked at after each event. @param {() => boolean} when */
+  /** Resolves when that is so, which is looked at after each event. */
   until(when) {
     if (when()) return Promise.resolve();
     return new Promise((done) => this.#waiting.push({ when, done: () => done(undefined) }));
   }
 
-  /** @param {any} socket @param {any} event */
   #note(socket, event) {
     this.sockets.add(socket);
     if (event.type === 'close') this.codes.push(`${event.code} ${event.reason}`.trim());
@@ -62,7 +55,6 @@ export class Tap {
   }
 }
 
-/** @param {Map<any, any[]>} map @param {any} key */
 function list(map, key) {
   if (!map.has(key)) map.set(key, []);
   return map.get(key);
