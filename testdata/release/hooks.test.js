@@ -56,7 +56,7 @@ const most = async ({ games }, n) => {
 /** The game server has no player any more. */
 const nobody = (gateway) => most(gateway, 0);
 
-test('React: status and messages, a new URL, and a socket that is closed', { timeout: 30_000 }, async (t) => {
+test('React: status and messages, a new URL, and a socket that is closed', { timeout: 120_000 }, async (t) => {
   const gateway = await startGateway(t);
   const { useReseat } = await installed(t, 'react');
   const log = new Log();
@@ -98,7 +98,7 @@ test('React: status and messages, a new URL, and a socket that is closed', { tim
   assert.deepEqual(statuses.entries, ['connecting', 'open', 'detached', 'open', 'connecting', 'open', 'connecting', 'open']);
 });
 
-test('Vue: status and messages, a new URL, and a socket that is closed', { timeout: 30_000 }, async (t) => {
+test('Vue: status and messages, a new URL, and a socket that is closed', { timeout: 120_000 }, async (t) => {
   const gateway = await startGateway(t);
   const { useReseat } = await installed(t, 'vue');
   const log = new Log();

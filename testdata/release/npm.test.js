@@ -40,13 +40,13 @@ globalThis.done = (result) => process.send(result, () => process.disconnect());
 
 /** Runs a page's script against the gateway. @returns {Promise<any>} what it saw */
 async function play(t, dir, script, preload = []) {
-  const { addr, disconnect } = await startGateway(t);
+  const gateway = await startGateway(t);
   const args = ['--no-warnings', '--require', './browser.cjs', ...preload, script];
-  const child = spawn(process.execPath, args, { cwd: dir, stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, GAME: `ws://${addr}/match/7`, SITE: `http://${addr}` } });
+  const child = spawn(process.execPath, args, { cwd: dir, stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, GAME: `ws://${gateway.addr}/match/7`, SITE: `http://${gateway.addr}` } });
   t.after(() => child.kill('SIGKILL'));
   let result;
   child.on('message', (message) => {
-    if (message === 'disconnect') disconnect();
+    if (message === 'disconnect') gateway.disconnect();
     else result = message;
   });
   const [status] = await once(child, 'exit');
@@ -69,13 +69,13 @@ const BUNDLERS = {
 };
 
 for (const [name, bundle] of Object.entries(BUNDLERS)) {
-  test(`bundled by ${name}, a page plays and resumes`, { timeout: 60_000 }, async (t) => {
+  test(`bundled by ${name}, a page plays and resumes`, { timeout: 120_000 }, async (t) => {
     const dir = project(t, { 'page.js': PAGE, 'browser.cjs': BROWSER });
     const entry = await bundle(dir, 'page.js');
     assert.deepEqual(await play(t, dir, entry), SEEN);
   });
 
-  test(`bundled by ${name}, what a page does not use is left out`, { timeout: 60_000 }, async (t) => {
+  test(`bundled by ${name}, what a page does not use is left out`, { timeout: 120_000 }, async (t) => {
     const code = `import { CloseCode, ReseatSocket } from 'reseat';\nimport 'reseat';\nglobalThis.code = CloseCode.SUPERSEDED;\n`;
     const dir = project(t, { 'page.js': code });
     await bundle(dir, 'page.js');
@@ -86,28 +86,24 @@ for (const [name, bundle] of Object.entries(BUNDLERS)) {
   });
 }
 
-test('Node imports it as an ES module', { timeout: 30_000 }, async (t) => {
-  const dir = project(t, { 'page.mjs': PAGE, 'browser.cjs': BROWSER });
-  assert.deepEqual(await play(t, dir, 'page.mjs'), SEEN);
-});
+const IMPORT = "import { CloseCode, ReseatSocket } from 'reseat';";
+const REQUIRE = `
+const { CloseCode, ReseatSocket } = require('reseat');
+import('reseat').then((imported) => {
+  if (ReseatSocket !== imported.default) throw new Error('two copies');
+  if (require('reseat/package.json').version !== '${VERSION.slice(1)}') throw new Error('another version');
+});`;
 
-test('CommonJS requires it, and gets the module that others import', { timeout: 30_000 }, async (t) => {
-  const same = `
-    const reseat = require('reseat');
-    import('reseat').then((imported) => {
-      if (reseat.ReseatSocket !== imported.default) throw new Error('two copies');
-      if (require('reseat/package.json').version !== '${VERSION.slice(1)}') throw new Error('another version');
-    });`;
-  const page = `${PAGE.replace("import { CloseCode, ReseatSocket } from 'reseat';", "const { CloseCode, ReseatSocket } = require('reseat');")}${same}`;
-  const dir = project(t, { 'page.cjs': page, 'browser.cjs': BROWSER }, 'commonjs');
-  assert.deepEqual(await play(t, dir, 'page.cjs'), SEEN);
-});
-
-test('it is imported by URL from a running gateway', { timeout: 30_000 }, async (t) => {
-  const page = PAGE.replace("import { CloseCode, ReseatSocket } from 'reseat';", 'const { CloseCode, ReseatSocket } = await import(`${process.env.SITE}/reseat.js`);');
-  const dir = project(t, { 'page.mjs': page, 'browser.cjs': BROWSER });
-  assert.deepEqual(await play(t, dir, 'page.mjs', ['--import', new URL('lib/http.js', import.meta.url).href]), SEEN);
-});
+for (const [name, file, code, preload] of [
+  ['imported by Node as an ES module', 'page.mjs', IMPORT],
+  ['required by CommonJS, which gets the module that others import', 'page.cjs', REQUIRE],
+  ['imported by URL from a running gateway', 'page.mjs', 'const { CloseCode, ReseatSocket } = await import(`${process.env.SITE}/reseat.js`);', ['--import', new URL('lib/http.js', import.meta.url).href]],
+]) {
+  test(`${name}, it plays and resumes`, { timeout: 120_000 }, async (t) => {
+    const dir = project(t, { [file]: PAGE.replace(IMPORT, () => code), 'browser.cjs': BROWSER }, file === 'page.cjs' ? 'commonjs' : 'module');
+    assert.deepEqual(await play(t, dir, file, preload), SEEN);
+  });
+}
 
 test('what the package does not export is not reached', (t) => {
   const dir = project(t, { 'main.mjs': "await import('reseat/client/session.js');" });
@@ -145,7 +141,7 @@ state.value = 'open';
 
 const TSC = fileURLToPath(new URL('node_modules/typescript/bin/tsc', import.meta.url));
 for (const [moduleResolution, module] of [['node16', 'node16'], ['nodenext', 'nodenext'], ['bundler', 'esnext']]) {
-  test(`TypeScript finds its types, moduleResolution ${moduleResolution}`, { timeout: 60_000 }, (t) => {
+  test(`TypeScript finds its types, moduleResolution ${moduleResolution}`, { timeout: 120_000 }, (t) => {
     const dir = project(t, { 'main.ts': USAGE });
     const args = ['--strict', '--noEmit', '--target', 'es2022', '--lib', 'es2022,dom,dom.iterable', '--module', module, '--moduleResolution', moduleResolution, 'main.ts'];
     const { status, stdout } = spawnSync(process.execPath, [TSC, ...args], { cwd: dir, encoding: 'utf8' });
