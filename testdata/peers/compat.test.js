@@ -85,6 +85,8 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     const answers = () => gateway.metric('reseat_client_rtt_seconds_count');
     const before = await answers();
     await eventually(async () => (await answers()) >= before + 3); // idle, for longer than a client may leave pings unanswered
+    const more = (await answers()) - before;
+    assert.ok(more >= 3, `the idle client has answered ${more} pings, want 3`);
     assert.deepEqual([tap.detaches, relay.accepted], [0, 1]);
     const release = relay.hold(['up', 'down']);
     await tap.until(() => tap.detaches > 0); // two heartbeats: it knows no faster rule

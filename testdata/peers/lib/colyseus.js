@@ -13,7 +13,7 @@ import { openWorld } from './world.js';
 
 globalThis.WebSocket ??= WebSocket; // Colyseus is made for Node 22, which has one, and reads its constants
 
-export const RECIPE = recipe('Colyseus');
+const RECIPE = recipe('Colyseus');
 
 const BattleState = schema({ ups: field.number().default(0), last: field.string().default('') });
 
