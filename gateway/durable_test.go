@@ -356,7 +356,7 @@ func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
 		p.Sync()
 		q.Sync()
 		synctest.Wait()
-		d.links[0].Before = func() { time.Sleep(200 * time.Millisecond) }
+		d.links[0].SetBefore(func() { time.Sleep(200 * time.Millisecond) })
 		_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("score"), nil)
 		wstest.Equal(t, "SetData", o, gateway.Done)
 		wstest.Equal(t, "EndBy", d.of[0].gw.EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"), gateway.Done)

@@ -63,10 +63,10 @@ func (d *durableNodes) goesOnAtFirstNode(p *wstest.Player, game *wstest.Peer) {
 // Of two nodes that claim a session, the one that loses the write passes its client on.
 func TestLostClaimIsNone(t *testing.T) {
 	inLostNode(t, 3, func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
-		d.links[1].Before = func() {
-			d.links[1].Before = nil
+		d.links[1].SetBefore(func() {
+			d.links[1].SetBefore(nil)
 			d.resumeAt(p, 2, 0, 1, 1)
-		}
+		})
 		before := d.of[1].metrics()
 		q := d.resumeAt(p, 1, 0, 1, 1)
 		cameBy(t, q, wire.MovedFailover, 1)
@@ -91,7 +91,7 @@ func TestClaimIsReadAgainBeforeHello(t *testing.T) {
 // A claim that cannot be written is none: the older node, if it is there after all, goes on.
 func TestClaimThatIsNotWrittenChangesNothing(t *testing.T) {
 	inLostNode(t, 2, func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
-		d.links[1].Before = func() { d.links[1].SetCut(true) }
+		d.links[1].SetBefore(func() { d.links[1].SetCut(true) })
 		d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
 		wstest.Equal(t, "the node has the session", d.has(1, p), false)
 		d.of[1].wantNoDial()
@@ -311,12 +311,12 @@ func TestAttachedClientNeedsNoEngine(t *testing.T) {
 		over := make(chan struct{})
 		t.Cleanup(func() { close(over) })
 		for _, link := range d.links { // nor does it answer at once
-			link.Before = func() {
+			link.SetBefore(func() {
 				select {
 				case <-time.After(time.Minute):
 				case <-over:
 				}
-			}
+			})
 		}
 		goesOn(p, game)
 		p.Drop()

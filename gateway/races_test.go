@@ -219,7 +219,7 @@ func TestHandshakesDoNotWaitForThoseThatWaitForTheCluster(t *testing.T) {
 	inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
 		synctest.Wait() // no write is under way
-		d.links[0].Before = func() { time.Sleep(500 * time.Millisecond) }
+		d.links[0].SetBefore(func() { time.Sleep(500 * time.Millisecond) })
 		for range 2 * gateway.Turns(d.of[0].gw) {
 			go d.of[0].PlayerWith("/match/7", "Reseat-Settled: 0 0\r\n")
 		}

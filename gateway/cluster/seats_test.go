@@ -212,7 +212,8 @@ func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
 func TestLostAnswerDoesNotMakeAnothersWriteOnesOwn(t *testing.T) {
 	e := clustertest.NewSeats()
 	a, twin := newNode(t, e, nodeA), newNode(t, e, nodeA)
-	a.link.Before, a.link.Loses = func() { twin.put(seatOf(nodeA, sessionOfA)) }, yes
+	a.link.SetBefore(func() { twin.put(seatOf(nodeA, sessionOfA)) })
+	a.link.Loses = yes
 	wantErr(t, "of two alike", a.putErr(seatOf(nodeA, sessionOfA)), cluster.ErrSeatTaken)
 }
 
@@ -228,7 +229,8 @@ func TestWriteThatMayStillComeIsNeitherDoneNorRefused(t *testing.T) {
 func TestWriteThatComesTooLateWasTaken(t *testing.T) {
 	e, a, b, seat := begun(t)
 	c := newNode(t, e, nodeC)
-	b.link.Before, b.link.Late = func() { c.put(claimed(seat, nodeC)) }, yes
+	b.link.SetBefore(func() { c.put(claimed(seat, nodeC)) })
+	b.link.Late = yes
 	wantErr(t, "a claim", b.putErr(claimed(seat, nodeB)), cluster.ErrSeatTaken)
 	b.link.Land()
 	a.wantOwner(nodeC)
@@ -315,17 +317,17 @@ func TestRenewStartsAgainAfterItWasOvertaken(t *testing.T) {
 		wantErr(t, "the rival's write", b.putErr(f(b.get(sessionOfA))), nil)
 	}
 	same := func(s cluster.Seat) cluster.Seat { return s }
-	a.link.Before = func() {
+	a.link.SetBefore(func() {
 		if tries < 2 {
 			write(same) // the node's own, from elsewhere in it
 		}
-	}
+	})
 	wantErr(t, "overtaken twice", a.renewErr(seat), nil)
 	wstest.Equal(t, "tries", tries, 2)
-	a.link.Before = func() { write(func(s cluster.Seat) cluster.Seat { return claimed(s, nodeB) }) }
+	a.link.SetBefore(func() { write(func(s cluster.Seat) cluster.Seat { return claimed(s, nodeB) }) })
 	wantErr(t, "claimed meanwhile", a.renewErr(seat), cluster.ErrSeatTaken)
 	seat = b.get(sessionOfA)
-	a.link.Before = func() { write(same) }
+	a.link.SetBefore(func() { write(same) })
 	wantErr(t, "written each time", a.renewErr(seat), errUnclear)
 }
 
@@ -492,7 +494,7 @@ func TestContactIsTheNewestWriteThatWasConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newNode(t, clustertest.NewSeats(), nodeA)
 		wstest.Equal(t, "contact before any", a.Contact(), time.Time{})
-		a.link.Before = func() { time.Sleep(time.Second) }
+		a.link.SetBefore(func() { time.Sleep(time.Second) })
 		began := time.Now()
 		seat := a.put(seatOf(nodeA, sessionOfA))
 		wstest.Equal(t, "contact after a write", a.Contact(), began)

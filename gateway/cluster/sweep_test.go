@@ -146,7 +146,7 @@ func TestClaimedSeatIsNotSwept(t *testing.T) {
 		b.gone[nodeA] = true
 		b.run()
 		time.Sleep(time.Hour)
-		b.link.Before = func() { c.put(claimed(seat, nodeC)) } // at the last moment
+		b.link.SetBefore(func() { c.put(claimed(seat, nodeC)) }) // at the last moment
 		b.wantEnded("as another node claims it")
 		a.wantOwner(nodeC)
 	})

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"reseat/gateway/cluster"
@@ -84,11 +85,11 @@ type Link struct {
 	contact    time.Time
 	cut        bool
 
-	// The hooks are set while nothing is under way. Before runs before each write is decided: another
-	// node's may come first. Loses reports whether the answer of a write is lost, and Late whether that write
+	before atomic.Pointer[func()]
+
+	// The hooks are set while nothing is under way. Loses reports whether the answer of a write is lost, and Late whether that write
 	// is not done, but left to Land. Answer gets what each read would return, and returns something else: a
 	// leader that has lost its place may answer.
-	Before func()
 	Loses  func() bool
 	Late   func() bool
 	Answer func(session string, stored cluster.StoredSeat, err error) (cluster.StoredSeat, error)
@@ -107,6 +108,15 @@ func (l *Link) SetCut(cut bool) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.cut = cut
+}
+
+// SetBefore has f run before each write is decided: another node's may come first. nil: nothing.
+func (l *Link) SetBefore(f func()) {
+	if f == nil {
+		l.before.Store(nil)
+		return
+	}
+	l.before.Store(&f)
 }
 
 // Land does the writes that Late has left, in order.
@@ -163,8 +173,8 @@ func (l *Link) DeleteSeat(ctx context.Context, session string, revision uint64) 
 // write calls f if the record has this revision.
 func (l *Link) write(ctx context.Context, session string, revision uint64, f func() uint64) (written uint64, err error) {
 	began := time.Now()
-	if l.Before != nil {
-		l.Before()
+	if f := l.before.Load(); f != nil {
+		(*f)()
 	}
 	lost, late := l.Loses != nil && l.Loses(), l.Late != nil && l.Late()
 	l.s.mu.Lock()
