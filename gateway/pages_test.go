@@ -18,7 +18,7 @@ var (
 	headingNumber  = regexp.MustCompile(`(?m)^#{2,3} ([0-9]+(?:\.[0-9]+)?)\.? `)
 	sectionsCited  = regexp.MustCompile(`\bprotocol,? sections? ([0-9]+(?:\.[0-9]+)?)(?: and ([0-9]+(?:\.[0-9]+)?))?`)
 	foreignCited   = regexp.MustCompile(`\b(?:reseat\.v1|interface),? sections? [0-9]`)
-	pageCited      = regexp.MustCompile(`\bdocs/[a-z-]+\.md\b`)
+	pageCited      = regexp.MustCompile(`\bdocs/(?:design/)?[a-z-]+\.md\b`)
 	citingSuffixes = []string{".go", ".js", ".mjs", ".ts", ".pml", ".md", ".txt", ".yaml", ".conf"}
 )
 
@@ -108,7 +108,7 @@ func TestUnresolvedCitationsAreFound(t *testing.T) {
 	for text, want := range map[string]int{
 		"protocol section 5": 0, "// by protocol\n// section 5.4.": 0, "docs/faq.md": 0, "RFC 6455 section 7.4.1": 0,
 		"protocol section 9": 1, "protocol\n\t// sections 5 and 12": 1, "protocol sections 8 and 12": 2,
-		"reseat.v1 section 5": 1, "interface\n// section 3": 1, "docs/nowhere.md": 1,
+		"reseat.v1 section 5": 1, "interface\n// section 3": 1, "docs/nowhere.md": 1, "docs/design/nowhere.md": 1,
 	} {
 		if got := faultsOfCitations(text, sections, page); len(got) != want {
 			t.Errorf("%q: %q, want %d", text, got, want)
@@ -118,10 +118,10 @@ func TestUnresolvedCitationsAreFound(t *testing.T) {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Each row of the proof page's list of interleavings must name a counter of the simulation,
+// Each row of the simulation's list of interleavings must name a counter of the simulation,
 // or a test; and each counter of an interleaving must be in the list.
-func TestProofPageNamesATestForEachInterleaving(t *testing.T) {
-	page, err := os.ReadFile("../docs/proof.md")
+func TestProofNamesATestForEachInterleaving(t *testing.T) {
+	page, err := os.ReadFile("internal/test/sim/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

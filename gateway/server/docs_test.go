@@ -253,11 +253,11 @@ func readPage(t *testing.T, page string) string {
 	return string(text)
 }
 
-// pages are README.md and those of docs, the README.md of its directories included.
+// pages are README.md and those of docs and docs/design, the README.md of its directories included.
 func pages(t *testing.T) []string {
 	t.Helper()
 	list := []string{"README.md"}
-	for pattern, want := range map[string]int{"docs/*.md": 8, "docs/*/README.md": 1} {
+	for pattern, want := range map[string]int{"docs/*.md": 8, "docs/design/*.md": 1, "docs/*/README.md": 1} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) < want {
 			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)

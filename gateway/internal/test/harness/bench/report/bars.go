@@ -130,6 +130,17 @@ func (r *Results) barTable() table {
 	return t
 }
 
+// missed returns the rows of barTable whose target was missed.
+func (t table) missed() table {
+	few := table{head: t.head[:len(t.head)-1]}
+	for _, row := range t.rows {
+		if last := len(row) - 1; row[last] != "met" {
+			few.rows = append(few.rows, row[:last])
+		}
+	}
+	return few
+}
+
 // drivers returns the drivers in the subjects' names.
 func (r *Results) drivers() (list []string) {
 	for _, s := range r.Subjects {

@@ -3,6 +3,8 @@ package report
 import (
 	_ "embed"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -10,7 +12,7 @@ import (
 //go:embed performance.md.tmpl
 var page string
 
-// tables returns a run's tables, by their names in the page.
+// tables returns a run's tables, by their names in the page: all that Text prints.
 func tables(r *Results) map[string]string {
 	return map[string]string{
 		"cpu": r.build(versus("W1"), versus("W2"), versus("W3"), versus("W4"), versus("W5")).String(),
@@ -79,6 +81,47 @@ func tables(r *Results) map[string]string {
 	}
 }
 
+// pageTables returns the page's tables. Where it has fewer rows or columns than the terminal,
+// the rest is in performance.json.
+func pageTables(r *Results) map[string]string {
+	all, few := tables(r), r.without("plain", "single", "hs256")
+	maps.Copy(all, map[string]string{
+		"cpu":     r.without("single", "nginx").build(versus("W1"), versus("W2"), versus("W3"), versus("W4"), versus("W5")).String(),
+		"latency": few.build(ends("W1 µs", "W1"), ends("W2 µs", "W2"), ends("W3 µs", "W3"), ends("W5 µs", "W5"), typical("W3, 1,000/s", "W3", "rate", 1e-3), typical("W4, 1,000/s", "W4", "rate", 1e-3)).String(),
+		"memory": few.build(
+			typical("opened", "W6", "opened_kib", 1), typical("after one message each way", "W6", "used_kib", 1),
+			typical("cores while idle", "W6", "cores", 1), typical("detached, added", "W6det", "detached_kib", 1)).String(),
+		"resume": few.build(
+			cost("until all have resumed, ms", "W7", "back_ms"), typical("one session p50, ms", "W7", "one_p50_ms", 1), typical("p99", "W7", "one_p99_ms", 1),
+			cost("CPU per resume, µs", "W7", "resume_us")).String(),
+		"storm": few.build(cost("CPU per connection, µs", "W8", "connection_us"), typical("connections/s", "W8", "connections", 1)).String(),
+		"growth": few.build(
+			versus("G100"), versus("G1000"), versus("Gmax"),
+			typical("MiB of G100", "G100", "used_mib", 1), typical("of G1000", "G1000", "used_mib", 1), typical("of Gmax", "Gmax", "used_mib", 1)).String(),
+		"hop": r.build(
+			typical("game tick, µs a message", "H1", "cpu_us", 1), sameDriver("× own node", "H1", "cpu_us", "hop", "reseat"), ends("p50 / p99, µs", "H1"),
+			typical("CPU per resume, µs", "H7", "resume_us", 1), typical("1,000 back, ms", "H7", "back_ms", 1)).String(),
+		"tls": r.without("direct").build(
+			cost("without, µs", "noTLS", "cpu_us"), cost("TLS, µs", "TLS", "cpu_us"), versus("TLS").titled("TLS, × nginx"),
+			typical("KiB a session, opened", "W6TLS", "opened_kib", 1), typical("used", "W6TLS", "used_kib", 1)).String(),
+		"deflate": r.without("direct").build(
+			cost("without, µs", "nodeflate", "cpu_us"), cost("compressed, µs", "deflate", "cpu_us"),
+			typical("bytes on the wire, without", "nodeflate", "wire_bytes", 1), typical("compressed", "deflate", "wire_bytes", 1)).String(),
+		"missed": r.barTable().missed().String(),
+	})
+	return all
+}
+
+// without returns r without these subjects, whatever their driver.
+func (r *Results) without(names ...string) *Results {
+	few := *r
+	few.Subjects = slices.DeleteFunc(slices.Clone(r.Subjects), func(s Subject) bool {
+		base, _, _ := strings.Cut(s.Name, "@")
+		return slices.Contains(names, base)
+	})
+	return &few
+}
+
 var quantiles = []string{"p50_us", "p99_us", "p999_us"}
 
 func versus(w string) column {
@@ -92,6 +135,11 @@ func (c column) titled(title string) column {
 
 func cost(title, w, figure string) column {
 	return column{title: title, workload: w, figures: []string{figure}, spread: true}
+}
+
+// typical is a figure's median alone.
+func typical(title, w, figure string, scale float64) column {
+	return column{title: title, workload: w, figures: []string{figure}, scale: scale}
 }
 
 func ends(title, w string) column {
@@ -183,10 +231,10 @@ func Text(r *Results) string {
 // document returns the whole page.
 func document(r *Results) string {
 	var b strings.Builder
-	all := tables(r)
+	all := pageTables(r)
 	funcs := template.FuncMap{"table": func(name string) string { return all[name] }, "base": func(w string) string {
 		return number(r.shown(w, "nginx", "cpu_us").Median)
-	}, "has": r.has, "beside": func() string { return thousands(float64(r.Sessions["W1W7"])) }, "million": r.million, "tookPart": func(w, subject string) bool { return r.spread(w, subject, "cpu_us").N > 0 }}
+	}, "has": r.has, "beside": func() string { return thousands(float64(r.Sessions["W1W7"])) }, "million": r.million, "targets": func() int { return len(r.barTable().rows) }}
 	if err := template.Must(template.New("page").Funcs(funcs).Parse(page)).Execute(&b, r); err != nil {
 		panic(err) // a fault in the page's template
 	}

@@ -56,7 +56,26 @@ func TestPageHasTheTablesOfWhatWasMeasured(t *testing.T) {
 		"Meanwhile a proxy used 0.004 cores at most (reseat@net with W1).",
 		"| reseat@net | 2.00 [2.00–2.00] |", // within each round, though the second was half as fast
 		"| reseat@poll | 1.15 [1.10–1.20] |",
-		"| reseat@net | 101 / 333 / 444 |", // of all slices together
+		"| reseat@net | 101 / 333 |", // of all slices together
+		"| hop@net | 45.0 | 3.00 [3.00–3.00] | 150 / 300 |",
+		"| nginx | 10.0 [10.0–10.0] | 12.0 [12.0–12.0] | 1.00 [1.00–1.00] |",
+		"| W1, CPU per message, × nginx | net | ≤ 1.60 | 2.00 [2.00–2.00] |\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	for _, bad := range []string{"<no value>", "NaN", "## Capacity", "## Cluster", "| W3, CPU", "| W1, CPU per message, × nginx | poll"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("%q in\n%s", bad, page)
+		}
+	}
+}
+
+func TestTerminalHasTheTablesOfWhatWasMeasured(t *testing.T) {
+	text := Text(sample())
+	for _, want := range []string{
+		"| reseat@net | 101 / 333 / 444 |",
 		"|  | W1 | Gmax |\n| --- | --- | --- |\n| reseat@net |  | 1.20 [1.20–1.20] |",
 		"| reseat@net | 100 / 200 | 150 / 500 | 1.50 [1.50–1.50] | 2.50 [2.50–2.50] | 1350 [900–1800] |",
 		"| hop@net | 45.0 [30.0–60.0] | 3.00 [3.00–3.00] | 14.0 / 16.0 | 150 / 300 |",
@@ -67,13 +86,8 @@ func TestPageHasTheTablesOfWhatWasMeasured(t *testing.T) {
 		"| W6, KiB a session, opened | poll | ≤ 5.00 | 5.50 [5.00–6.00] | **missed** |",
 		"| W8, CPU µs a connection, HS256 | poll | ≤ 130 × 2.0 = 260 | 259 [259–259] | met |",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q in\n%s", want, page)
-		}
-	}
-	for _, bad := range []string{"<no value>", "NaN", "## Capacity", "## Cluster", "| W3, CPU"} {
-		if strings.Contains(page, bad) {
-			t.Errorf("%q in\n%s", bad, page)
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }
