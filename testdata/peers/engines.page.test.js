@@ -8,21 +8,21 @@ import { recipe, replaced } from './lib/recipes.js';
 import { detached, openWorld, outage } from './lib/world.js';
 import { PAGE, openGame } from './lib/ws.js';
 
-// The pages for game engines. The engines are not at hand: stand-ins use the page's
+// The recipes for game engines. The engines are not at hand: stand-ins use the page's
 // WebSocket as their own code does.
 
 const test = (name, run) => untimed(name, { timeout: 180_000 }, run);
 
 /**
- * The world of a page, whose HTML is run once `stub` has put the engine into the globals.
- * @param {import('./lib/recipes.js').Recipe} page
+ * The world of an engine's recipe, whose HTML is run once `stub` has put the engine into the globals.
+ * @param {string} title of the recipe
  * @param {Record<string, string>} placeholders what the engine's export replaces in the HTML
  * @param {(url: string) => any} stub gets the address of the game's WebSocket
  */
-async function play(t, page, placeholders, stub) {
-  const world = await openWorld(t, page, openGame, { origin: PAGE });
+async function play(t, title, placeholders, stub) {
+  const world = await openWorld(t, recipe('Game engines'), openGame, { origin: PAGE });
   stub(`ws://${world.relay.addr}/match/7`);
-  const names = await world.page.run(replaced(page.code('html'), placeholders));
+  const names = await world.page.run(replaced(recipe(title).code('html'), placeholders));
   const [game] = await world.joined;
   await world.tap.until(() => world.tap.events.includes('open'));
   return { ...world, game, names, want: () => {} };
@@ -77,7 +77,7 @@ class GodotPeer {
 
 /** What the page's GDScript sets. */
 function buffers() {
-  const code = recipe('The buffers of WebSocketPeer', 'godot.md').code('gdscript');
+  const code = recipe('Godot').code('gdscript');
   const value = (name) => {
     const [, product] = new RegExp(`socket\\.${name} = ([\\d *]+)`).exec(code) ?? [];
     return product.split('*').reduce((n, factor) => n * Number(factor), 1);
@@ -88,7 +88,7 @@ function buffers() {
 /** The shell of the page with a Godot game whose peer has these queues. */
 async function playGodot(t, queues) {
   let peer;
-  const world = await play(t, recipe('The page', 'godot.md'), { $GODOT_CONFIG: '{ canvasResizePolicy: 2 }' }, (url) => {
+  const world = await play(t, 'Godot', { $GODOT_CONFIG: '{ canvasResizePolicy: 2 }' }, (url) => {
     globalThis.Engine = class {
       constructor(config) {
         assert.deepEqual(config, { canvasResizePolicy: 2 });
@@ -133,7 +133,7 @@ test('the queues of the page are as large as the buffers of the gateway', () => 
 test('a Unity game plays through ten cuts in the template of the page', async (t) => {
   const engine = {};
   t.after(() => delete globalThis.document);
-  const world = await play(t, recipe('The page', 'unity.md'), { '{{{ DATA_FILENAME }}}': 'game.data' }, (url) => {
+  const world = await play(t, 'Unity', { '{{{ DATA_FILENAME }}}': 'game.data' }, (url) => {
     globalThis.document = { querySelector: (selector) => ({ selector }) };
     globalThis.createUnityInstance = async (canvas, { dataUrl }) => {
       assert.deepEqual([canvas.selector, dataUrl], ['#unity-canvas', 'Build/game.data']);
@@ -152,7 +152,7 @@ test('a Phaser scene plays through ten cuts, and says when the player is away', 
   let scene;
   const label = { setVisible: (on) => (shown.push(on), label) };
   const stub = (extra) => new Proxy(extra, { get: (target, key) => target[key] ?? (() => stub({})) });
-  const world = await play(t, recipe('The scene', 'phaser.md'), {}, () => {
+  const world = await play(t, 'Phaser', {}, () => {
     globalThis.Phaser = {
       AUTO: 0,
       Scene: class {

@@ -1,4 +1,4 @@
-// The page of docs/phaser.md, with the engine itself.
+// The scene of docs/recipes.md, with the engine itself.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
@@ -14,8 +14,9 @@ import { until } from './support/until.js';
 /** @param {string} path */
 const text = (path) => readFileSync(new URL(path, import.meta.url), 'utf8');
 
-const DOC = text('../../docs/phaser.md');
-const [, COMMAND] = /```sh\nreseat (.*)\n```/.exec(DOC) ?? [];
+const [, ENGINES] = text('../../docs/recipes.md').split('\n## Game engines\n');
+const [INTRO, DOC] = (ENGINES ?? '').split(/^### /m);
+const [, COMMAND] = /```sh\nreseat (.*)\n```/.exec(INTRO) ?? [];
 const [, HTML] = /```html\n([^]*?)```/.exec(DOC) ?? [];
 
 /** A game server that keeps what it receives. @param {Context} t */

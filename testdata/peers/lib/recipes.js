@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-const DOCS = new URL('../../../docs/', import.meta.url);
+const PAGE = new URL('../../../docs/recipes.md', import.meta.url);
 
 /** A section of the page, with the code that it shows. */
 export class Recipe {
@@ -49,10 +49,10 @@ export function replaced(text, addresses) {
   return Object.entries(addresses).reduce((so, [from, to]) => so.replaceAll(from, to), text);
 }
 
-/** The section with that heading. */
-export function recipe(title, page = 'recipes.md') {
-  const sections = readFileSync(new URL(page, DOCS), 'utf8').split(/^## /m).slice(1);
+/** The section with that heading, up to the next one. */
+export function recipe(title) {
+  const sections = readFileSync(PAGE, 'utf8').split(/^###? /m).slice(1);
   const found = sections.find((section) => section.startsWith(`${title}\n`));
-  assert.ok(found, `docs/${page} has no section "${title}"`);
+  assert.ok(found, `docs/recipes.md has no section "${title}"`);
   return new Recipe(title, found);
 }
