@@ -22,11 +22,10 @@ test('the versions on the page are those that the tests use', () => {
   for (const [, name, version] of tried) assert.equal(devDependencies[name], version, name);
 });
 
-test('each recipe says what was tried, and has its tests', () => {
+test('each recipe says what was tried', () => {
   const recipes = [...page.matchAll(/^## (.+)\n([^]*?)(?=^## |$(?![^]))/gm)].filter(([, title, text]) => text.includes('```sh') && title !== 'Game engines');
   assert.deepEqual(recipes.map(([, title]) => title), ['A plain ws server', 'Socket.IO', 'Colyseus', 'boardgame.io', 'graphql-ws', 'y-websocket', 'MQTT']);
   for (const [, title, text] of recipes) {
     assert.match(text, /^\nTried with /, title);
-    assert.match(text, /^- 20 seconds of silence: /m, title);
   }
 });
