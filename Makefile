@@ -52,8 +52,8 @@ build-race: ## build bin/reseat-race, which the tests start as a process: a race
 UNDER_RACE = RESEAT_BIN=$(abspath bin/reseat-race)
 
 test-harness: build build-race ## short chaos, clusters, failover, soak, interoperability, and the tests of the harness itself
-	cd $(HARNESS) && $(GO) test -timeout=20m -parallel 6 $$($(GO) list ./... | grep -Ev '/(engine|interop)$$') # they mostly wait
-	cd $(HARNESS) && $(GO) test $(RACE) -timeout=20m -parallel 6 ./engine ./interop # which run the product's code themselves
+	cd $(HARNESS) && $(GO) test -count=1 -timeout=20m -parallel 6 $$($(GO) list ./... | grep -Ev '/(engine|interop)$$') # they mostly wait
+	cd $(HARNESS) && $(GO) test -count=1 $(RACE) -timeout=20m -parallel 6 ./engine ./interop # which run the product's code themselves
 
 test-acme: build-race ## certificates from a real ACME CA, pebble
 	cd testdata/acme && $(UNDER_RACE) $(GO) test -count=1 -timeout=10m ./...
