@@ -33,13 +33,10 @@ func (g *Gateway) trackConns() {
 // Conns tracks the idle connections of the client address.
 func (g *Gateway) Conns() *listen.ConnTracker { return g.conns }
 
-// Loops reports whether event loops serve clients where possible. If not, goroutines serve all.
-func (g *Gateway) Loops() bool { return g.driver.Loops() }
-
 // AcceptOnLoops has ln accept connections for event loops, if there are any. It must be called
 // before ln accepts, and only if nothing between ln and the gateway needs a net.TCPConn.
 func (g *Gateway) AcceptOnLoops(ln *listen.Listener) {
-	if g.Loops() {
+	if g.driver.Loops() {
 		if err := ln.AcceptBy(g.driver.Accepted); err != nil {
 			g.log.Debug("listen.no_loops", "err", err)
 		}
