@@ -4,7 +4,6 @@ package web
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -15,9 +14,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 )
 
-//go:embed dist/*.js dist/*.gz dist/*.map demo/*.html demo/*.css demo/*.js
+//go:embed dist/*.js dist/*.map demo/*.html demo/*.css demo/*.js
 //go:embed dashboard/*.html dashboard/*.css dashboard/*.js dashboard/vendor/*.js dashboard/vendor/*.css dashboard/vendor/*.txt
 var files embed.FS
 
@@ -60,7 +61,7 @@ func Dashboard() map[string]http.Handler { return site("dashboard", dashboardPol
 func site(dir, policy string) map[string]http.Handler {
 	pages := map[string]http.Handler{}
 	add := func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path.Ext(name) == ".gz" {
+		if err != nil || d.IsDir() {
 			return err
 		}
 		p := "/" + name
@@ -94,10 +95,7 @@ func file(name, policy string) http.Handler {
 	identity := representation{content: content, etag: etag(content)}
 	// Compress the whole file, not a range: Accept-Encoding and Range do not mix well.
 	small := sync.OnceValue(func() representation {
-		packed, err := files.ReadFile(name + ".gz") // smaller than at the best level
-		if err != nil {
-			packed = compressed(content)
-		}
+		packed := compressed(content)
 		return representation{packed, etag(packed)}
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

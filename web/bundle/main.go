@@ -31,8 +31,8 @@ var onDemand = api.Plugin{Name: "on demand", Setup: func(b api.PluginBuild) {
 	})
 }}
 
-// Build returns the contents of the files in web/dist by name: each script minified,
-// the same compressed, and its source map with the sources included. dir is web.
+// Build returns the contents of the files in web/dist by name: each script minified, and
+// its source map with the sources included. dir is web.
 func Build(dir string) (map[string][]byte, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -60,11 +60,7 @@ func Build(dir string) (map[string][]byte, error) {
 			return nil, errors.Join(failed...)
 		}
 		for _, f := range result.OutputFiles {
-			name := filepath.Base(f.Path)
-			files[name] = f.Contents
-			if filepath.Ext(name) == ".js" {
-				files[name+".gz"] = gzipped(f.Contents)
-			}
+			files[filepath.Base(f.Path)] = f.Contents
 		}
 	}
 	return files, nil
