@@ -369,5 +369,5 @@ export type ReseatRuntime = {
   /** Origins that have sent a hello. */
   gateways: Set<string>;
   /** Called at every change of state. */
-  trace: (state: number | string, why?: string) => void;
+  trace: (state: number) => void;
 };

@@ -510,7 +510,7 @@ func TestClusterPageNamesTheClientsOfDurableSessions(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| .--durable .*$`).FindString(page)
 	for name, source := range map[string]struct{ file, does string }{
 		"the Go client": {"gateway/client/link.go", `"Reseat-Settled"`},
-		"ReseatSocket":  {"web/client/session.js", "reseat.settled."},
+		"ReseatSocket":  {"web/client/attempts.js", "reseat.settled."},
 	} {
 		if does := strings.Contains(readPage(t, source.file), source.does); does != strings.Contains(row, name) {
 			t.Errorf("%s says what is settled: %v. The page: %s", name, does, row)

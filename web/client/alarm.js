@@ -2,7 +2,7 @@ import * as MS from './times.js';
 
 /** @typedef {import('./types.js').ReseatRuntime} ReseatRuntime */
 
-/** A timer that knows by how much it is late: by the clock that runs on in sleep, too. */
+/** A timer that knows how late it is, also by the wall clock, which runs on while the machine sleeps. */
 export class Alarm {
   #runtime;
   #ring;
@@ -15,8 +15,8 @@ export class Alarm {
   /**
    * @param {ReseatRuntime} runtime
    * @param {(late: boolean) => void} ring
-   * @param {number} retries how often it rings MS.moment later instead where it is late: the page
-   *   was blocked, and what would prove this alarm wrong may wait to be read. Not more often,
+   * @param {number} retries how often a late alarm rings MS.moment later instead: the page was
+   *   blocked, and a message that would cancel the alarm may be waiting. The number is limited,
    *   since timers of hidden pages are always late.
    */
   constructor(runtime, ring, retries) {
@@ -29,7 +29,7 @@ export class Alarm {
     return this.#mono !== Infinity;
   }
 
-  /** Milliseconds since it was due: negative before that, -Infinity when it is not set. */
+  /** Milliseconds since it was due: negative before that, -Infinity if it is not set. */
   get _late() {
     return Math.max(this.#runtime.now() - this.#mono, this.#runtime.wall() - this.#wall);
   }
@@ -47,7 +47,7 @@ export class Alarm {
     }, wait);
   }
 
-  /** From here on it is not late: that has been seen to. */
+  /** From now on it is not late: its lateness has been handled. */
   _forgive() {
     if (this._late > 0) this.#setDue(0);
   }
@@ -61,5 +61,42 @@ export class Alarm {
   #setDue(ms) {
     this.#mono = this.#runtime.now() + ms;
     this.#wall = this.#runtime.wall() + ms;
+  }
+}
+
+/** All alarms of a session. */
+export class Alarms {
+  #runtime;
+  #onRing;
+  /** @type {Alarm[]} */
+  #all = [];
+
+  /**
+   * @param {ReseatRuntime} runtime
+   * @param {(late: boolean, ring: (late: boolean) => void) => void} onRing called for each alarm that rings
+   */
+  constructor(runtime, onRing) {
+    this.#runtime = runtime;
+    this.#onRing = onRing;
+  }
+
+  /** @param {(late: boolean) => void} ring @param {number} [retries] */
+  _add(ring, retries = 0) {
+    const alarm = new Alarm(this.#runtime, (late) => this.#onRing(late, ring), retries);
+    this.#all.push(alarm);
+    return alarm;
+  }
+
+  /** By how much the alarm that should have rung first is late; negative if none is. */
+  get _lateness() {
+    return Math.max(...this.#all.map((alarm) => alarm._late));
+  }
+
+  _forgive() {
+    for (const alarm of this.#all) alarm._forgive();
+  }
+
+  _clear() {
+    for (const alarm of this.#all) alarm._clear();
   }
 }

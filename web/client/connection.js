@@ -32,12 +32,12 @@ export function close(transport, ...how) {
 }
 
 /**
- * Ends the session of a connection that the application gave up before its hello (protocol
- * section 10): once the hello is there, `bye` can be said. Nothing else is listened to.
+ * Ends the session of a connection that the application closed before its hello (protocol
+ * section 10): waits for hello, says `bye` and closes. All other events are ignored.
  * @param {any} transport
  * @param {import('./types.js').ReseatRuntime} runtime
  */
-export function leave(transport, runtime) {
+export function sayByeAfterHello(transport, runtime) {
   const timer = runtime.setTimeout(() => close(transport), MS.resumeHello);
   listen(transport, 'close', () => runtime.clearTimeout(timer));
   listen(transport, 'message', ({ data }) => {
@@ -54,8 +54,9 @@ export class Connection {
   _replay = 0; // replayed messages still to come
   _bye = 0; // the code of the bye that was said on it; 0: none
   _useful = false; // whether it brought anything new
+  _broken = false; // whether the gateway sent what it must not send
   _awaited = false; // whether at its hello there was anything new to come
-  _owing = false; // an attempt that is made even when the time is over
+  _awaitedAfterDeadline = false; // an attempt that is made even after the deadline
   _bare = false; // an attempt without the offer of reseat.v1
   /** @type {Verdict | null} */
   _verdict = null;

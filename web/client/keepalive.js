@@ -1,4 +1,6 @@
 import { bytesOf, isBytes } from './data.js';
+import * as ReadyState from './readystate.js';
+import * as State from './state.js';
 
 /** @typedef {import('./types.js').Keepalive} Keepalive */
 
@@ -25,40 +27,35 @@ export function keepaliveOf(given) {
 }
 
 /**
- * Keeps a library's own watchdog quiet, while only the gateway knows the game server: gives it
- * heartbeats that stand in for the game's.
+ * Supplies heartbeats of the game server while none can come, so that a client library does not
+ * take its connection for dead.
  */
-export class StandIns {
+export class Heartbeats {
+  #session;
   #keepalive;
-  #needed;
-  #deliver;
-  #next;
-  #unanswered = false; // an answer goes to the newest
+  #timer; // the next heartbeat
+  #unanswered = false; // the library has not answered the newest one
 
-  /**
-   * @param {Keepalive | null} keepalive
-   * @param {(ring: (late: boolean) => void) => import('./alarm.js').Alarm} alarm
-   * @param {(late: boolean) => boolean} needed
-   * @param {(data: string | ArrayBuffer) => void} deliver
-   */
-  constructor(keepalive, alarm, needed, deliver) {
-    this.#keepalive = keepalive;
-    this.#needed = needed;
-    this.#deliver = deliver;
-    this.#next = alarm((late) => this._beat(late));
+  /** @param {import('./session.js').Session} session */
+  constructor(session) {
+    this.#session = session;
+    this.#keepalive = session._plan._keepalive;
+    this.#timer = session._alarms._add((late) => this._beat(late));
   }
 
-  /** One is due, and given if one is needed; from here on they come at their times. @param {boolean} [late] */
+  /** Delivers a heartbeat if one is needed, and schedules the next. @param {boolean} [late] whether the page or the machine slept */
   _beat(late = false) {
     if (!this.#keepalive) return;
     const { receive, answer, every } = this.#keepalive;
-    this.#next._set(every);
-    if (!this.#needed(late)) return;
+    const session = this.#session;
+    const open = session._readyState === ReadyState.OPEN;
+    this.#timer._set(every);
+    if (!open || (session._state === State.ATTACHED && !late && !session._liveness._overdue)) return;
     this.#unanswered = answer !== undefined;
-    this.#deliver(typeof receive === 'string' ? receive : bytesOf(receive));
+    session._host._message(typeof receive === 'string' ? receive : bytesOf(receive));
   }
 
-  /** Whether that is the library's answer to one: the game server did not ask. @param {unknown} data */
+  /** Whether data is the library's answer to one: the game server did not ask. @param {unknown} data */
   _takes(data) {
     const own = this.#unanswered && data === this.#keepalive?.answer;
     if (own) this.#unanswered = false;

@@ -1,191 +1,312 @@
 import * as MS from './times.js';
 
+/** @typedef {import('./session.js').Session} Session */
+
 /**
- * Liveness of the live connection: the answer rule and suspicion of protocol section 5. The
- * session reports what it sends and receives; `next` says what to do about silence, and
- * when. There is no clock and no timer here: every `t` is the session's time in milliseconds.
+ * Whether the live connection is alive: the answer rule and suspicion of protocol section 5. It
+ * measures round trips and the gaps between messages, sends pings, and tells the session when
+ * to suspect the connection and when to give it up.
  */
 export class Liveness {
-  /** Whether the page itself was blocked until now: then times say nothing of the line. */
-  _paused = false;
+  #session;
+  #runtime;
+  #silenceTimer; // something is due if nothing is heard until then
+  #answerTimer; // for the answer to a ping that was sent by _ask
+  #asked = 0; // the number of that ping
 
-  // Learned over all connections of the session.
-  _rtt = 0; // smoothed as in RFC 6298; 0: not known
-  #handshake = MS.beside; // the fastest, at most this: at least two round trips
-  #opening = 0; // the newest, with no limit
+  #heard = 0; // when anything was last heard, by the monotonic clock
+  _heardWall = 0; // the same, by the wall clock
+
+  // Measured over all connections of the session.
+  _rtt = 0; // smoothed as in RFC 6298; 0: unknown
+  #handshake = MS.beside; // the fastest until its 101, at most this: at least two round trips
+  #newestHandshake = 0;
   #silences = 0; // connections in a row that ended in silence, 3 at most
-  #gaps = [0, 0]; // the longest and the second longest gap between data messages since #newer
-  #older = [0, 0]; // the same, of the time before
-  #newer = -Infinity;
-  #lively = false;
-  #credit = -Infinity; // each check costs one MS.budget, and this may be one ahead of the clock
+  #gaps = [0, 0]; // the longest and the second longest gap between data messages since #gapsSince
+  #olderGaps = [0, 0]; // the same, of the window before
+  #gapsSince = -Infinity;
+  #lively = false; // whether messages come often enough that silence is suspicious
+  #budget = -Infinity; // each check costs one MS.budget, and this may be one ahead of the clock
 
   // Of the live connection.
+  #paused = false; // whether the page itself was blocked until now: then times say nothing about the network
   #from = 0; // silence counts from here
-  #owed = Infinity; // since when something is unanswered
-  /** @type {Map<number, number>} */
-  #pings = new Map(); // the unanswered ones: when each was sent
-  #first = Infinity; // when the first ping since anything was heard was sent
-  #newest = -Infinity; // and the newest one
-  #pinged = 0; // the number of the newest ping
-  #check = 0; // number of the check (a ping out of suspicion) that neither a pong nor data has answered
-  #data = NaN; // when the newest data message came
+  #owedSince = Infinity; // since when something is unanswered
+  /** Unanswered pings, and when each was sent. @type {Map<number, number>} */
+  #pings = new Map();
+  #firstPing = Infinity; // when the first ping since anything was heard was sent
+  #newestPing = -Infinity; // when the newest was
+  #pingNumber = 0; // of the newest ping
+  #check = 0; // the number of the check, a ping sent because of silence, that neither a pong nor data has answered
+  #dataAt = NaN; // when the newest data message came
 
-  /** protocol section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
+  /** @param {Session} session */
+  constructor(session) {
+    this.#session = session;
+    this.#runtime = session._runtime;
+    this.#silenceTimer = session._alarms._add(() => this.#onSilence(), 2);
+    this.#answerTimer = session._alarms._add((late) => late || session._recovery._disconnected(0, false, true), 2); // after a sleep another ping was sent
+  }
+
+  // ---- spans of time
+
+  /** Milliseconds since anything was heard, including those that the machine slept. */
+  get _since() {
+    return Math.max(this.#runtime.now() - this.#heard, this.#runtime.wall() - this._heardWall);
+  }
+
+  /**
+   * Whether the gateway should have been heard by now, and has had half its time to answer. A
+   * library that waits for a heartbeat may not wait until the connection is given up.
+   */
+  get _overdue() {
+    const { heartbeat_ms: heartbeat, answer_ms: answer = 0 } = this.#session._terms;
+    return heartbeat > 0 && answer > 0 && this._since >= heartbeat + answer / 2;
+  }
+
+  /** Protocol section 5: all times double with each connection in a row that ended in silence, up to eightfold. */
   get #scale() {
     return 2 ** this.#silences;
   }
 
-  /** How long an answer may take before its ping says anything. While no ping was answered, a handshake must do. */
-  get _patience() {
+  /** How long the answer to a ping may take. Until a ping was answered, a handshake is the measure. */
+  get #answerTimeout() {
     return Math.max(MS.probe, this._rtt ? 4 * this._rtt : this.#handshake);
   }
 
-  /** A connection took so long to its 101. @param {number} ms */
+  /** The max time in which nothing is heard. */
+  get #maxSilence() {
+    const { heartbeat_ms: heartbeat } = this.#session._terms;
+    return heartbeat > 0 ? 2 * heartbeat * this.#scale : Infinity;
+  }
+
+  /** The longest usual gap: another one was at least as long. A single one is an exception. */
+  get #usualGap() {
+    return Math.max(Math.min(this.#gaps[0], this.#olderGaps[0]), this.#gaps[1], this.#olderGaps[1]);
+  }
+
+  // ---- connections
+
+  /** A connection took so long until its 101. @param {number} ms */
   _opened(ms) {
     this.#handshake = Math.min(this.#handshake, ms);
-    this.#opening = ms;
+    this.#newestHandshake = ms;
   }
 
-  /** How long nothing may be heard at all. @param {{ heartbeat_ms: number }} said */
-  _limit({ heartbeat_ms }) {
-    return heartbeat_ms > 0 ? 2 * heartbeat_ms * this.#scale : Infinity;
+  /** A connection has its hello. */
+  _begin() {
+    this._sign();
+    this.#reset();
+    this.#owedSince = Infinity;
   }
 
-  /** A connection has its hello. @param {number} t */
-  _begin(t) {
-    this._reset(t);
-    this.#owed = Infinity;
-  }
-
-  /** A connection has ended. @param {boolean} silent */
+  /** The connection is no longer live. @param {boolean} silent whether it ended in silence */
   _end(silent) {
+    this.#silenceTimer._clear();
+    this.#answerTimer._clear();
     this.#silences = silent ? Math.min(this.#silences + 1, 3) : 0;
   }
 
-  /** The page slept: all clocks start anew, and no gap is measured across that. @param {number} t */
-  _reset(t) {
-    this._heard(t);
+  /** The page before last heard the gateway at t. @param {number} t by the wall clock */
+  _restore(t) {
+    this.#heard = this.#runtime.now() - (this.#runtime.wall() - t);
+    this._heardWall = t;
+  }
+
+  /** The page or the machine slept: what was heard before says nothing. */
+  _wake() {
+    if (this._since >= this.#maxSilence) return this.#session._recovery._disconnected(0);
+    this.#reset();
+    this.#answerTimer._clear(); // an answer may have come during the sleep
+    this._ask();
+  }
+
+  /** Silence counts from now, and no gap is measured across this moment. */
+  #reset() {
+    this.#breakSilence(this.#runtime.now());
     this.#pings.clear();
     this.#check = 0;
-    this.#data = NaN;
+    this.#dataAt = NaN;
   }
 
-  /** Anything at all came. @param {number} t */
-  _heard(t) {
+  /** @param {number} t */
+  #breakSilence(t) {
     this.#from = t;
-    this.#first = Infinity;
-    this.#newest = -Infinity;
+    this.#firstPing = Infinity;
+    this.#newestPing = -Infinity;
   }
 
-  /** A data message came. @param {number} t @param {boolean} fresh whether it had not come before */
-  _received(t, fresh) {
-    if (fresh) this.#silences = 0;
-    // A stall that was long enough for a check, and that data ends, is no usual gap.
-    if (t >= this.#data && !this._paused && !this.#check) this.#learn(t, t - this.#data);
-    this.#data = t;
-    this.#check = 0;
-    this.#lively = this.#newer > -Infinity;
-  }
+  // ---- what came
 
   /**
-   * Part of a large message came, and the next one is owed. What answers the pings under way waits behind
-   * it, so they do not measure the round trip; nor are the times between parts usual gaps.
-   * @param {number} t
+   * A message is read.
+   * @param {boolean} paused whether the page was blocked until now
+   * @param {boolean} live whether it is the live connection's
    */
-  _queued(t) {
-    this._sent(t);
-    for (const n of this.#pings.keys()) this.#pings.set(n, NaN);
-    this.#data = t;
+  _read(paused, live) {
+    this.#paused = paused;
+    if (live && this.#answerTimer._armed) this.#answerTimer._set(this.#answerTimeout); // the answer may be behind it
+  }
+
+  /** Something came. This alone counts for the times in `detach` and `resume`. */
+  _sign() {
+    this.#heard = this.#runtime.now();
+    this._heardWall = this.#runtime.wall();
+  }
+
+  /** Something came on the live connection. */
+  _heard() {
+    this._sign();
+    this.#breakSilence(this.#heard);
+  }
+
+  /** A data message came. @param {boolean} fresh whether it had not come before */
+  _received(fresh) {
+    const t = this.#heard;
+    if (fresh) this.#silences = 0;
+    // A gap in which a check was sent, and that data ended, is not usual.
+    if (t >= this.#dataAt && !this.#paused && !this.#check) this.#learn(t, t - this.#dataAt);
+    this.#dataAt = t;
+    this.#check = 0;
+    this.#lively = this.#gapsSince > -Infinity;
   }
 
   /** @param {number} t @param {number} gap */
   #learn(t, gap) {
-    if (t - this.#newer >= MS.window) {
-      this.#older = t - this.#newer < 2 * MS.window ? this.#gaps : [0, 0];
+    if (t - this.#gapsSince >= MS.window) {
+      this.#olderGaps = t - this.#gapsSince < 2 * MS.window ? this.#gaps : [0, 0];
       this.#gaps = [0, 0];
-      this.#newer = t;
+      this.#gapsSince = t;
     }
     const [longest, second] = this.#gaps;
     this.#gaps = gap > longest ? [gap, longest] : [longest, Math.max(second, gap)];
   }
 
-  /** The longest usual gap: another one was at least as long. One alone is an accident. */
-  get #usual() {
-    return Math.max(Math.min(this.#gaps[0], this.#older[0]), this.#gaps[1], this.#older[1]);
-  }
-
-  /** Something was sent that the gateway has to answer. @param {number} t */
-  _sent(t) {
-    this.#owed = Math.min(this.#owed, t);
+  /**
+   * Part of a large message came, or its announcement, and the next part is owed. The answers to
+   * pings in flight are queued behind the message, so they do not measure the round trip; nor are
+   * the times between parts usual gaps.
+   */
+  _queued() {
+    this.#owe(this.#heard);
+    for (const n of this.#pings.keys()) this.#pings.set(n, NaN);
+    this.#dataAt = this.#heard;
   }
 
   /** All data that was sent is acked. */
   _acked() {
-    if (this.#pings.size === 0) this.#owed = Infinity;
+    if (this.#pings.size === 0) this.#owedSince = Infinity;
   }
 
-  /** A ping is sent. @param {number} t @param {boolean} check whether out of suspicion @returns {number} its number */
-  _ping(t, check) {
-    const n = ++this.#pinged;
-    this.#pings.set(n, t);
-    this.#first = Math.min(this.#first, t);
-    this.#newest = t;
-    this._sent(t);
-    if (check) {
-      this.#check = n;
-      this.#credit = Math.max(this.#credit, t) + MS.budget;
-    }
-    return n;
-  }
-
-  /** The answer to ping n came, and so to all before it. @param {number} t @param {number} n */
-  _pong(t, n) {
+  /** The answer to ping n came, and so to all before it. @param {number} n */
+  _pong(n) {
+    const t = this.#heard;
+    if (n >= this.#asked) this.#answerTimer._clear();
     const sent = this.#pings.get(n);
     if (sent === undefined) return;
-    if (!this._paused && sent <= t)
+    if (!this.#paused && sent <= t)
       this._rtt = Math.max(1, this._rtt ? this._rtt + (t - sent - this._rtt) / 8 : t - sent);
     for (const older of this.#pings.keys()) if (older <= n) this.#pings.delete(older);
     if (!this.#check || this.#check > n) return;
-    // The line was just quiet, and the gap counts. No more checks until data comes, nor soon after.
+    // The connection was only quiet, and the gap is usual. No more checks until data comes, nor soon after.
     this.#check = 0;
     this.#lively = false;
-    this.#credit = t + 2 * MS.budget;
+    this.#budget = t + 2 * MS.budget;
   }
 
-  /** A suspicion begins: the check was not needless. Attempts have a limit of their own. */
-  _suspected() {
-    this.#credit = -Infinity;
+  // ---- what is sent
+
+  /** Something was sent that the gateway has to answer. */
+  _sent() {
+    this.#owe(this.#runtime.now());
+    this._rearm();
+  }
+
+  /** @param {number} t */
+  #owe(t) {
+    this.#owedSince = Math.min(this.#owedSince, t);
   }
 
   /**
-   * What to do next if nothing is heard until then: give the connection up, send a ping or
-   * a check, or suspect it.
-   * @param {{ answer_ms?: number, heartbeat_ms: number }} said
-   * @param {boolean} suspicious whether the connection may be suspected
+   * Sends a ping whose answer must come soon. Only the answer to this ping, or to a later one,
+   * counts: any other message may have been waiting on this side since before the page slept.
    */
-  _next(said, suspicious) {
+  _ask() {
+    if (!this.#session._live || this.#answerTimer._armed) return;
+    this.#asked = this.#ping();
+    this.#answerTimer._set(this.#answerTimeout);
+    this._rearm();
+  }
+
+  #ping() {
+    const t = this.#runtime.now();
+    const n = ++this.#pingNumber;
+    this.#pings.set(n, t);
+    this.#firstPing = Math.min(this.#firstPing, t);
+    this.#newestPing = t;
+    this.#owe(t);
+    this.#session._live?._say('ping', n);
+    return n;
+  }
+
+  // ---- silence
+
+  /**
+   * Sets the timer if it would fire too late. If it fires too early nothing happens, so messages
+   * rarely cost a timer.
+   */
+  _rearm() {
+    const conn = this.#session._live;
+    if (!conn || conn._verdict) return;
+    const left = this.#next().at - this.#runtime.now();
+    if (left < -this.#silenceTimer._late) this.#silenceTimer._set(left);
+  }
+
+  #onSilence() {
+    const session = this.#session;
+    const conn = session._live;
+    if (!conn || conn._verdict) return;
+    if (conn._drains()) session._heard();
+    const { at, what } = this.#next();
+    const t = this.#runtime.now();
+    if (at <= t) {
+      if (what === 'dead') return session._recovery._disconnected(0, true);
+      if (what === 'suspect') {
+        this.#budget = -Infinity; // the check was not needless, and attempts have a limit of their own
+        session._recovery._suspect();
+      } else {
+        const n = this.#ping();
+        if (what === 'check') {
+          this.#check = n;
+          this.#budget = Math.max(this.#budget, t) + MS.budget;
+        }
+      }
+      if (this._overdue) session._heartbeats._beat();
+    }
+    this._rearm();
+  }
+
+  /** What is due next, and when, if nothing is heard until then: to give the connection up, a ping, a check, or suspicion. */
+  #next() {
     const scale = this.#scale;
-    const { answer_ms: answer = 0 } = said;
-    let next = { at: this.#from + this._limit(said), what: 'dead' };
+    const { answer_ms: answer = 0 } = this.#session._terms;
+    let next = { at: this.#from + this.#maxSilence, what: 'dead' };
     const or = (/** @type {number} */ at, /** @type {string} */ what) => {
       if (at < next.at) next = { at, what };
     };
     if (answer > 0) {
       // A heartbeat that does not come is owed as well.
-      const clock = Math.max(this.#from, Math.min(this.#owed, this.#from + this._limit(said) / 2));
+      const clock = Math.max(this.#from, Math.min(this.#owedSince, this.#from + this.#maxSilence / 2));
       const half = (scale * answer) / 2;
       const limit = this._rtt ? answer : Math.max(answer, MS.answer);
-      or(
-        Math.max(clock + scale * limit, this.#first + Math.max((4 * this._rtt || 1.5 * this.#opening) * scale, half)),
-        'dead',
-      ); // also of a ping that went late
-      or(Math.max(clock, this.#newest) + half, 'ping');
+      const ofPing = Math.max((4 * this._rtt || 1.5 * this.#newestHandshake) * scale, half); // also if it was sent late
+      or(Math.max(clock + scale * limit, this.#firstPing + ofPing), 'dead');
+      or(Math.max(clock, this.#newestPing) + half, 'ping');
     }
-    if (suspicious && this.#lively) {
-      const long = this.#from + scale * Math.max(MS.quiet, 4 * this.#usual);
-      if (this.#first === Infinity) or(Math.max(long, this.#credit - MS.budget), 'check');
-      else or(Math.max(long, this.#first + scale * this._patience), 'suspect');
+    if (this.#session._suspicious && this.#lively) {
+      const long = this.#from + scale * Math.max(MS.quiet, 4 * this.#usualGap);
+      if (this.#firstPing === Infinity) or(Math.max(long, this.#budget - MS.budget), 'check');
+      else or(Math.max(long, this.#firstPing + scale * this.#answerTimeout), 'suspect');
     }
     return next;
   }

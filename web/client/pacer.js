@@ -31,7 +31,7 @@ export class Pacer {
     const span = Math.min(MS.jitter + overtime / 16, 500 * 2 ** this.#tries);
     const least = beside
       ? MS.beside * 2 ** this.#falseAlarms
-      : this.#tries++ && Math.max(MS.breath, this.#random() * span);
+      : this.#tries++ && Math.max(MS.minGap, this.#random() * span);
     return Math.max(this.#begun + least - t, 0);
   }
 
@@ -65,7 +65,7 @@ export class Pacer {
    * By how much Firefox may hold the next attempt back: see Reach. An attempt that is given up
    * meanwhile counts as one more failure.
    */
-  get _heldBack() {
+  get _firefoxDelay() {
     return Math.min(400 * 1.5 ** this.#tries, 60_000);
   }
 

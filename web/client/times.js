@@ -33,7 +33,7 @@ export const budget = 30_000;
 /** The max between the starts of two attempts. */
 export const jitter = 5_000;
 /** The min between them. */
-export const breath = 50;
+export const minGap = 50;
 /** Pause before an attempt while the browser says that it is offline. */
 export const offline = 10_000;
 /** A page that closes its socket as it is unloaded, and is still there: it stays. */
@@ -41,7 +41,7 @@ export const unload = 1_000;
 /** Between `end` or `close` and the Close frame. */
 export const closing = 2_000;
 /** Protocol section 5: what the gateway gives the upstream after `bye`. */
-export const farewell = 10_000;
+export const byeTimeout = 10_000;
 /** A connection that held this long was a good one. */
 export const settled = 5_000;
 /** A timer later than this: page or machine slept. */

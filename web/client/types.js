@@ -16,7 +16,7 @@
 
 /**
  * What the application gave to close().
- * @typedef {{ code: number, reason: string }} Farewell
+ * @typedef {{ code: number, reason: string }} CloseRequest
  */
 
 /**

@@ -259,7 +259,7 @@ export function world({ url = 'ws://game.test/match/7', protocols, options = {},
   const states = [];
   const surroundings = runtimeOf(clock, page, {
     module: 'file:///reseat.js',
-    trace: (state, why) => states.push(`${NAMES[state] ?? state}: ${why}`),
+    trace: (state) => states.push(NAMES[state]),
     ...(random && { random }),
     ...runtime,
   });

@@ -43,7 +43,7 @@ class Run {
     this.net.calm = true; // the first connection is not what this is about
     const runtime = runtimeOf(this.clock, this.page, {
       random: this.random,
-      trace: (state, why) => this.states.push(`${NAMES[state] ?? state}: ${why}`),
+      trace: (state) => this.states.push(NAMES[state]),
     });
     this.socket = new ReseatSocket('ws://model.test/', undefined, {
       WebSocket: this.net.transport(),
@@ -180,20 +180,14 @@ test('over any number of cuts every message arrives exactly once and in order, b
     const run = await spliced(seed);
     resumes += run.gateway.resumes;
     for (const [i, state] of run.states.entries()) {
-      const move = `${run.states[i - 1]?.split(':')[0]} -> ${state}`;
+      const move = `${run.states[i - 1]} -> ${state}`;
       moves.set(move, (moves.get(move) ?? 0) + 1);
     }
     await farewell(run, seed);
   }
   if (ONLY) return;
   assert.ok(resumes > 8 * SEEDS, `only ${resumes} resumes: the network is too kind`);
-  for (const move of [
-    'attached -> suspected: silence',
-    'suspected -> attached: false alarm',
-    'suspected -> attached: hello',
-    'suspected -> detached: silence',
-    'suspected -> detached: drop',
-  ]) {
+  for (const move of ['attached -> suspected', 'suspected -> attached', 'suspected -> detached']) {
     assert.ok(moves.get(move) > SEEDS / 60, `${move}: ${moves.get(move)}`);
   }
 });
