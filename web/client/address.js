@@ -1,17 +1,17 @@
 import { subprotocols, webSocketURL } from './url.js';
 
 /**
- * Where an attempt connects to.
+ * The address of an attempt.
  * @typedef {object} Address
  * @property {string} url absolute, ws: or wss:
  * @property {string[]} protocols the application's own
  */
 
 /**
- * Returns what names the address of each attempt. A URL, or subprotocols, may be a function, also an
- * asynchronous one, which is asked at each attempt: a ticket in the URL may be valid for seconds
- * only. `hook` (install's option `address`) sees the address that the page asked for and may
- * replace it, whole or its URL. What is fixed is checked at once.
+ * Returns a function that gives the address of each attempt. The URL and the subprotocols may be
+ * functions, also asynchronous ones, which are called at each attempt: a ticket in the URL may
+ * expire in seconds. `hook` (install's option `address`) may replace the address, or its URL alone.
+ * Fixed values are checked at once.
  *
  * @param {any} url
  * @param {any} protocols

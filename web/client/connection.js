@@ -10,15 +10,15 @@ export function listen(transport, type, heard) {
   else transport[`on${type}`] = heard;
 }
 
-/** A transport that is opened. @param {any} Transport @param {string} url @param {string[]} protocols */
+/** Opens a transport. @param {any} Transport @param {string} url @param {string[]} protocols */
 export function dial(Transport, url, protocols) {
   const transport = new Transport(url, protocols);
   try {
-    transport.binaryType = 'arraybuffer'; // so that every message has its size and its turn at once
+    transport.binaryType = 'arraybuffer'; // a Blob has no bytes until it is read
   } catch {
-    // A transport without it delivers what it likes.
+    // Not every transport has it.
   }
-  listen(transport, 'error', () => {}); // what nobody listens to, ws throws
+  listen(transport, 'error', () => {}); // ws throws an error that has no listener
   return transport;
 }
 
@@ -27,7 +27,7 @@ export function close(transport, ...how) {
   try {
     transport.close(...how);
   } catch {
-    // Nobody listens any more.
+    // Its events are ignored from now on.
   }
 }
 
@@ -46,38 +46,38 @@ export function sayByeAfterHello(transport, runtime) {
   });
 }
 
-/** One connection, or the attempt at one. Its session's alone. */
+/** A connection of a session, or an attempt. */
 export class Connection {
   _opened = false;
-  _hello = 0; // which of the session's hellos this connection got; 0: none yet
-  _last = 0; // number of the newest message that came on it, repeats included
-  _replay = 0; // replayed messages still to come
-  _bye = 0; // the code of the bye that was said on it; 0: none
-  _useful = false; // whether it brought anything new
+  _hello = 0; // the number of its hello in the session; 0: none yet
+  _last = 0; // the number of the newest message on it, repeated ones included
+  _replay = 0; // how many replayed messages follow
+  _bye = 0; // the code of the bye that was sent; 0: none
+  _useful = false; // whether anything new came on it
   _broken = false; // whether the gateway sent what it must not send
-  _awaited = false; // whether at its hello there was anything new to come
-  _awaitedAfterDeadline = false; // an attempt that is made even after the deadline
-  _bare = false; // an attempt without the offer of reseat.v1
+  _awaited = false; // whether at its hello anything new was expected
+  _awaitedAfterDeadline = false; // whether an attempt goes on after the deadline
+  _bare = false; // whether it makes no offer of reseat.v1
   /** @type {Verdict | null} */
   _verdict = null;
-  #acked = -1; // the newest ack given on it
-  #messages = 0; // what came since that is not acked
+  #acked = -1; // the number of the newest ack that was sent
+  #messages = 0; // how many came since then
   #bytes = 0;
-  #backlog = 0; // bufferedAmount at the last look
-  #flowed = false; // whether it was 0 at any time since
-  #spoken = -Infinity; // when the newest ack was repeated
+  #backlog = 0; // bufferedAmount at the last check
+  #flowed = false; // whether it has been 0 since then
+  #repeatedAt = -Infinity; // when the newest ack was repeated
   /** @type {any} undefined until the address is known */
   _transport;
   /** The application's subprotocols on it. @type {string[]} */
   _protocols = [];
-  /** The large message that is coming. @type {import('./parts.js').Parts | undefined} */
+  /** The large message in progress. @type {import('./parts.js').Parts | undefined} */
   _parts;
 
   /**
    * @param {number} since when it was opened; later, when its hello came
-   * @param {string} token that it resumes with
+   * @param {string} token the token that it resumes with
    * @param {number} stated the N that it resumes with
-   * @param {number} settled what was acked of the application's messages when it was opened
+   * @param {number} settled how many of the application's messages were acked when it was opened
    */
   constructor(since, token, stated, settled) {
     this._since = since;
@@ -86,7 +86,7 @@ export class Connection {
     this._settled = settled;
   }
 
-  /** Whether neither side has said farewell on it. */
+  /** Whether no side has begun to close it. */
   get _usable() {
     return !this._bye && !this._verdict;
   }
@@ -94,13 +94,13 @@ export class Connection {
   /** @param {string | ArrayBuffer} data */
   _send(data) {
     const transport = this._transport;
-    // A browser complains on its console of what is sent to a closing connection, and drops it.
+    // A browser drops data for a closing connection, and warns on its console.
     if (transport.readyState >= ReadyState.CLOSING) return;
     this.#flowed ||= !transport.bufferedAmount;
     try {
       transport.send(data);
     } catch {
-      // A connection that is closing takes nothing; its close event follows.
+      // The connection is closing; its close event follows.
     }
   }
 
@@ -116,7 +116,7 @@ export class Connection {
     return ++this.#messages >= ACK_MESSAGES || this.#bytes >= ACK_BYTES;
   }
 
-  /** Acks what came up to n, if that is news. @param {number} n @returns {boolean} whether that is all */
+  /** Acks the messages up to n, if that is new. @param {number} n @returns {boolean} whether all are acked */
   _ack(n) {
     const all = n >= this._last;
     if (all) this.#messages = this.#bytes = 0;
@@ -125,16 +125,16 @@ export class Connection {
     return all;
   }
 
-  /** Part of a message came. An ack is for a whole one: the newest, again, says that this side lives. @param {number} t */
+  /** Part of a message came. It cannot be acked: repeating the newest ack tells the gateway that this side is alive. @param {number} t */
   _tookPart(t) {
-    if (t - this.#spoken < MS.ack) return;
-    this.#spoken = t;
+    if (t - this.#repeatedAt < MS.ack) return;
+    this.#repeatedAt = t;
     this._say('ack', this.#acked);
   }
 
   /**
-   * Whether the peer goes on taking bytes: some have gone since the last look, and at no
-   * time since was there room for all. Where there was, the machine's own buffers took them.
+   * Whether the peer still reads: bufferedAmount fell since the last check, and was never 0.
+   * If it was, the buffers of this machine may have taken the bytes.
    */
   _drains() {
     const before = this.#backlog;

@@ -1,4 +1,4 @@
-// What goes through send() and message events.
+// Messages, as they are given to send() and as message events have them.
 
 import { utf8Length } from './wire.js';
 
@@ -9,14 +9,14 @@ const tagOf = (/** @type {any} */ given) => ({}).toString.call(given).slice(8, -
 /** @param {any} given */
 export const isBytes = (given) => ArrayBuffer.isView(given) || tagOf(given) === 'ArrayBuffer';
 
-/** A copy of an ArrayBuffer, or of what a view shows of one. @param {any} given @returns {ArrayBuffer} */
+/** A copy of an ArrayBuffer, or of the part that a view shows. @param {any} given @returns {ArrayBuffer} */
 export function bytesOf(given) {
   const { buffer = given, byteOffset = 0, byteLength } = given;
   return byteLength > 0 ? new Uint8Array(buffer, byteOffset, byteLength).slice().buffer : new ArrayBuffer(0);
 }
 
 /**
- * A copy of what was given to send(): the caller may change its own at once. A Blob cannot change.
+ * Copies the data given to send(), since the caller may change it at once. A Blob cannot change.
  * @param {any} given
  * @returns {{ data: Message, bytes: number }}
  */
@@ -27,9 +27,9 @@ export function outgoing(given) {
   return { data, bytes: utf8Length(data) };
 }
 
-/** What a message event holds. @param {any} data @param {string} binaryType @returns {Message} */
+/** The data of a message event. @param {any} data @param {string} binaryType @returns {Message} */
 export function incoming(data, binaryType) {
-  if (!isBytes(data)) return data; // text, or a Blob of a transport that delivers what it likes
+  if (!isBytes(data)) return data; // text, or the Blob of a transport without binaryType
   if (binaryType === 'blob') return new Blob([data]);
   return ArrayBuffer.isView(data) ? bytesOf(data) : data;
 }

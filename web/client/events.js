@@ -1,4 +1,4 @@
-// Events of the application's, and their target for sockets that a library hides.
+// The events of sockets, and one target for those of all sockets.
 
 /** @type {typeof CloseEvent} */
 const CloseEventHere =
@@ -17,7 +17,7 @@ const CloseEventHere =
   );
 
 /**
- * An event of Reseat's own: its members are both on the event and in `detail`.
+ * An event that WebSocket does not have: its members are both on the event and in `detail`.
  * @param {string} type
  * @param {object} detail
  */
@@ -29,7 +29,7 @@ export const ownEvent = (type, detail) => Object.assign(new Event(type), { ...de
  */
 export const closeEvent = (detail) => Object.assign(new CloseEventHere('close', detail), { detail });
 
-/** Fires the events of all sockets, for pages whose sockets are hidden in a library. */
+/** Fires the events of all sockets, for pages that cannot reach a library's sockets. */
 export const reseat = new EventTarget();
 
 /**

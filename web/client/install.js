@@ -22,7 +22,7 @@ export function install(options = {}) {
   const over = new AbortController();
   const { signal } = over;
   if (hideOffline) window?.addEventListener?.('offline', stop, { signal });
-  tellPeople(document, banner, signal);
+  notify(document, banner, signal);
   const uninstall = () => {
     if (here.WebSocket?.[INSTALLED]?.uninstall !== uninstall) return;
     over.abort();
@@ -42,8 +42,8 @@ export function install(options = {}) {
 }
 
 /**
- * The constructor that is installed. A URL that does not match gets a native WebSocket; a
- * class that extends the constructor gets a ReseatSocket that makes no offer.
+ * The constructor that is installed. If the URL does not match, it makes a native WebSocket, or for
+ * a class that extends it, a ReseatSocket without an offer.
  *
  * @param {any} native
  * @param {any} defaults the options of install()
@@ -56,7 +56,7 @@ function replacement(native, defaults, mark) {
     construct(target, args, newTarget) {
       if (args.length === 0) throw new TypeError('no URL');
       const [url, protocols, own] = args;
-      // Only code that knows ReseatSocket gives a function.
+      // Only code written for ReseatSocket passes a function.
       const href = typeof url === 'function' || webSocketURL(url, runtimeOf(defaults.runtime).base);
       // search() does not depend on the expression's lastIndex.
       const wanted = !match || href === true || (typeof match === 'function' ? match(href) : href.search(match) >= 0);
@@ -80,20 +80,19 @@ function replacement(native, defaults, mark) {
   return proxy;
 }
 
-/** Hides an event from the listeners that are added later. @param {Event} event */
+/** Hides an event from listeners that were added later. @param {Event} event */
 const stop = (event) => event.stopImmediatePropagation();
 
-/** Scripts that the parser has met and that have run before any module: not async, deferred or for old browsers. */
+/** Scripts that ran before any module: not async, deferred or for old browsers. */
 const RAN = 'script:is(:not([type]),[type*=javascript i]):not([src]:is([async],[defer]),[nomodule])';
 
 /**
- * Loads what tells people of it: the banner, and a warning where other code has, or will have,
- * another WebSocket than the installed one.
+ * Loads the banner, and the warning for code that uses another WebSocket than the installed one.
  * @param {any} document
  * @param {InstallOptions['banner']} banner
  * @param {AbortSignal} signal removes the banner
  */
-async function tellPeople(document, banner, signal) {
+async function notify(document, banner, signal) {
   // A classic script runs before the scripts below it.
   const warn =
     !(/** @type {any} */ (import.meta).classic) &&
@@ -106,7 +105,7 @@ async function tellPeople(document, banner, signal) {
     const page = /** @type {any} */ (import.meta).classic
       ? import(new URL('reseat.page.js', origin).href)
       : import('./page.js');
-    (await page).tellPeople(document, reseat, banner, signal, warn);
+    (await page).notify(document, reseat, banner, signal, warn);
   } catch (error) {
     console.warn(error); // a copy of this code may stand alone
   }

@@ -2,10 +2,10 @@ import { RECORD_MAX, packed, unpacked } from './records.js';
 import { sizeOf } from './wire.js';
 
 /**
- * What the application sent and the gateway has not acked. Messages are numbered from 1.
+ * The messages that the application sent and the gateway has not acked, numbered from 1.
  * Invariant: acked <= received <= cursor <= last and acked <= received <= handed <= last,
- * where `received` is what the gateway said it holds, `cursor` the newest number given to
- * the present connection, and `handed` the newest ever given to any.
+ * where `received` is the newest message that the gateway says it has, `cursor` the newest that was
+ * sent on the live connection, and `handed` the newest that was sent on any.
  */
 export class Outbox {
   /** Each with the bytes of all messages up to its end. @type {Map<number, { data: string | ArrayBuffer | null, end: number }>} */
@@ -23,17 +23,17 @@ export class Outbox {
     return this._acked < this.#last;
   }
 
-  /** Bytes that no connection was given yet. */
+  /** Bytes that were sent on no connection yet. */
   get _waiting() {
     return this.#end - this.#endOf(this._handed);
   }
 
-  /** Whether the present connection was given anything that is not acked. */
+  /** Whether anything sent on the live connection is not acked. */
   get _owed() {
     return this.#cursor > this._received;
   }
 
-  /** Whether the present connection was given everything. */
+  /** Whether everything was sent on the live connection. */
   get _drained() {
     return this.#cursor === this.#last;
   }
@@ -44,7 +44,7 @@ export class Outbox {
   }
 
   /**
-   * Takes a message; `null` stands for data that is still being read.
+   * Adds a message; `null` stands for data that is still being read.
    * @param {string | ArrayBuffer | null} data
    * @param {number} bytes
    */
@@ -55,8 +55,8 @@ export class Outbox {
   }
 
   /**
-   * The next message for the present connection, or undefined while there is none, it is
-   * still being read, or the window is full. One message alone always fits.
+   * The next message for the live connection; undefined while there is none, it is still being
+   * read, or the window is full. One message alone always fits.
    * @param {{ unacked_messages?: number, unacked_bytes?: number }} [limits] of a hello; undefined: none
    */
   _next({ unacked_messages = Infinity, unacked_bytes = Infinity } = {}) {
@@ -68,7 +68,7 @@ export class Outbox {
     return entry.data;
   }
 
-  /** The gateway has taken in everything up to n. Returns false where that cannot be. @param {number} n */
+  /** The gateway acks all messages up to n. Returns false if it cannot have them. @param {number} n */
   _ack(n) {
     if (n > this.#cursor) return false;
     while (this._acked < n) {
@@ -79,14 +79,14 @@ export class Outbox {
     return true;
   }
 
-  /** Whether a hello may say that it has received n. @param {number} n */
+  /** Whether n is possible as the `received` of a hello. @param {number} n */
   _admits(n) {
     return n >= this._received && n <= this._handed;
   }
 
   /**
-   * A new connection begins after message n, which the gateway holds: the data up to there
-   * is forgotten, the sizes are kept, since only an ack frees the window.
+   * A new connection begins after message n, which the gateway has. The data of the messages up to n
+   * is freed; their sizes are kept, since only an ack frees the window.
    * @param {number} n
    */
   _rewind(n) {
@@ -94,7 +94,7 @@ export class Outbox {
     this.#cursor = n;
   }
 
-  /** Forgets the data of all messages, and of none its size. */
+  /** Frees the data of all messages, and keeps their sizes. */
   _drop() {
     this.#kept.forEach(this.#forget);
   }
@@ -104,7 +104,7 @@ export class Outbox {
     entry.data = '';
   }
 
-  /** All of it for a record; undefined where that is too large, or a Blob is still being read. */
+  /** The outbox for a record; undefined if it is too large, or a Blob is still being read. */
   _save() {
     let before = this._ackedEnd;
     let size = 0;
@@ -116,7 +116,7 @@ export class Outbox {
   }
 
   /**
-   * The outbox that `save` wrote. Throws where that makes no sense.
+   * The outbox that `_save` returned. Throws if the data is invalid.
    * @param {any} saved
    */
   static _restore(saved) {

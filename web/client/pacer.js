@@ -1,19 +1,19 @@
 import * as MS from './times.js';
 
 /**
- * When to try again: at once after a good connection, then after a random part of a span
- * that doubles from 1 s to 5 s. Three connections in a row that came to nothing are
- * forgiven; after that a new hello no longer means that the next attempt comes at once.
+ * Backoff: the first attempt comes at once after a good connection, the next ones after a random
+ * part of a span that doubles from 1 s to 5 s. After three useless connections in a row even the
+ * first attempt after a hello waits.
  */
 export class Pacer {
   #random;
   #tries = 0;
-  #barren = 0;
-  #futile = 0; // barren connections in a row of which something was expected
+  #useless = 0;
+  #futile = 0; // useless connections in a row on which something was expected
   #futileSince = 0;
   #begun = -Infinity; // when the newest attempt began
-  #slowest = 0; // what a connection has taken to its 101, at most
-  #falseAlarms = 0; // suspicions in a row of a connection that spoke after all
+  #slowest = 0; // the longest time until a 101
+  #falseAlarms = 0; // suspicions in a row of a connection that was alive
 
   /** @param {() => number} random */
   constructor(random) {
@@ -21,11 +21,11 @@ export class Pacer {
   }
 
   /**
-   * How long the next attempt has to wait. The pause counts from the start of the one
-   * before: after one that ran out of time the next follows at once.
+   * How long the next attempt has to wait. The pause counts from the start of the attempt before,
+   * so after a timeout the next one begins at once.
    * @param {number} t now
    * @param {boolean} beside whether beside a suspected connection (protocol section 5)
-   * @param {number} overtime how much longer the outage is than the session is said to be kept
+   * @param {number} overtime how much longer the outage lasts than the gateway said that it keeps the session
    */
   _pause(t, beside, overtime) {
     const span = Math.min(MS.jitter + overtime / 16, 500 * 2 ** this.#tries);
@@ -46,13 +46,13 @@ export class Pacer {
   }
 
   /**
-   * How long an attempt may take to its 101. On a network that swallows everything, what
-   * counts is how soon after its return the next SYN goes out. A system sends one at 0, 1, 3
+   * How long an attempt may take until its 101. After a network outage it matters how soon the
+   * next SYN is sent. A system sends one at 0, 1, 3
    * and 7 s of an attempt (or 0, 3 and 9; newer Linux each second at first), and the next
    * attempt begins with another after 4 to 5 s: no moment is further than 3 s from the next.
    * On a slow link a handshake takes up to 4 round trips (TCP, TLS 1.2, HTTP). An attempt that
-   * would come about must not be cut, so the limit grows with the round trip, and leaves as
-   * much as the slowest handshake took to one whose first two SYNs were lost. As long as it is
+   * would succeed must not time out, so the limit grows with the round trip, and an attempt whose
+   * first two SYNs were lost has as much time left as the slowest handshake took. As long as it is
    * below 11 s, the next SYN is at most 4 s away.
    * @param {number} rtt
    * @param {number} least
@@ -62,31 +62,31 @@ export class Pacer {
   }
 
   /**
-   * By how much Firefox may hold the next attempt back: see Reach. An attempt that is given up
+   * How long Firefox may delay the next attempt: see Reach. An attempt that is abandoned
    * meanwhile counts as one more failure.
    */
   get _firefoxDelay() {
     return Math.min(400 * 1.5 ** this.#tries, 60_000);
   }
 
-  /** A suspicion is over. @param {boolean} spoke whether it was a false alarm */
-  _suspected(spoke) {
-    this.#falseAlarms = spoke ? this.#falseAlarms + 1 : 0;
+  /** A suspicion is over. @param {boolean} falseAlarm */
+  _suspected(falseAlarm) {
+    this.#falseAlarms = falseAlarm ? this.#falseAlarms + 1 : 0;
   }
 
   /**
    * A connection that had its hello is lost.
    * @param {number} t now
-   * @param {boolean} good whether it held, or carried anything new
-   * @param {boolean} awaited whether there was anything new to carry
+   * @param {boolean} good whether it lasted, or anything new came on it
+   * @param {boolean} awaited whether anything new was expected
    * @returns {boolean} whether to give up
    */
   _lost(t, good, awaited) {
-    this.#barren = good ? 0 : this.#barren + 1;
-    this.#tries = Math.max(0, this.#barren - 3);
+    this.#useless = good ? 0 : this.#useless + 1;
+    this.#tries = Math.max(0, this.#useless - 3);
     if (good || !awaited) this.#futile = 0;
     else if (this.#futile++ === 0) this.#futileSince = t;
-    // So many in a row, over so long, are no accident.
+    // So many in a row, over such a time, are not chance.
     return this.#futile >= 10 && t - this.#futileSince >= MS.futile;
   }
 }

@@ -1,8 +1,7 @@
-// What install() tells people: a notice in the page, warnings on the console. Few pages need
-// either, so this module is loaded on demand, and imports nothing: it must not bring another
-// copy of what is loaded already.
+// The banner of install(), and its warnings on the console. Few pages need either, so this
+// module is loaded on demand. It imports nothing, since that would load a second copy.
 
-/** Applied by CSSOM, which no Content-Security-Policy forbids; pages restyle it by custom properties. */
+/** Applied by CSSOM, which no Content-Security-Policy forbids. Pages restyle it by custom properties. */
 const STYLE = {
   position: 'fixed',
   inset: 'var(--reseat-banner-inset, auto auto 1em 50%)',
@@ -27,7 +26,7 @@ const STYLE = {
  */
 function showBanner(document, reseat, texts, signal) {
   const { detached = 'Connection lost. Reconnecting\u2026', resumed = 'Reconnected.' } = Object(texts);
-  const away = new Set();
+  const detachedSockets = new Set();
   const notice = document.createElement('reseat-banner');
   notice.setAttribute('role', 'status'); // announced politely, without moving the focus
   notice.setAttribute('popover', 'manual'); // above dialogs and fullscreen elements
@@ -45,13 +44,13 @@ function showBanner(document, reseat, texts, signal) {
   };
   /** @param {any} event */
   const heard = ({ type, socket }) => {
-    const before = away.size > 0;
-    if (type === 'detach') away.add(socket);
-    else away.delete(socket);
-    const now = away.size > 0;
+    const before = detachedSockets.size > 0;
+    if (type === 'detach') detachedSockets.add(socket);
+    else detachedSockets.delete(socket);
+    const now = detachedSockets.size > 0;
     if (now === before) return;
     say(now ? detached : type === 'resume' ? resumed : '');
-    if (!now) setTimeout(() => away.size > 0 || say(''), 2_000);
+    if (!now) setTimeout(() => detachedSockets.size > 0 || say(''), 2_000);
   };
   for (const type of ['detach', 'resume', 'close']) reseat.addEventListener(type, heard, { signal });
   signal.addEventListener('abort', () => {
@@ -60,7 +59,7 @@ function showBanner(document, reseat, texts, signal) {
   });
 }
 
-/** install() came too late, perhaps, for scripts of the page. */
+/** Scripts of the page may have run before install(). */
 const WARNING_OF_SCRIPTS =
   'reseat: install() runs after scripts of this page, which may have kept the native WebSocket. ' +
   'If the game is one of them, put <script src="/reseat.install.js"></script> above it instead.';
@@ -77,7 +76,7 @@ const WARNING_OF_NODE =
  * @param {AbortSignal} signal removes the banner
  * @param {unknown} warn whether to warn
  */
-export function tellPeople(document, reseat, banner, signal, warn) {
+export function notify(document, reseat, banner, signal, warn) {
   if (warn) console.warn(document ? WARNING_OF_SCRIPTS : WARNING_OF_NODE);
   if (document && banner && !signal.aborted) showBanner(document, reseat, banner, signal);
 }

@@ -1,6 +1,6 @@
-const utf8 = new TextDecoder('utf-8', { ignoreBOM: true }); // as a WebSocket: a mark of byte order is text
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true }); // as in a WebSocket, a byte order mark is text
 
-/** A large message that comes in parts (protocol section 3.1). */
+/** A large message that arrives in parts (protocol section 3.1). */
 export class Parts {
   #left;
   #text;
@@ -17,13 +17,13 @@ export class Parts {
   /**
    * Takes the next part.
    * @param {any} data
-   * @returns {string | ArrayBuffer | undefined} the message, once it is whole
-   * @throws what is no part of it
+   * @returns {string | ArrayBuffer | undefined} the message after its last part
+   * @throws if data is no part of it
    */
   _add(data) {
     const part = new Uint8Array(data);
     if (typeof data === 'string' || part.length === 0) throw new Error();
-    this.#bytes.set(part, this.#bytes.length - this.#left); // throws where that is too much
+    this.#bytes.set(part, this.#bytes.length - this.#left); // throws if it is too long
     this.#left -= part.length;
     if (this.#left > 0) return undefined;
     return this.#text ? utf8.decode(this.#bytes) : this.#bytes.buffer;

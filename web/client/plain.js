@@ -5,8 +5,8 @@ import * as ReadyState from './readystate.js';
 /** @typedef {import('./types.js').Message} Message */
 
 /**
- * In a session's place, towards a server that does not know reseat.v1: an ordinary WebSocket
- * that is open, with the members of Session.
+ * An open connection to a server that does not know reseat.v1: it replaces the Session, and has
+ * its members.
  */
 export class Plain {
   _id = null;

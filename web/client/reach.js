@@ -2,9 +2,9 @@ import { isGecko } from './runtime.js';
 
 /** @typedef {import('./types.js').ReseatRuntime} ReseatRuntime */
 
-// What a probe says of the way to the gateway.
-export const NOBODY = 0; // no answer
-export const SOMEBODY = 1; // something on the way answers HTTP
+// The results of a probe.
+export const NO_ANSWER = 0;
+export const OTHER = 1; // something other than the gateway answered
 export const GATEWAY = 2;
 export const FORBIDDEN = 3; // the page's Content-Security-Policy allows no such request
 
@@ -14,9 +14,8 @@ export const isBrowser = ({ navigator }) => /^Mozilla/.test(navigator?.userAgent
 /**
  * Asks over HTTP whether the gateway can be reached (protocol section 2, the probe).
  *
- * A browser delays WebSockets to a host where others have failed, and page and server are told
- * nothing. Firefox (RFC 6455 section 7.2.3): 0.2 to 0.4 s after the first failure, half as much
- * again after each further one, up to 60 s, for all tabs; an attempt that the page gives up
+ * A browser delays WebSockets to a host to which others have failed, without a sign to page or server. Firefox (RFC 6455 section 7.2.3): 0.2 to 0.4 s after the first failure, half as much
+ * again after each further one, up to 60 s, for all tabs; an attempt that the page closes
  * is a failure, and only one at a time connects. Chromium: up to 5 s after some 16 failures in
  * 3 to 6 minutes. HTTP requests are not delayed.
  */
@@ -25,11 +24,11 @@ export class Reach {
   #forbidden = false;
   #asked = '?'; // the URL of the newest probe, without its query
   /** @type {AbortController | undefined} */
-  #under; // the probe under way
+  #probe; // the probe in progress
 
   /**
    * @param {ReseatRuntime} runtime
-   * @param {AbortSignal} signal the end
+   * @param {AbortSignal} signal the end of the session
    */
   constructor(runtime, signal) {
     this.#runtime = runtime;
@@ -39,24 +38,22 @@ export class Reach {
     this._isGecko = isGecko(runtime.navigator);
   }
 
-  /**
-   * Whether the page's Content-Security-Policy lets it ask, as far as is known.
-   */
+  /** Whether the page's Content-Security-Policy allows probes, as far as is known. */
   get _isAllowed() {
     return !this.#forbidden;
   }
 
   /**
-   * Asks, and reports the answer unless `_stop` comes first.
+   * Sends a probe, and reports its result unless `_stop` is called first.
    * @param {string} url where the WebSocket connects to
    * @param {(answer: number) => void} report
    */
   async _ask(url, report) {
     this._stop();
-    const { signal } = (this.#under = new AbortController());
+    const { signal } = (this.#probe = new AbortController());
     this.#asked = url.replace(/^ws/, 'http').replace(/\?.*/s, '');
-    let answer = NOBODY;
-    // A proxy in front that refuses the probe lets no page read its answer; that it answers is something.
+    let answer = NO_ANSWER;
+    // A page cannot read the answer of a proxy that refuses the probe, but learns that there is one.
     for (const mode of /** @type {const} */ (['cors', 'no-cors'])) {
       try {
         const { status } = await this.#runtime.fetch(`${this.#asked}?reseat.alive`, {
@@ -65,7 +62,7 @@ export class Reach {
           cache: 'no-store',
           credentials: 'omit',
         });
-        answer = status === 204 ? GATEWAY : SOMEBODY;
+        answer = status === 204 ? GATEWAY : OTHER;
         break;
       } catch {
         if (signal.aborted) return; // otherwise there was no answer, or none for this page
@@ -74,9 +71,9 @@ export class Reach {
     if (!signal.aborted) report(this.#forbidden ? FORBIDDEN : answer);
   }
 
-  /** Ends the probe under way. */
+  /** Cancels the probe in progress. */
   _stop() {
-    this.#under?.abort();
-    this.#under = undefined;
+    this.#probe?.abort();
+    this.#probe = undefined;
   }
 }

@@ -1,15 +1,15 @@
-// What is kept of sessions while their page reloads (option `storage`).
+// Records of sessions, which keep them while their page reloads (option `storage`).
 
 /** @typedef {{ id: string, born: number, saved: number, keep: number, [state: string]: any }} SavedSession */
 
 /** How much unacked data a record may hold, in bytes. */
 export const RECORD_MAX = 1 << 20;
 
-/** What the keys of records begin with; the URL follows. */
+/** The keys of records are this and the URL. */
 const PREFIX = 'reseat:';
 
 /**
- * The records of the sessions of one URL, in a store of this tab's alone: oldest session first.
+ * The records of the sessions of one URL, oldest session first, in a store that no other tab has.
  */
 export class Records {
   #store;
@@ -30,12 +30,12 @@ export class Records {
       const list = JSON.parse(/** @type {any} */ (this.#store.getItem(this.#key)));
       return Array.isArray(list) ? list : [];
     } catch {
-      return []; // another script's, or storage is denied
+      return []; // it belongs to another script, or storage is denied
     }
   }
 
   /**
-   * Replaces what is there. Returns false where it does not fit.
+   * Replaces the records. Returns false if they do not fit.
    * @param {SavedSession[]} list
    */
   #write(list) {
@@ -49,8 +49,7 @@ export class Records {
   }
 
   /**
-   * Puts a record there, in place of an older one of the same session. Returns false where it
-   * does not fit.
+   * Adds a record, or replaces the one of the same session. Returns false if it does not fit.
    * @param {SavedSession} record
    */
   _put(record) {
@@ -66,20 +65,19 @@ export class Records {
   }
 
   /**
-   * Removes what is too late to be taken out, of every URL: one with a ticket in it is never
-   * asked for again.
+   * Removes expired records of every URL: one with a ticket in it is not used again.
    * @param {number} wall the time now
    */
   #sweep(wall) {
     for (const key of Object.keys(this.#store)) {
-      if (!key.startsWith('reseat:ws')) continue; // another script's
+      if (!key.startsWith('reseat:ws')) continue; // it belongs to another script
       const records = new Records(this.#store, key.slice(PREFIX.length));
       records.#write(records.#alive(wall));
     }
   }
 
   /**
-   * Takes the record of the oldest session out that may still be there.
+   * Removes and returns the record of the oldest session that has not expired.
    * @param {number} wall the time now
    * @returns {SavedSession | undefined}
    */
@@ -87,12 +85,12 @@ export class Records {
     this.#sweep(wall);
     const list = this.#alive(wall);
     const first = list.shift();
-    // Where it cannot be taken out, another page may find it too: then it is nobody's.
+    // If it cannot be removed, another page may find it too: then no page may use it.
     return this.#write(list) ? first : undefined;
   }
 
   /**
-   * Takes the record of this session back. Returns false where it is gone.
+   * Removes the record of this session. Returns false if there is none.
    * @param {string} id
    */
   _takeBack(id) {
@@ -103,9 +101,9 @@ export class Records {
 }
 
 /**
- * The store that option `storage` names, or null for none.
+ * The store of option `storage`; null without one.
  * @param {any} store
- * @throws TypeError where tabs share it
+ * @throws TypeError if tabs share it
  */
 export function storeOf(store) {
   if (store === undefined || store === null) return null;
@@ -113,7 +111,7 @@ export function storeOf(store) {
   try {
     shared = globalThis.localStorage;
   } catch {
-    // Denied: then it is not what was given.
+    // Denied: then it is not the given store.
   }
   if (store === shared || typeof store.getItem !== 'function') {
     throw new TypeError('storage: want sessionStorage; tabs share localStorage');

@@ -1,5 +1,5 @@
 import { Pacer } from './pacer.js';
-import { FORBIDDEN, GATEWAY, NOBODY, Reach, isBrowser } from './reach.js';
+import { FORBIDDEN, GATEWAY, NO_ANSWER, Reach, isBrowser } from './reach.js';
 import * as State from './state.js';
 import * as MS from './times.js';
 
@@ -47,7 +47,7 @@ export class Recovery {
     this.#pacer = new Pacer(runtime.random);
     this.#retryTimer = alarms._add(() => this._tryAgain());
     this.#deadline = alarms._add(() => this.#onDeadline());
-    this.#probeTimer = alarms._add(() => this.#onProbed(NOBODY), 2);
+    this.#probeTimer = alarms._add(() => this.#onProbed(NO_ANSWER), 2);
     this.#moveTimer = alarms._add(() => this.#move());
     if (isBrowser(runtime)) this.#reach = new Reach(runtime, signal);
   }
@@ -292,7 +292,7 @@ export class Recovery {
     const t = this.#runtime.now();
     const supported = answer === GATEWAY || answer === FORBIDDEN;
     this.#stopProbe();
-    if (supported || (answer !== NOBODY && t >= this.#unprobedAt)) {
+    if (supported || (answer !== NO_ANSWER && t >= this.#unprobedAt)) {
       // An attempt that no probe supports may fail, and then the browser delays the next ones.
       if (!supported) this.#unprobedAt = t + (this.#unprobedGap = 3 * this.#unprobedGap || MS.reachEvery);
       return this.#resume();

@@ -1,12 +1,12 @@
-// The platform as it was at import, and as tests replace it.
+// The platform at import, which tests replace.
 
 /** @typedef {import('./types.js').ReseatRuntime} ReseatRuntime */
 
-/** Under this key the installed WebSocket says what it replaced, also to another copy of this module. */
+/** The key under which the installed WebSocket has the one that it replaced, also for another copy of this module. */
 export const INSTALLED = Symbol.for('reseat.installed');
 
 /**
- * The WebSocket there is, beneath what any copy of this module has installed.
+ * The WebSocket of the platform, even if a copy of this module has replaced it.
  * @returns {any}
  */
 export const platformWebSocket = () => {
@@ -25,8 +25,8 @@ export function transportOf({ WebSocket }, otherwise) {
 }
 
 /**
- * The element of the classic script that this is part of: known only while that is
- * evaluated. The bundler says whether there is one.
+ * The element of the classic script that this code is part of, which is known only while the script
+ * is evaluated. The bundler sets import.meta.classic.
  */
 export const script =
   /** @type {any} */ (import.meta).classic && /** @type {any} */ (globalThis).document?.currentScript;
@@ -34,7 +34,7 @@ export const script =
 /** The URL of this code. A classic script has no import.meta. */
 export const origin = /** @type {any} */ (import.meta).classic ? script?.src : import.meta.url;
 
-/** Whether the engine is Firefox's; others write "like Gecko". @param {any} navigator */
+/** Whether the browser is Firefox; others write "like Gecko". @param {any} navigator */
 export const isGecko = (navigator) => /Gecko\/\d/.test(navigator?.userAgent);
 
 /** @type {Set<string>} */

@@ -1,5 +1,5 @@
-// The entry of /reseat.install.js: a classic script in front of a bundle. It installs at
-// once, as the attributes of its own element say.
+// The entry of /reseat.install.js, a classic script to be put above a bundle. It calls install()
+// at once; the attributes of its element are the options.
 
 import { CloseCode } from './closecode.js';
 import { reseat } from './events.js';

@@ -13,16 +13,15 @@ import { isToken, utf8Length } from './wire.js';
 
 /** @typedef {import('./types.js').Host} Host */
 
-/** An option of this module's own: a socket that makes no offer. */
+/** An internal option: a socket that makes no offer. */
 export const PLAIN_ONLY = Symbol('reseat.plain');
 
 /**
- * A drop-in replacement for `WebSocket` whose session survives its connections. What its
- * members promise is written in reseat.d.ts. Towards a server without Reseat it is an
- * ordinary WebSocket.
+ * A drop-in replacement for `WebSocket` whose session survives its connections. reseat.d.ts
+ * documents its members. With a server without Reseat it is an ordinary WebSocket.
  */
 export class ReseatSocket extends EventTarget {
-  #url = ''; // until a function has named it
+  #url = ''; // until a function has returned it
   #origin = '';
   /** @type {Session | Plain} */
   #session;
@@ -133,7 +132,7 @@ export class ReseatSocket extends EventTarget {
    */
   close(code = undefined, reason = '') {
     const given = Number(code);
-    const number = code === undefined ? code : Math.round(given) - Number(given % 2 === 0.5); // as WebIDL's [Clamp], for all that is valid
+    const number = code === undefined ? code : Math.round(given) - Number(given % 2 === 0.5); // as WebIDL's [Clamp] does for valid numbers
     const text = `${reason}`.replace(/\p{Cs}/gu, '\ufffd');
     if (!(number === undefined || number === 1000 || (number >= 3000 && number <= 4999))) {
       throw new DOMException(`invalid code: ${number}`, 'InvalidAccessError');
@@ -143,7 +142,7 @@ export class ReseatSocket extends EventTarget {
   }
 
   /**
-   * What the session says, as events.
+   * Turns the calls of the session into events.
    * @param {import('./types.js').Plan} plan
    * @returns {Host}
    */
@@ -173,7 +172,7 @@ export class ReseatSocket extends EventTarget {
   }
 
   /**
-   * Dispatches an event, in its turn: never within a call or an event of the application's.
+   * Dispatches an event, in order: never within a call or an event listener of the application.
    * @param {() => any} event
    */
   #emit(event) {
@@ -193,7 +192,7 @@ export class ReseatSocket extends EventTarget {
   }
 
   /**
-   * Runs a call of the application's; the events that it causes follow it.
+   * Runs a call of the application; the events that it causes follow it.
    * @template T
    * @param {() => T} run
    */

@@ -10,19 +10,19 @@
 /** @typedef {string | ArrayBuffer | Blob} Message */
 
 /**
- * What `end` or `close` says (protocol section 5).
+ * The argument of `end` and `close` (protocol section 5).
  * @typedef {{ code: number, reason: string, retry: boolean, retry_after_ms: number, status: number, _final?: boolean }} Verdict
  */
 
 /**
- * What the application gave to close().
+ * The arguments of the application's close().
  * @typedef {{ code: number, reason: string }} CloseRequest
  */
 
 /**
- * What a session is to do; never changes.
+ * The options of a session, checked.
  * @typedef {object} Plan
- * @property {() => import('./address.js').Address | Promise<import('./address.js').Address>} _address asked at each attempt
+ * @property {() => import('./address.js').Address | Promise<import('./address.js').Address>} _address called at each attempt
  * @property {boolean} _bare whether it makes no offer
  * @property {number} _giveUpAfter milliseconds without an answer
  * @property {string} _token '' for none
@@ -30,21 +30,21 @@
  * @property {boolean} _refusals
  * @property {Keepalive | null} _keepalive
  * @property {any} _store where records are kept, or null
- * @property {boolean} _ticketed whether the URL may be another at each attempt
+ * @property {boolean} _ticketed whether the URL may differ at each attempt
  * @property {any} _Transport
  * @property {ReseatRuntime} _runtime
  */
 
 /**
- * What a session, or a plain connection, tells its socket.
+ * The socket, as a session or a plain connection calls it.
  * @typedef {object} Host
  * @property {() => void} _opened
  * @property {(data: any) => void} _message
  * @property {(detail: CloseDetail, error?: boolean) => void} _closed with an error event before it, by default where it was not clean
  * @property {(type: string, detail?: object) => void} _notice
  * @property {(url: string) => void} _connects to this URL
- * @property {(transport: any) => void} _plain this WebSocket, which is open, takes the session's place
- * @property {() => void} _anew a new session takes its place
+ * @property {(transport: any) => void} _plain an open WebSocket replaces the session
+ * @property {() => void} _anew a new session replaces it
  */
 
 export {};

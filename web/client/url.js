@@ -12,7 +12,7 @@ export function webSocketURL(given, base) {
     url.protocol = url.protocol.replace('http', 'ws');
     if (/^wss?:[^#]+$/.test(url.href)) return url.href;
   } catch {
-    // It is no URL at all.
+    // It is not a URL.
   }
   throw syntaxError(`no WebSocket URL: ${given}`);
 }
@@ -29,7 +29,7 @@ export function subprotocols(given = []) {
 export const originOf = (url) => new URL(url).origin;
 
 /**
- * The origin, as ws: or wss:, of the gateway that served this code; undefined for none.
+ * The ws: or wss: origin of the gateway that served this code; undefined if none did.
  * @param {string} module
  */
 export function moduleOrigin(module) {

@@ -5,12 +5,12 @@ import { ReseatSocket } from './socket.js';
 /** @typedef {import('./types.js').ReseatStatus} ReseatStatus */
 /** @typedef {{ readonly socket: ReseatSocket | null, readonly status: ReseatStatus }} Watched */
 
-/** What there is before a socket. @type {Watched} */
+/** The value without a socket. @type {Watched} */
 export const NOTHING = Object.freeze({ socket: null, status: 'connecting' });
 
 /**
- * What useReseat of every framework does: opens a socket, and reports it with its status,
- * at once and after each change.
+ * Implements useReseat for every framework: opens a socket, and reports it with its status, at
+ * once and after each change.
  *
  * @param {string | URL} url
  * @param {() => UseReseatOptions} options the newest; a change of `onMessage` alone takes effect

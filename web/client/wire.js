@@ -5,11 +5,11 @@ export const DLE = '\x10';
 export const ACK_MESSAGES = 32;
 export const ACK_BYTES = 64 * 1024;
 
-// The words of reseat.v1, as pure functions.
+// Encoding and decoding of reseat.v1, as pure functions.
 
 /** @typedef {import('./types.js').Verdict} Verdict */
 
-/** What the gateway must not send is an error; nobody reads its text. @param {unknown} good @returns {asserts good} */
+/** Throws for what the gateway must not send; its callers do not read the message. @param {unknown} good @returns {asserts good} */
 function want(good) {
   if (!good) throw new Error();
 }
@@ -40,7 +40,7 @@ function readEnding(text) {
 }
 
 /**
- * What of a hello holds until the next one. Without `answer_ms` the gateway is of the second edition.
+ * The members of a hello that hold until the next one. A gateway of the second edition has no `answer_ms`.
  * @typedef {{ session: string, token: string, grace_ms: number, heartbeat_ms: number, answer_ms?: number, probe?: boolean,
  *   route?: any, limits?: { unacked_messages?: number, unacked_bytes?: number } }} Terms
  */
@@ -91,12 +91,12 @@ const VERBS = {
   },
   end: readEnding,
   close: readEnding,
-  bye: () => want(false), // a client's
+  bye: () => want(false), // only clients send it
 };
 
 /**
- * Reads a control message without its DLE. An unknown verb has no argument and is for the
- * caller to ignore; what is no verb, or known with a bad argument, is an error.
+ * Reads a control message without its DLE. An unknown verb has no argument, and the caller
+ * ignores it. Throws if there is no verb, or if the argument of a known one is invalid.
  *
  * @param {string} text
  * @returns {{ verb: string, argument?: any }}
