@@ -227,10 +227,3 @@ test('a connection that was open, or went elsewhere, does not lead others away',
   Native.made.at(-1)?.say('close', { code: 1006 });
   assert.equal(line.through, THREE);
 });
-
-test('without a cluster connections go nowhere else', (t) => {
-  const { line } = open(t);
-  new line.WebSocket('ws://one.example/');
-  Native.made.at(-1)?.say('close', { code: 1006 });
-  assert.equal(line.through, null);
-});

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ordinaryBrowser, suiteBrowser } from './support/browser.js';
-import { flows, join, play, settle, startScene } from './support/scene.js';
+import { flows, play, settle, startScene } from './support/scene.js';
 import { until } from './support/until.js';
 
 const limit = { timeout: 180_000 };
@@ -164,35 +164,6 @@ describe('a page whose network fails', { concurrency: 4 }, () => {
     scene.relay.rate.up = Infinity;
     const page = await wantOneSession(scene, game);
     assert.equal(page.count.detach, undefined);
-  });
-
-  test('a duplicated tab has a session of its own, and steals none', limit, async (t) => {
-    const scene = await startScene(t);
-    const context = await browser.context(t);
-    const page = await context.newPage();
-    const first = await playing(page, scene);
-    await page.evaluate(() => sessionStorage.setItem('of', 'the first tab'));
-    const [popup] = await Promise.all([
-      context.waitForEvent('page'),
-      page.evaluate(() => void window.open(location.href)),
-    ]);
-    await popup.waitForFunction('window.ready');
-    assert.equal(
-      await popup.evaluate(() => sessionStorage.getItem('of')),
-      'the first tab',
-      'the storage is duplicated',
-    );
-    const second = await join(popup, scene);
-    second.seat.start(7);
-    await second.player.do('player.start(7)');
-    const sessions = new Set();
-    for (const { player, seat } of [first, second]) {
-      await flows(player, seat);
-      const { page: report } = await settle(player, seat);
-      assert.equal(report.count.detach, undefined, 'none was cut');
-      sessions.add(report.session);
-    }
-    assert.equal(sessions.size, 2);
   });
 });
 

@@ -230,12 +230,3 @@ test('a wall clock that is set forward asks once, and ends nothing', async () =>
   await w.clock.advance(25_000);
   assert.equal(w.sockets.length, 1);
 });
-
-test('a ping whose answer was slept through is repeated before the connection is given up', async () => {
-  const w = attached();
-  w.page.fire('online');
-  w.clock.freeze(10_000);
-  w.page.show('visible');
-  assert.equal(w.last().take().length, 2);
-  await w.connectsAfter(2_000);
-});

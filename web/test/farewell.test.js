@@ -185,14 +185,6 @@ test('a page that is left for good says bye 1001, with what may still be sent', 
   assert.deepEqual(w.log, ['close 1001 ']);
 });
 
-test('every live socket of the page says so', () => {
-  const a = attached();
-  const b = attached({ runtime: { window: a.page.window } });
-  a.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(a.last().take(), [bye(1001)]);
-  assert.deepEqual(b.last().take(), [bye(1001)]);
-});
-
 test('a page that is left keeps the code that the application gave', () => {
   const w = attached({ first: { limits: { unacked_messages: 1, unacked_bytes: 100 } } });
   w.socket.send('1');
@@ -230,17 +222,6 @@ test('a page left in other states does nothing of its own', () => {
   w.last().open('');
   w.page.fire('pagehide', { persisted: false });
   assert.equal(w.socket.readyState, 1, "a plain connection is the browser's to close");
-});
-
-test('a socket that has ended hears no page events', () => {
-  const w = attached();
-  w.socket.close();
-  w.last().end(1000);
-  w.last().take();
-  for (const type of ['online', 'pageshow', 'pagehide']) w.page.fire(type);
-  w.page.show('visible');
-  assert.equal(w.sockets.length, 1);
-  assert.deepEqual(w.last().take(), []);
 });
 
 test('Firefox closes sockets before pagehide: its pages say in beforeunload that they may be left', async () => {

@@ -323,8 +323,3 @@ test('a transport with handler attributes alone will do', () => {
   assert.deepEqual(log, ['open', 'x']);
   assert.deepEqual(made.sent, ['\x10ack 0']);
 });
-
-test('unknown members of hello are ignored', () => {
-  const { log } = attached({ first: { colour: 'red', limits: { planets: 9 } } });
-  assert.deepEqual(log, []);
-});

@@ -157,15 +157,6 @@ test('hideOffline keeps offline from later listeners only, and online from none'
   assert.deepEqual(heard, ['earlier', 'online', 'earlier', 'later']);
 });
 
-test('without hideOffline nothing is hidden', () => {
-  const window = new EventTarget();
-  set({ runtime: { ...runtime, window } });
-  let heard = 0;
-  window.addEventListener('offline', () => heard++);
-  window.dispatchEvent(new Event('offline'));
-  assert.equal(heard, 1);
-});
-
 test("a socket looks as one of the platform's under install()", () => {
   set();
   const socket = new WebSocket('ws://host/');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CloseCode, reseat } from '../reseat.js';
+import { reseat } from '../reseat.js';
 import { attached, TOKEN, world } from './helpers.js';
 
 // A first handshake that the gateway refuses, visibly (protocol section 2).
@@ -20,25 +20,6 @@ test('a refusal is error, then close with its code and reason, and no second con
   assert.equal(w.sockets.length, 1);
   assert.deepEqual(details, [
     { code: 4403, reason: 'login: expired', wasClean: false, status: 401, retry: false, retry_after_ms: 0 },
-  ]);
-});
-
-test('an expired login, a full gateway and a game that is down can be told apart', () => {
-  const told = [
-    { code: CloseCode.REFUSED, reason: 'login: expired', status: 401, retry: false },
-    { code: CloseCode.DRAINING, reason: 'full', status: 503, retry: true, retry_after_ms: 5000 },
-    { code: CloseCode.UPSTREAM_LOST, reason: 'upstream: unreachable', status: 502, retry: true },
-  ].map((members) => {
-    const w = world();
-    let detail;
-    w.socket.onclose = (event) => ({ detail } = event);
-    refuse(w, members);
-    return [detail.code, detail.status, detail.retry, detail.retry_after_ms];
-  });
-  assert.deepEqual(told, [
-    [4403, 401, false, 0],
-    [4503, 503, true, 5000],
-    [4502, 502, true, 0],
   ]);
 });
 

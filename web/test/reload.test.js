@@ -79,12 +79,6 @@ test('what was received is acked before the page goes', () => {
   assert.deepEqual(before.log, ['1']);
 });
 
-test('without storage the page says bye, as ever', () => {
-  const w = attached();
-  w.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(w.last().take(), ['^bye {"code":1001,"reason":""}']);
-});
-
 test('a duplicated tab finds no record while the page lives, and the next page only once', () => {
   const storage = new FakeStorage();
   const before = page(storage);

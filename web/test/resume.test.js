@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, said, settle } from './helpers.js';
+import { attached, said } from './helpers.js';
 
 // The way back: when it is tried, for how long, and what ends it.
 
@@ -601,17 +601,6 @@ test('a keepalive that is none is an error of the constructor', () => {
   ]) {
     assert.throws(() => attached({ options: { keepalive } }), TypeError);
   }
-});
-
-test('messages sent while detached go out after the resume, in order', async () => {
-  const { socket, last } = attached();
-  last().drop();
-  for (const text of ['1', '2', '3']) socket.send(text);
-  assert.equal(socket.bufferedAmount, 3);
-  last().resume();
-  await settle();
-  assert.deepEqual(last().take(), ['^ack 0', '1', '2', '3']);
-  assert.equal(socket.bufferedAmount, 0);
 });
 
 test('each resume offers the route of the newest hello, if it is one', () => {

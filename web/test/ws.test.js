@@ -81,49 +81,11 @@ test('a session survives that its connections are cut', async (t) => {
   assert.equal(socket.bufferedAmount, 0);
 });
 
-test('a server that knows no subprotocol gets a plain connection', async (t) => {
-  const seen = [];
-  const server = await serve(t, { handleProtocols: () => false }, (ws, request) => {
-    seen.push(request.headers['sec-websocket-protocol']);
-    ws.on('message', (data, binary) => ws.send(data, { binary }));
-  });
-  const socket = new ReseatSocket(server.url, undefined, { WebSocket });
-  await told(socket, 'open');
-  socket.send('\x10echo');
-  const { data } = await told(socket, 'message');
-  assert.equal(data, '\x10echo');
-  socket.close(3001, 'bye');
-  const { code, reason, wasClean } = await told(socket, 'close');
-  assert.deepEqual([code, reason, wasClean], [3001, 'bye', true]);
-  assert.deepEqual(seen, ['reseat.v1,reseat.parts,reseat.refusals,reseat.settled.0.0', undefined]);
-});
-
-test('a server that takes the offer unseen is found out by its first message', async (t) => {
-  const server = await serve(t, {}, (ws) => ws.send('welcome')); // takes the first subprotocol, whatever it is
-  const socket = new ReseatSocket(server.url, [], { WebSocket });
-  const log = record(socket);
-  await told(socket, 'message');
-  assert.deepEqual(log, ['open', 'welcome']);
-  socket.close();
-  await told(socket, 'close');
-});
-
-test('nobody there: error and close 1006', async (t) => {
-  const server = await serve(t, {}, () => {});
-  const { url } = server;
-  await new Promise((done) => server.close(done));
-  const socket = new ReseatSocket(url, [], { WebSocket });
-  const log = record(socket);
-  await told(socket, 'close');
-  assert.deepEqual(log, ['error', 'close 1006  unclean']);
-});
-
 // The first moment of a socket without a gateway, with the native socket beside.
 
 /** How servers answer a handshake: which subprotocol they choose, or that they refuse it. */
 const SERVERS = {
   "chooses the application's subprotocol": { handleProtocols: (offered) => offered.has('chat.v1') && 'chat.v1' },
-  'chooses the first': {},
   'chooses reseat.v1 where it is offered': {
     handleProtocols: (offered) => (offered.has('reseat.v1') ? 'reseat.v1' : offered.has('chat.v1') && 'chat.v1'),
   },
@@ -132,7 +94,10 @@ const SERVERS = {
     verifyClient: ({ req }, done) => done(!/reseat/.test(req.headers['sec-websocket-protocol'] ?? ''), 400),
   },
   'refuses with 400': { verifyClient: (_, done) => done(false, 400) },
-  'answers late': { verifyClient: (_, done) => setTimeout(() => done(true), 200) },
+  'answers late': {
+    verifyClient: (_, done) => setTimeout(() => done(true), 200),
+    handleProtocols: (offered) => offered.has('chat.v1') && 'chat.v1',
+  },
 };
 
 /** What a page sees of a socket from its constructor to the close that follows the echo. */
