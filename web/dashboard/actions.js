@@ -1,5 +1,5 @@
 // @ts-check
-// What can be done to a session, each after a question.
+// The actions on a session, each with a confirmation.
 import { Ask } from './dialog.js';
 import { brief, duration, period } from './format.js';
 import { html } from './html.js';
@@ -9,7 +9,7 @@ import { useState } from './vendor/hooks.js';
 /** @typedef {{api: import('./api.js').Api, session: Session, close: (said: string) => void}} Props */
 
 /**
- * The buttons for a session, and the question that one of them has put.
+ * The buttons for a session, and the open dialog of one of them.
  * @param {{api: import('./api.js').Api, session: Session, done: (said: string) => void}} props
  */
 export function Actions({ api, session, done }) {
@@ -95,7 +95,7 @@ function Grace({ api, session, close }) {
   `;
 }
 
-/** As many bytes as a Close frame holds: RFC 6455 section 5.5.1. */
+/** The max length of a reason in bytes: RFC 6455 section 5.5.1. */
 const MOST_REASON = 123;
 
 /** @param {Props} props */

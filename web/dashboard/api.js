@@ -1,9 +1,9 @@
 // @ts-check
-// What the page asks the gateway: docs/control-api.md.
+// Requests to the control API: docs/control-api.md.
 import { Parser } from './sse.js';
 
 const BASE = '/api/v1';
-/** Where the token is kept: for this tab, until it is closed. */
+/** The key of the token in sessionStorage. */
 const TOKEN = 'reseat.token';
 
 /**
@@ -45,7 +45,7 @@ const TOKEN = 'reseat.token';
  * @property {string} [node] name of the node that has it, in a cluster
  */
 
-/** A refusal of the gateway's, with its status; 0 where there was no answer. */
+/** A refusal by the gateway, with its status; 0 if there was no answer. */
 export class Refusal extends Error {
   /** @param {number} status @param {string} detail */
   constructor(status, detail) {
@@ -112,8 +112,7 @@ export class Api {
   }
 
   /**
-   * Reads the event stream until it ends: from behind an event on where one is
-   * named, else beginning with the newest ones.
+   * Reads the event stream until it ends: after the given event, or else from the newest ones on.
    * @param {string} after an id, or empty
    * @param {number} last how many of the newest
    * @param {AbortSignal} signal
@@ -143,7 +142,7 @@ export class Api {
     const authorization = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
     const response = await fetch(BASE + where, { method, headers: { ...headers, ...authorization }, ...init }).catch(
       () => {
-        throw new Refusal(0, 'the gateway cannot be reached'); // each browser has other words for it
+        throw new Refusal(0, 'the gateway cannot be reached'); // browsers word it differently
       },
     );
     if (!response.ok) throw new Refusal(response.status, await detail(response));

@@ -53,7 +53,7 @@ const SUBJECTS = [
 /** @param {{samples: Totals[], totals: Totals}} props */
 export function Charts({ samples, totals }) {
   const all = [...samples, totals];
-  const scrolls = usePhone(); // sideways: the keyboard must get there
+  const scrolls = usePhone(); // sideways, so the keyboard must reach it
   return html`<section class="charts" aria-label="The last minutes" tabindex=${scrolls ? 0 : undefined}>
     ${SUBJECTS.map((subject) => html`<${Chart} key=${subject.title} subject=${subject} samples=${all} />`)}
   </section>`;
@@ -122,7 +122,7 @@ function usePlot(place, subject, data, point) {
 /** Steps of an axis of bytes. */
 const POWERS = Array.from({ length: 45 }, (_, i) => 2 ** i);
 
-/** Steps of an axis of whole things. */
+/** Steps of an axis of integers. */
 const WHOLES = Array.from({ length: 10 }, (_, i) => [10 ** i, 2 * 10 ** i, 5 * 10 ** i]).flat();
 const STEPS = new Map([
   [bytes, POWERS],

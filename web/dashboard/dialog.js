@@ -1,11 +1,10 @@
 // @ts-check
-// Questions before something is done.
+// Confirmation dialogs.
 import { html } from './html.js';
 import { useId, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
 /**
- * A question with a button that does it, and one that does not. It stays open
- * with the reason where what was asked for is refused.
+ * A confirmation dialog. If the action is refused it stays open and shows the reason.
  * @param {{title: string, does: string, keep?: string, danger?: boolean, act: () => Promise<unknown>, close: (done: boolean) => void, children: any}} props
  */
 export function Ask({ title, does, keep = 'Cancel', danger, act, close, children }) {

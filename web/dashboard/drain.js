@@ -1,5 +1,5 @@
 // @ts-check
-// Whether the gateway drains, and the buttons that begin and cancel that.
+// The state of a drain, and the buttons that begin and cancel it.
 import { Ask } from './dialog.js';
 import { count, period, span } from './format.js';
 import { html } from './html.js';

@@ -6,24 +6,24 @@ import { opener } from './opener.js';
 import { ending, lookOf, moved, quoted, silentFor, why } from './past.js';
 import { useEffect, useReducer } from './vendor/hooks.js';
 
-/** As many events are kept. */
+/** The max number of events that are kept. */
 const MOST = 200;
-/** How often the list is drawn anew at most, in ms: a crowd that comes back brings thousands. */
+/** The min time between two updates of the list, in ms: a mass reconnect causes thousands of events. */
 const DRAW_MS = 250;
 const RETRY_MS = 3000;
 
 /** @typedef {{id: string, type: string, time: string, session: string, player: string, group: string, reason: string, detail?: string, by?: string, node?: string, silent_ms: number | null, away_ms: number | null}} Entry */
 
 /**
- * The Feed reads the event stream for as long as it runs, and begins where it
- * left off when that breaks.
+ * The Feed reads the event stream while it runs, and continues after the newest event if the stream
+ * breaks.
  *
  * Events: `change`, some times a second at most.
  */
 export class Feed extends EventTarget {
   /** Newest first. @type {Entry[]} */
   list = [];
-  /** Events that have come, those that are not kept included. */
+  /** The number of events received, including those not kept. */
   seen = 0;
   open = false;
   paused = false;
@@ -56,7 +56,7 @@ export class Feed extends EventTarget {
     this.#running.abort();
   }
 
-  /** Holds the list still, or lets it go on with what came meanwhile. */
+  /** Pauses the list, or continues it with the events received meanwhile. */
   toggle() {
     this.paused = !this.paused;
     this.#show();

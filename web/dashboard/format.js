@@ -91,7 +91,7 @@ export function clock(when) {
   return new Date(when).toLocaleTimeString('en-GB');
 }
 
-/** Length of a session's id in a cluster, where it begins with the node's. */
+/** The length of a session's id in a cluster, which begins with the node's. */
 const IN_CLUSTER = 40;
 
 /** The part of a session's id that identifies it. @param {string} id */

@@ -1,5 +1,5 @@
 // @ts-check
-// Markup without a build: htm's templates make Preact's elements.
+// Markup without a build step: htm templates create Preact elements.
 import htm from './vendor/htm.js';
 import { h } from './vendor/preact.js';
 

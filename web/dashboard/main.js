@@ -1,5 +1,5 @@
 // @ts-check
-// The dashboard: what it shows at which address.
+// The dashboard, and its view for each address.
 import { Api } from './api.js';
 import { Charts } from './charts.js';
 import { Drain } from './drain.js';
@@ -18,9 +18,9 @@ import { Upgrade } from './upgrade.js';
 import { useEffect, useReducer, useState } from './vendor/hooks.js';
 import { render } from './vendor/preact.js';
 
-/** How often what only time changes is drawn anew, in ms. */
+/** How often the page is redrawn for the time alone, in ms. */
 const TICK_MS = 500;
-/** An answer older than this is said to be old, in ms. */
+/** An answer older than this is marked as old, in ms. */
 const OLD_MS = 6000;
 
 const api = new Api();
@@ -97,7 +97,7 @@ function refusal({ status, message }) {
   return status ? `The gateway refused: ${message}.` : 'The gateway is unreachable.';
 }
 
-/** Whether what is shown is of now. */
+/** Shows how old the data is. */
 function Freshness() {
   if (!model.overview)
     return (
@@ -105,7 +105,7 @@ function Freshness() {
       !model.locked &&
       html`<span class="sign bad" role="status">${model.failure.status ? 'refused' : 'no answer'}</span>`
     );
-  const age = performance.now() - model.answered; // it runs on, and is not to be read aloud
+  const age = performance.now() - model.answered; // it changes all the time, and must not be read aloud
   if (model.frozen && age <= OLD_MS) return html`<span class="sign warn" role="status">upgrading</span>`;
   if (model.failure || age > OLD_MS)
     return html`<span class="sign bad"><span role="status">not up to date</span>: last answer ${span(age)} ago</span>`;

@@ -1,5 +1,5 @@
 // @ts-check
-// Small parts: a state, a meter, what is left of a grace period.
+// Small components: a state, a meter, the rest of a grace period.
 import { bytes, count, duration, period, span } from './format.js';
 import { html } from './html.js';
 import { moved } from './past.js';
@@ -16,7 +16,7 @@ export function State({ state }) {
   >`;
 }
 
-/** What is said of a session beside its state: whether it outlives its node, and whether it has come from another one. */
+/** The signs of a session beside its state: whether it is durable, and whether it came from another node. */
 const SIGNS = {
   covered: { mark: '◈', word: 'durable', title: 'Durable: if its node is lost, it goes on at another one' },
   exposed: {

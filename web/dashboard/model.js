@@ -1,13 +1,13 @@
 // @ts-check
-// What the page knows of the gateway, brought up to date by one request at a time.
+// The state of the gateway, updated by one request at a time.
 import { Refusal } from './api.js';
 import { asked, holds } from './rows.js';
 import { join } from './series.js';
 
-/** How often the gateway is asked, in ms, and how much less where it does not answer. */
+/** How often the gateway is polled, in ms, and the backoff if it does not answer. */
 const POLL_MS = 2000;
 const MOST_MS = 15_000;
-/** A request that the operator waits for is sent this much after the last key or scroll, in ms. */
+/** A request for new filters is sent this long after the last key or scroll, in ms. */
 const SOON_MS = 80;
 
 /** @typedef {import('./api.js').Session} Session */
@@ -15,7 +15,7 @@ const SOON_MS = 80;
 /** @typedef {{text: string, state: string, sort: string}} View what is looked for; sort as in the API */
 
 /**
- * The Model polls while the page is seen.
+ * The Model polls while the page is visible.
  *
  * Events: `change`.
  */
@@ -35,7 +35,7 @@ export class Model extends EventTarget {
   failure = null;
   /** When the last good answer came, of performance.now(). */
   answered = 0;
-  /** What the gateway's clock is ahead of this one, in ms. */
+  /** How far the gateway's clock is ahead of this one, in ms. */
   #ahead = 0;
 
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -63,12 +63,12 @@ export class Model extends EventTarget {
     return this.overview?.write === true;
   }
 
-  /** Whether a token is wanted before anything else. */
+  /** Whether a token is required first. */
   get locked() {
     return this.failure?.status === 401;
   }
 
-  /** Whether the gateway's sessions stand still for an upgrade. */
+  /** Whether the gateway's sessions are frozen for an upgrade. */
   get frozen() {
     return this.failure?.status === 503;
   }
@@ -85,7 +85,7 @@ export class Model extends EventTarget {
     this.#after(0);
   }
 
-  /** Forgets the token, and all that it has shown. */
+  /** Deletes the token, and all data that it gave access to. */
   lock() {
     this.#token++;
     this.api.token = '';
@@ -117,7 +117,7 @@ export class Model extends EventTarget {
     return sessions[at - offset];
   }
 
-  /** Asks at once: something has been done. */
+  /** Polls at once after an action. */
   refresh() {
     this.#after(0);
   }
@@ -179,7 +179,7 @@ export class Model extends EventTarget {
 
   /** @param {any} overview */
   #take(overview) {
-    // Another process, which did not take this one's counts and samples over.
+    // Another process, which did not take over counts and samples.
     const anew = this.overview && overview.since !== this.overview.since && overview.upgrade?.state !== 'ok';
     this.samples = join(anew ? [] : this.samples, overview.samples);
     this.#ahead = Date.parse(overview.time) - Date.now();

@@ -22,7 +22,7 @@ const MARKS = { up: '●', draining: '◐', silent: '○', gone: '■' };
 const LEVELS = { up: 'good', draining: 'warn', silent: 'bad', gone: 'bad' };
 
 /**
- * The connection of the node that answers to NATS.
+ * The connection to NATS of the node that answers.
  * @typedef {object} Engine
  * @property {boolean} up
  * @property {number} servers
@@ -32,7 +32,7 @@ const LEVELS = { up: 'good', draining: 'warn', silent: 'bad', gone: 'bad' };
  */
 
 /**
- * Nothing where there is one node alone, unless it has lost NATS or has exposed sessions.
+ * Empty for a single node, unless it has lost NATS or has exposed sessions.
  * @param {{nodes: Node[] | undefined, missing: string[] | undefined, engine: Engine | undefined, exposed: number}} props
  */
 export function Nodes({ nodes = [], missing = [], engine, exposed }) {

@@ -1,5 +1,5 @@
 // @ts-check
-// A session's history in words, and as stretches of time.
+// A session's history as text, and as attached and detached periods.
 import { duration, many, period, span } from './format.js';
 
 /**
@@ -111,7 +111,7 @@ const ENDERS = {
 };
 
 /**
- * Who ended a session and why, in words.
+ * Describes who ended a session, and why.
  * @param {string} reason
  * @param {string} [by] the caller of the control API
  */
@@ -153,8 +153,8 @@ const count = (n) => n.toLocaleString('en');
 /** @typedef {{from: number, to: number, attached: boolean}} Stretch times in ms since 1970 */
 
 /**
- * When a session was attached and when not, from the first moment that is known
- * without a gap before the next. An outage begins with the last sign of life.
+ * The periods in which a session was attached or detached, from the first moment after which the
+ * history has no gap. An outage begins with the last sign of life.
  * @param {Moment[]} moments
  * @param {number} leftOut moments between the first and the second
  * @param {number} now
@@ -182,7 +182,7 @@ export function stretches(moments, leftOut, now) {
 
 /** How long before a moment the client was heard last, in ms. @param {Moment} moment */
 function unheard({ type, silent, away }) {
-  // A resume where the session was attached until then: its node was lost before it noticed.
+  // A resume of a session that was attached until then: its node was lost before it noticed.
   return duration({ 'session.detached': silent, 'session.superseded': away, 'session.resumed': away }[type] ?? '') || 0;
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 import { useEffect, useState } from './vendor/hooks.js';
 
-/** Whether the window is as narrow as a phone's; as in the style sheets. */
+/** Whether the window is as narrow as a phone, as in the style sheets. */
 export function usePhone() {
   const [query] = useState(() => matchMedia('(max-width: 720px)'));
   const [narrow, set] = useState(query.matches);

@@ -1,5 +1,5 @@
 // @ts-check
-// What each route has.
+// The table of routes.
 import { count, short } from './format.js';
 import { html } from './html.js';
 

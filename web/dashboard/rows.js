@@ -1,15 +1,15 @@
 // @ts-check
-// Which rows of a long table are in the page.
+// Which rows of a long table are rendered.
 
-/** So many rows can be scrolled to: browsers bound the height of an element. */
+/** The max number of rows: browsers limit the height of an element. */
 export const MOST_ROWS = 200_000;
-/** As many of a cluster's: its overviews reach no further. */
+/** The same for a cluster: its overviews have no more. */
 const MOST_OF_CLUSTER = 5000;
-/** Rows that are drawn beyond what is seen, on either side. */
+/** Rows that are rendered above and below the visible ones. */
 const MARGIN = 8;
-/** Rows that are asked for beyond what is drawn, on either side. */
+/** Rows that are requested above and below the rendered ones. */
 const AHEAD = 30;
-/** As many rows as one answer may have. */
+/** The max number of rows in an answer. */
 const MOST_ASKED = 200;
 
 /** @typedef {{first: number, end: number}} Span rows from first up to end, which is not one of them */
@@ -20,7 +20,7 @@ export function reach(overview) {
 }
 
 /**
- * The rows to draw.
+ * The rows to render.
  * @param {{top: number, height: number, row: number, total: number}} of how far it is scrolled, heights in px
  * @returns {Span}
  */
@@ -43,7 +43,7 @@ export function holds({ first, end }, offset, length) {
 }
 
 /**
- * How far to scroll so that a row is seen: as little as possible.
+ * How far to scroll until a row is visible: as little as possible.
  * @param {number} at the row
  * @param {{top: number, height: number, row: number}} of
  */
@@ -54,7 +54,7 @@ export function scrollTo(at, { top, height, row }) {
 }
 
 /**
- * The row that a key leads to, or -1 for a key that leads nowhere.
+ * The row that a key selects, or -1 for other keys.
  * @param {string} key
  * @param {number} from -1 for none
  * @param {{page: number, total: number}} of rows that are seen at once, and all

@@ -1,5 +1,5 @@
 // @ts-check
-// From the gateway's counts to what the charts draw.
+// Turns the gateway's counts into the data of the charts.
 
 /**
  * Counts at one moment, as the API has them.
@@ -25,11 +25,11 @@
 
 /** A quarter of an hour at one sample in five seconds. */
 const MOST = 180;
-/** Two counts closer together than this make no rate, in ms. */
+/** Two counts closer than this give no rate, in ms. */
 const LEAST_MS = 1500;
 
 /**
- * Adds samples to those that are there.
+ * Appends samples.
  * @param {Totals[]} old
  * @param {Totals[]} fresh
  */
@@ -39,8 +39,8 @@ export function join(old, fresh) {
 }
 
 /**
- * The points of time of all samples, in seconds, and of each value one list. A
- * value of a counter is its rate per second, and null where there is none yet.
+ * The times of all samples in seconds, and a list for each value. The value of a counter is its rate
+ * per second, null if there is none yet.
  * @param {Totals[]} samples
  * @param {((totals: Totals) => number)[]} gauges
  * @param {((totals: Totals) => number)[]} counters
@@ -53,7 +53,7 @@ export function columns(samples, gauges, counters) {
 }
 
 /**
- * What a counter gains per second. A counter that falls was begun anew.
+ * The rate of a counter per second. A counter that falls was reset.
  * @param {Totals | undefined} before
  * @param {Totals} now
  * @param {(totals: Totals) => number} read

@@ -8,7 +8,7 @@ import { Buffered, Grace, Signs, State } from './marks.js';
 import { ending, lookOf, moved, quoted, sentence, stretches, summary } from './past.js';
 import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js';
 
-/** How often it is asked for, in ms. */
+/** How often it is polled, in ms. */
 const POLL_MS = 1000;
 
 /** @typedef {import('./api.js').Session} Session */
@@ -49,7 +49,7 @@ export function SessionPage({ model, id }) {
   `;
 }
 
-/** A Poll asks for one session, over and over, until it is stopped or has ended. */
+/** A Poll requests one session repeatedly until it is stopped or the session has ended. */
 class Poll {
   #model;
   #id;
@@ -84,7 +84,7 @@ class Poll {
     clearTimeout(this.#timer);
   }
 
-  /** Reports whether there will be nothing new. */
+  /** Whether nothing will change any more. */
   async #ask() {
     try {
       const [session, { events, left_out }] = await Promise.all([

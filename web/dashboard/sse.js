@@ -1,5 +1,5 @@
 // @ts-check
-// Server-sent events out of a stream of text: WHATWG HTML section 9.2.6. The
+// Parses server-sent events: WHATWG HTML section 9.2.6. The
 // browser's EventSource can send no Authorization header.
 
 /** @typedef {{id: string, event: string, data: string}} Message */

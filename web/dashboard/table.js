@@ -108,7 +108,7 @@ function Tools({ model }) {
   `;
 }
 
-/** The orders, for where not every column has its head. */
+/** The sort orders, for views that do not show every column head. */
 function orders() {
   return [
     ['since', 'Oldest first'],

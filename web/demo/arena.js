@@ -1,13 +1,13 @@
 // @ts-check
-// The picture: what a Game knows of the arena, drawn on a canvas.
+// Draws the arena of a Game on a canvas.
 import { place } from './labels.js';
 
-/** Time constant with which a player glides to where the newest state has it, in ms. */
+/** Time constant with which a player glides to the position of the newest state, in ms. */
 const GLIDE_MS = 55;
 /** How long an effect is shown, in ms. */
 const EFFECT_MS = 1200;
 
-/** Radii in world units, and the least they are drawn with, in CSS pixels. */
+/** Radii in world units, and the min radii in CSS pixels. */
 const PLAYER_RADIUS = 30;
 const PLAYER_LEAST = 11;
 const GEM_RADIUS = 18;
@@ -40,7 +40,7 @@ export class Arena {
   /** Device pixels in a world unit. */
   #scale = 1;
   #drawn = 0;
-  /** The highest score: who has it wears the crown. */
+  /** The highest score: its players wear the crown. */
   #best = 0;
   /** Where each seat is shown, in world units. @type {Map<number, {x: number, y: number}>} */
   #shown = new Map();
@@ -76,9 +76,9 @@ export class Arena {
     this.#best = Math.max(...[...this.#game.players.values()].map(({ score }) => score));
     const players = this.#inDrawingOrder();
     for (const player of players) this.#drawPlayer(player);
-    this.#drawNames(players.reverse()); // one's own has the first choice
+    this.#drawNames(players.reverse()); // the own name is placed first
     this.#effects = this.#effects.filter((effect) => now - effect.since < EFFECT_MS);
-    for (const effect of this.#effects) this.#drawEffect(effect, Math.max(0, now - effect.since) / EFFECT_MS); // a frame may be older than what it shows
+    for (const effect of this.#effects) this.#drawEffect(effect, Math.max(0, now - effect.since) / EFFECT_MS); // a frame may be older than the effect
   }
 
   /**
@@ -103,7 +103,7 @@ export class Arena {
     this.#scale = this.canvas.width / this.#game.world.width;
   }
 
-  /** Takes the colours from the style sheet, which tells light from dark. */
+  /** Reads the colours from the style sheet, which has light and dark ones. */
   #readInk() {
     const style = getComputedStyle(this.canvas);
     for (const name of INKS) this.#ink[name] = style.getPropertyValue(`--arena-${name}`).trim();
@@ -123,7 +123,7 @@ export class Arena {
     }
   }
 
-  /** One's own player is drawn last, above the others. */
+  /** The own player is drawn last, above the others. */
   #inDrawingOrder() {
     const mine = this.#game.seat;
     return [...this.#game.players.values()].sort((a, b) => Number(a.seat === mine) - Number(b.seat === mine));

@@ -1,5 +1,5 @@
 // @ts-check
-// The demo page: two games side by side, what steers them, and what cuts them.
+// The demo page: two games side by side, and the controls that steer them and cut their connections.
 import { ReseatSocket } from '/reseat.js';
 import { Game } from './game.js';
 import { Box } from './letters.js';
@@ -14,10 +14,10 @@ import { COLUMN_MS, Timeline, Track } from './timeline.js';
 import { Trials } from './trials.js';
 import { count, plainWords, reseatWords } from './words.js';
 
-/** How often inputs are sent, and the least time between two that a change brings about, in ms. */
+/** How often inputs are sent, and the min time between two if the direction changes, in ms. */
 const INPUT_MS = 100;
 const INPUT_LEAST_MS = 40;
-/** How often the numbers are brought up to date, in ms. */
+/** How often the numbers are updated, in ms. */
 const REFRESH_MS = 100;
 
 const ANIMALS = [
@@ -44,13 +44,12 @@ function playUrl(name) {
 }
 
 /**
- * `expected`: a cut that a button has made, until it shows: as a drop, or as a silence that is over.
+ * `expected`: a cut made by a button, until it shows as a drop, or as a silence that is over.
  * @typedef {{game: Game, panel: Panel, track: Track, box: Box, chosen: HTMLInputElement, cuts: number, expected: {how: string} | null}} Side
  */
 
 /**
- * A game with its panel, and how often its connection was cut: by a button, or
- * by whatever else.
+ * A game with its panel, and how often its connection was cut, by a button or otherwise.
  * @param {string} id
  * @param {import('./panel.js').Words} words
  * @param {() => WebSocket} makeSocket
@@ -86,7 +85,7 @@ function byId(id) {
 const name = nameOfTab(ANIMALS);
 const left = leftBehind();
 const storage = new ReloadStore();
-/** What both sockets run over: WebSocket as the browser has it, with delay and an airplane mode. */
+/** The transport of both sockets: the browser's WebSocket, with delay and an airplane mode. */
 const line = new Line();
 const { WebSocket } = line;
 // The two lines that differ.
@@ -135,14 +134,14 @@ setInterval(sendInputs, INPUT_MS);
 
 const notice = byId('cut-notice');
 
-/** The gateway's answer where there is no such connection: it is lost already. */
+/** The gateway's answer if there is no such connection: it is lost already. */
 const LOST_ALREADY = 404;
 /** How long a cut may take to show, in ms. */
 const SHOW_MS = 5000;
 
 /**
- * Asks the gateway to cut the connection of a side, and returns the status of
- * its answer, 0 where there was none, or nothing to cut. Silence can still be cut.
+ * Asks the gateway to cut the connection of a side. Returns the status of its answer; 0 if there
+ * was none, or nothing to cut.
  * @param {Side} side
  * @param {string} how close, reset or silence
  * @param {number} ms how long a silence lasts
@@ -201,11 +200,11 @@ for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.quer
   button.addEventListener('click', () => cut(button.dataset.how ?? '', { ms: Number(button.dataset.ms ?? 0) }));
 }
 
-// What else can be tried.
+// Trials.
 
 const trials = new Trials(line, sides, (side, ms) => cutSide(side, 'silence', ms), storage);
 
-// Telling.
+// The story.
 
 const story = new Story(byId('story'));
 story.follow('ReseatSocket', reseat.game, reseat.panel, reseat.track);
@@ -243,7 +242,7 @@ setInterval(
   5000,
 );
 
-// Showing.
+// Display.
 
 function refresh() {
   for (const { panel } of sides) panel.refresh();
@@ -285,7 +284,7 @@ Object.defineProperty(window, 'demo', {
     letters: () => trials.letters(),
     /** Restarts the game server. */
     restart: () => trials.restart(),
-    /** Which nodes there are. */
+    /** The nodes of the cluster. */
     nodes: () => nodes.report,
     /** Carries on at the node of this id. @param {string} id */
     carryOn: (id) => nodes.carryOn(id),

@@ -1,5 +1,5 @@
 // @ts-check
-// The game as its client plays it, over any socket that is shaped like WebSocket.
+// The client side of the game, over any socket with the interface of WebSocket.
 import { Tally } from './tally.js';
 
 /** @typedef {{seat: number, name: string, wanderer: boolean, x: number, y: number, score: number}} Player */
@@ -7,23 +7,22 @@ import { Tally } from './tally.js';
 /** @typedef {{sent: number, down: Counts}} Carried what one page has counted, for the next one of its session */
 /** @typedef {'connecting' | 'playing' | 'away' | 'lost'} Phase */
 
-/** How long a game waits before it connects anew after its connection has closed, in ms. */
+/** How long a game waits before it reconnects after its connection has closed, in ms. */
 const RETRY_MS = 1000;
 
 /** The code with which the game server closes a connection that it has no seat for. */
 const FULL_CODE = 1013;
 
-/** The readyState of a socket that takes messages. */
+/** The readyState of a socket on which messages can be sent. */
 const OPEN = 1;
 
 /**
- * A Game plays in one seat. It is written as ordinary games are: it makes a
- * socket, and when that has closed, the seat is lost and it makes a new one a
- * moment later. What it knows of ReseatSocket is its extra events, which it only
- * shows.
+ * A Game plays in one seat. Like an ordinary game it opens a socket; when that has closed, the
+ * seat is lost, and it opens another one a moment later. Of ReseatSocket it uses only the extra
+ * events, for display.
  *
- * Phases: connecting until the welcome; playing; away while the socket says that
- * it is detached; lost from the close to the next welcome.
+ * Phases: connecting until the welcome; playing; away while the socket is detached; lost from the
+ * close to the next welcome.
  *
  * Events: `phase`, `upstream`, `welcome`, `state`, `back`, `lose`, and `take`, `leave` and
  * `letter` with a detail.
@@ -38,20 +37,20 @@ export class Game extends EventTarget {
   /** @type {Map<number, {x: number, y: number}>} */
   gems = new Map();
 
-  /** One's own seat, 0 before the first welcome, and its score. */
+  /** The own seat, 0 before the first welcome, and its score. */
   seat = 0;
   score = 0;
-  /** The session as the gateway names it. */
+  /** The id of the session. */
   session = '';
   /** When the newest message came, as of performance.now(). */
   heard = performance.now();
   /** The newest tick. */
   tick = 0;
-  /** Inputs sent on this connection, and those that the server says it has. */
+  /** Inputs sent on this connection, and those that the server has received. */
   sent = 0;
   confirmed = 0;
 
-  /** What was seen over all connections. */
+  /** Counts over all connections. */
   totals = {
     drops: 0,
     resumes: 0,
@@ -64,15 +63,15 @@ export class Game extends EventTarget {
     updatesMissed: 0,
     inputsDropped: 0,
   };
-  /** What was lost last. */
+  /** The newest loss. */
   lastLoss = { seat: 0, score: 0, code: 0, reason: '' };
   /** Whether the newest connection was closed because no seat was free. */
   full = false;
-  /** Whether the gateway is dialling the game server anew. */
+  /** Whether the gateway is redialling the game server. */
   serverAway = false;
   /** Whether it has done so, in this session. */
   restarted = false;
-  /** Which attempt to come back is under way, from 1. */
+  /** The number of the attempt to resume that is in progress, from 1. */
   attempt = 0;
   /** How a reloaded page came back into its session; null in a page that began one. @type {{ms: number, replay: number} | null} */
   reloaded = null;
@@ -87,7 +86,7 @@ export class Game extends EventTarget {
   #up = NONE;
   /** What was counted on the connections before. @type {{down: Counts, up: Counts}} */
   #before = { down: NONE, up: NONE };
-  /** When the newest message had come as the seat was lost, as of performance.now(). */
+  /** When the newest message came before the seat was lost, as of performance.now(). */
   #heardBefore = 0;
   /** From a resume until its replay is over. */
   #returning = false;
@@ -125,19 +124,19 @@ export class Game extends EventTarget {
     return { sent: this.sent, down: this.down };
   }
 
-  /** Inputs sent that the server has not yet said it has. */
+  /** Inputs sent that the server has not acknowledged. */
   get pending() {
     return this.sent - this.confirmed;
   }
 
-  /** One's own player, if it is known where it is. */
+  /** The own player, if its position is known. */
   get self() {
     return this.players.get(this.seat);
   }
 
   /**
-   * Sends one input. Without a connection that takes it, it is dropped and
-   * counted, as WebSocket.send does without counting.
+   * Sends one input. Without an open connection it is dropped and counted; WebSocket.send drops it
+   * without counting.
    * @param {{x: number, y: number}} direction
    */
   steer({ x, y }) {
@@ -159,7 +158,7 @@ export class Game extends EventTarget {
     this.#socket.send(JSON.stringify({ s: this.sent, ...input }));
   }
 
-  /** Makes a socket and listens to it. */
+  /** Opens a socket and listens to it. */
   #connect() {
     const socket = this.#makeSocket();
     this.sent = 0;
@@ -210,8 +209,8 @@ export class Game extends EventTarget {
   }
 
   /**
-   * This page is in the session of the page before. The numbers go on; what was known of the
-   * arena is lost, so the server is asked for all of it.
+   * This page continues the session of the page before, with its numbers. It asks the server for
+   * the state of the whole arena.
    * @param {number} replay
    * @param {number} ms
    */
@@ -223,7 +222,7 @@ export class Game extends EventTarget {
     this.#send({ t: 'full' });
   }
 
-  /** What came during the absence has been taken. */
+  /** The replay is over. */
   #replayed() {
     if (!this.#returning) return;
     this.#returning = false;
@@ -328,7 +327,7 @@ function round(v) {
 const NONE = Object.freeze({ got: 0, missed: 0, twice: 0, late: 0 });
 
 /**
- * The sum of what was counted on different connections.
+ * The sum of the counts of several connections.
  * @param {Counts} a
  * @param {Counts} b
  * @returns {Counts}

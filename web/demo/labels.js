@@ -1,12 +1,12 @@
 // @ts-check
-// Where names are written, so that none covers another.
+// Places the names of players so that none covers another.
 
 /** @typedef {{x: number, half: number, text: string, bold: boolean, above: number, below: number}} Label `x`: the middle; `half` of its width; `above` and `below`: the two heights it may be written at */
 /** @typedef {{x: number, y: number, text: string, bold: boolean}} Placed */
 
 /**
- * Places labels, the first one first: below its player, or above where that is taken or
- * outside. One that fits at neither place is left out: its player's number stays.
+ * Places labels in their order: below the player, or above if that is taken or outside. A label
+ * that fits at neither place is left out; the player's number stays.
  * @param {Label[]} labels
  * @param {{width: number, height: number, line: number}} field `line`: the height of a line of text
  * @returns {Placed[]}

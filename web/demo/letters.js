@@ -1,14 +1,14 @@
 // @ts-check
-// Letters that the game server sends while nobody is there, as dots that fill.
+// Letters: messages that the game server sends while the player is away, shown as dots that fill.
 
-/** A Box shows which of the letters of one game have come. */
+/** A Box shows which letters of one game have arrived. */
 export class Box {
   #root;
   #words;
   /** Which have come, and in which order they came. @type {number[]} */
   #came = [];
   #of = 0;
-  /** The seat that they were for is lost. */
+  /** Their seat is lost. */
   #gone = false;
 
   /** @param {HTMLElement} root @param {import('./game.js').Game} game */
@@ -22,7 +22,7 @@ export class Box {
     });
   }
 
-  /** What has come so far. */
+  /** How many have arrived. */
   get report() {
     return { of: this.#of, came: this.#came.length, inOrder: this.#came.every((k, i) => k === i + 1) };
   }

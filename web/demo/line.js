@@ -7,22 +7,21 @@
 /** How long a browser takes to notice that there is no network, in ms. */
 const REFUSED_MS = 30;
 
-/** A connection that was given up after so long without an answer, in ms, was given up for that. */
+/** If the page closes a connection that had no answer for this long, the node does not answer. In ms. */
 const UNANSWERED_MS = 3000;
 
 /**
- * A Line makes sockets. Delay holds each message up, both ways, in order; in
- * airplane mode every connection is gone at once, as it is for a browser that
- * loses its network, and none can be made. What is on its way up when the page is
- * left goes out at once: the page's timers end with it.
+ * A Line makes sockets. It delays each message, both ways and in order. In airplane mode every
+ * connection is lost at once, as when a browser loses its network, and none can be opened. When
+ * the page is left, delayed messages to the gateway are sent at once, since timers end.
  *
- * In a cluster it also does what a load balancer does: it leads connections to another node
- * than the one of their URL, and away from one that does not answer.
+ * In a cluster it also acts as a load balancer: it sends connections to another node than the one
+ * of their URL, and away from one that does not answer.
  *
  * Events: `change`, and `moved` when a node has not answered.
  */
 export class Line extends EventTarget {
-  /** Time added to each way, in ms, and by how much more it may be. */
+  /** The delay of each way, and its max jitter, in ms. */
   delay = 0;
   jitter = 0;
   /** The URL of the node that connections go to; null for that of their own URL. @type {string | null} */
@@ -73,7 +72,7 @@ export class Line extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
-  /** Every connection is gone at once. */
+  /** Loses every connection at once. */
   cut() {
     for (const socket of [...this.#open]) socket.break();
   }
@@ -89,7 +88,7 @@ export class Line extends EventTarget {
   }
 
   /**
-   * Notices that a node does not answer. A connection that was given up soon says nothing of it.
+   * Notices that a node does not answer. A connection that the page closed early does not count.
    * @param {LineSocket} socket @param {any} native @param {string} url @param {string} to where it was led
    */
   #watch(socket, native, url, to) {
@@ -112,7 +111,7 @@ export class Line extends EventTarget {
   }
 }
 
-/** One connection, shaped like WebSocket. */
+/** One connection, with the interface of WebSocket. */
 class LineSocket extends EventTarget {
   onopen = /** @type {any} */ (null);
   onmessage = /** @type {any} */ (null);
@@ -170,7 +169,7 @@ class LineSocket extends EventTarget {
     this.#held += size;
     this.#later('up', () => {
       this.#held -= size;
-      // It may be closing before its close event is here; what it is given then a browser complains of.
+      // It may be closing before its close event has fired; a browser warns about data sent then.
       if (this.readyState < 3 && this.#native.readyState === 1) this.#native.send(data);
     });
   }
@@ -183,7 +182,7 @@ class LineSocket extends EventTarget {
     this.#later('up', () => (code === undefined ? this.#native?.close() : this.#native?.close(code, reason)));
   }
 
-  /** Loses the connection, as a browser without network does. Nothing of it is heard any more. */
+  /** Loses the connection, as a browser without network does. Its events are ignored from now on. */
   break() {
     if (this.readyState === 3) return;
     this.givenUp ||= this.readyState === 0;
@@ -193,7 +192,7 @@ class LineSocket extends EventTarget {
     this.#native?.close();
   }
 
-  /** Sends at once what is on its way up. */
+  /** Sends delayed messages at once. */
   flush() {
     for (const { act } of this.#queues.up.splice(0)) act();
   }

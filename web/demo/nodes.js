@@ -1,13 +1,13 @@
 // @ts-check
-// The nodes of a cluster: which one has the seat, which one the connection has reached, and how
-// to carry on at another. Without a cluster nothing of it shows.
+// The nodes of a cluster: which one has the seat, which one the connection goes to, and buttons
+// to continue at another. Hidden without a cluster.
 
 /** @typedef {import('./line.js').Line} Line */
 /** @typedef {{id: string, name: string, state: string, url: string}} Node */
 /** @typedef {{self: string, owner: string, front: string, nodes: Node[]}} Overview what a node says of a session */
 /** @typedef {{game: import('./game.js').Game}} Side */
 
-/** How often the nodes are asked, in ms. */
+/** How often the nodes are polled, in ms. */
 const ASK_MS = 2000;
 
 /** Why no new connection goes to a node, by its state. @type {Record<string, string>} */
@@ -24,7 +24,7 @@ export class Nodes {
   #roots;
   /** Whether there is a cluster, until a node says that there is none. */
   #cluster = true;
-  /** The node that has served this page. */
+  /** The node that served this page. */
   #home = '';
   /** @type {Node[]} */
   #nodes = [];
@@ -84,12 +84,12 @@ export class Nodes {
     dispatchEvent(new Event('online')); // no pause for what waits
   }
 
-  /** What is known. */
+  /** The newest state. */
   get report() {
     return { current: this.current, nodes: this.#nodes };
   }
 
-  /** Asks a node where the sessions are, and shows it. */
+  /** Asks a node where the sessions are, and shows the answer. */
   async ask() {
     const answers = await Promise.all(this.#sides.map(({ game }) => this.#overview(game.session)));
     const [first] = answers;
@@ -110,7 +110,7 @@ export class Nodes {
         if (answer.status === 204) this.#cluster = false;
         return answer.status === 200 ? await answer.json() : undefined;
       } catch {
-        // It does not answer: another one is asked.
+        // It does not answer: ask another one.
       }
     }
     return undefined;
@@ -133,7 +133,7 @@ export class Nodes {
     return unique ? node.name : `${node.name} (${id})`;
   }
 
-  /** Shows a button for each node. One that is there stays: it may have the focus. */
+  /** Shows a button for each node. Existing ones stay, since one may have the focus. */
   #draw() {
     const list = byId('nodes-list');
     byId('nodes').hidden = this.#nodes.length === 0;
@@ -170,7 +170,7 @@ export class Nodes {
 }
 
 /**
- * Where a seat and its connection are, in words.
+ * Describes where a seat and its connection are.
  * @param {string} owner the node that has the seat
  * @param {string} front the node that the connection has reached; '' for none
  * @param {string} [state] of the owner, as far as it is known

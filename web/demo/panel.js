@@ -4,8 +4,8 @@ import { Arena, seatColour } from './arena.js';
 import { seconds } from './words.js';
 
 /**
- * Silent is a connection from which nothing has come for this long, in ms; the
- * game sends 25 times a second. It is put into words when it has lasted longer.
+ * A connection is silent if nothing came for this long, in ms; the game sends 25 times a second.
+ * The panel says so after a longer time.
  */
 const SILENT_MS = 900;
 const SILENT_WORDS_MS = 1600;
@@ -17,8 +17,7 @@ const FULL = 'The arena is full: every seat is taken. Trying again.';
 /** @typedef {'connecting' | 'playing' | 'silent' | 'away' | 'lost'} State */
 
 /**
- * What a panel says. Status texts are also read aloud, so they hold no number
- * that runs.
+ * The texts of a panel. Status texts are also read aloud, so they contain no running number.
  * @typedef {object} Words
  * @property {Record<State, (game: Game, silence: string) => Look>} looks
  * @property {(game: Game) => string} silent
@@ -74,12 +73,12 @@ export class Panel extends EventTarget {
     return this.#silentSince > 0 ? 'silent' : this.#game.phase;
   }
 
-  /** How long nothing has been heard, in ms, 0 while all is well. */
+  /** How long nothing was heard, in ms; 0 if the connection is not silent. */
   get silence() {
     return this.#silentSince > 0 ? performance.now() - this.#silentSince : 0;
   }
 
-  /** Brings seat, score and state up to date; to be called some times a second. */
+  /** Updates seat, score and state; called several times a second. */
   refresh() {
     const game = this.#game;
     if (game.phase === 'playing') this.#listen(performance.now() - game.heard);
@@ -98,7 +97,7 @@ export class Panel extends EventTarget {
   /** Marks the panel for a moment. @param {'cut' | 'good' | 'bad'} mark */
   flash(mark) {
     this.#root.classList.remove('flash-cut', 'flash-good', 'flash-bad');
-    void this.#root.offsetWidth; // lets the animation begin anew
+    void this.#root.offsetWidth; // restarts the animation
     this.#root.classList.add(`flash-${mark}`);
   }
 

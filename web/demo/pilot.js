@@ -1,19 +1,19 @@
 // @ts-check
-// Where to walk: by hand (keys or pointer), else by itself.
+// Steering: by keys or pointer, else by an autopilot.
 
 /** @typedef {{x: number, y: number}} Vec */
 
-/** How long the hand keeps the wheel after it has let go, in ms. */
+/** How long after the last key or pointer event the autopilot waits, in ms. */
 const HAND_MS = 3000;
-/** Nearer than this a target is reached, in world units. */
+/** A target nearer than this is reached, in world units. */
 const REACHED = 6;
-/** Nearer than this the hand slows down: farther than one goes between two inputs. */
+/** A player slows down nearer than this to the target: farther than a step between two inputs. */
 const SLOW = 60;
 /** By how much another player must be nearer to a gem for the autopilot to look elsewhere. */
 const CONCEDED = 60;
-/** Players nearer than this to each other stand side by side. */
+/** Players nearer to each other than this stand side by side. */
 const BESIDE = 90;
-/** Further than any two places of the arena are apart. */
+/** More than the distance of any two places of the arena. */
 const FAR = 2000;
 
 /** @type {Record<string, Vec>} */
@@ -56,9 +56,9 @@ export function approach(from, to) {
 }
 
 /**
- * Where the autopilot of a game walks: to the nearest gem, but for those that
- * somebody else is much nearer to. Of players side by side the one in the lower
- * seat takes the best gem, the next one the second best, so that they part.
+ * The direction of the autopilot: to the nearest gem, except those that another player is much
+ * nearer to. Of players side by side the one in the lower seat takes the best gem, the next one the
+ * second best, so that they separate.
  * @param {Pick<import('./game.js').Game, 'self' | 'seat' | 'players' | 'gems'>} game
  * @returns {Vec}
  */
@@ -73,7 +73,7 @@ export function autopilot({ self, seat, players, gems }) {
 }
 
 /**
- * How far a gem is, with those that somebody else is much nearer to behind all others.
+ * The distance of a gem; those that another player is much nearer to come after all others.
  * @param {Vec} self
  * @param {Vec} gem
  * @param {Vec[]} others
@@ -89,7 +89,7 @@ function distance(a, b) {
   return Math.hypot(a.x - b.x, a.y - b.y);
 }
 
-/** A Hand is what a person does with keys and pointer. Event: `change`. */
+/** A Hand reads keys and pointer. Event: `change`. */
 export class Hand extends EventTarget {
   /** @type {Set<string>} codes of the keys held */
   #held = new Set();
@@ -97,13 +97,13 @@ export class Hand extends EventTarget {
   #target = null;
   #lastUsed = -Infinity;
 
-  /** Whether a person steers, or did a moment ago. */
+  /** Whether a person steers, or did so a moment ago. */
   get steers() {
     return this.#held.size > 0 || this.#target !== null || performance.now() - this.#lastUsed < HAND_MS;
   }
 
   /**
-   * The direction wanted for a player who is at a place.
+   * The direction for a player at a position.
    * @param {Vec | undefined} at
    * @returns {Vec}
    */

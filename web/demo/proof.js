@@ -4,7 +4,7 @@
 /** @typedef {import('./game.js').Game} Game */
 
 /**
- * What a game has counted, of all its connections. Times are in ms.
+ * The counts of a game over all its connections. Times are in ms.
  * @param {Game} game
  * @param {number} cuts
  * @param {boolean} cutOpen whether the newest of them is not over
@@ -48,7 +48,7 @@ export function report(game, cuts, cutOpen) {
 /** @typedef {ReturnType<typeof report>} Report */
 
 /**
- * Shows what the game over ReseatSocket has counted.
+ * Shows the counts of the game over ReseatSocket.
  * @param {Report} proof
  */
 export function showProof(proof) {
@@ -70,7 +70,7 @@ export function showProof(proof) {
 }
 
 /**
- * Shows what the game over the plain WebSocket has lost.
+ * Shows the losses of the game over the plain WebSocket.
  * @param {Report} losses
  * @param {{seat: number, score: number}} last
  */

@@ -1,7 +1,7 @@
 // @ts-check
-// A reload of the page, both ways. With storage the session is kept: the next page of the tab
-// goes on with it. Without, the page says goodbye, and the next one begins a new session.
-// What the old page had is kept for one look at it.
+// A reload of the page, with and without storage. With storage the next page of the tab continues
+// the session. Without, the page says goodbye, and the next one begins a new session. The counts of
+// the old page are kept to be compared.
 
 const LEFT = 'reseat.demo.left';
 const NAME = 'reseat.demo.name';
@@ -11,8 +11,8 @@ const NAME = 'reseat.demo.name';
 /** @typedef {{reseat: Had, plain: Had, stored: boolean, saidBye: boolean, counts: import('./game.js').Carried}} Left */
 
 /**
- * The option `storage` of ReseatSocket: the tab's sessionStorage, but for writing only once the
- * page is asked to keep its session. Where nothing can be written, the socket says goodbye.
+ * The option `storage` of ReseatSocket: the tab's sessionStorage, which can be written only once the
+ * page is asked to keep its session. If it cannot be written, the socket says goodbye.
  */
 export class ReloadStore {
   keeps = false;
@@ -35,7 +35,7 @@ export class ReloadStore {
 }
 
 /**
- * Keeps what a page that is left gives up, or hands on.
+ * Keeps the state of a page that is left, for the next one.
  * @param {Game} reseat
  * @param {Game} plain
  * @param {ReloadStore} store

@@ -1,13 +1,13 @@
 // @ts-check
-// What became of each cut, in sentences, newest first.
+// The result of each cut in a sentence, newest first.
 import { count, time } from './words.js';
 
-/** As many are kept on the page. */
+/** The max number of sentences. */
 const MOST = 6;
 
 /** @typedef {import('./game.js').Game} Game */
 
-/** A Story tells of both games, in a list. */
+/** A Story lists the cuts of both games. */
 export class Story {
   #list;
 
@@ -17,7 +17,7 @@ export class Story {
   }
 
   /**
-   * Tells of a game from now on.
+   * Follows a game from now on.
    * @param {string} name
    * @param {Game} game
    * @param {import('./panel.js').Panel} panel

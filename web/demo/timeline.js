@@ -51,7 +51,7 @@ export class Track {
     }
   }
 
-  /** What is seen, in words. */
+  /** A description for screen readers. */
   get summary() {
     const away = this.columns.filter(({ state }) => gone(state)).length;
     const most = Math.max(0, ...this.columns.map(({ got }) => got));
@@ -60,8 +60,8 @@ export class Track {
 }
 
 /**
- * What came at once after an absence: columns side by side that are over the full lane,
- * taken together, since a replay does not ask where a column ends.
+ * The bursts after outages: adjacent columns that are over a full lane count as one, since a replay
+ * may span columns.
  * @param {Column[]} columns
  * @returns {{at: number, got: number}[]} from which column on, and how many messages
  */

@@ -1,14 +1,14 @@
 // @ts-check
-// Airplane mode, messages that come while nobody is there, a restart of the game server, delay, a
-// reload in both ways.
+// Airplane mode, messages for a player who is away, a restart of the game server, delay, a reload
+// with and without storage.
 
 /** @typedef {import('./line.js').Line} Line */
 /** @typedef {{game: import('./game.js').Game, box: import('./letters.js').Box, chosen: HTMLInputElement}} Side */
 
-/** How many letters the game server is asked for, and for how long one is away for them, in ms. */
+/** How many letters the game server is asked for, and how long the players are away meanwhile, in ms. */
 const LETTERS = 200;
 const AWAY_MS = 3000;
-/** As long as a connection of a page in airplane mode hears nothing at the gateway's end, in ms. */
+/** How long the gateway hears nothing from a page in airplane mode, in ms. */
 const SILENT_MS = 60_000;
 
 export class Trials {
@@ -41,7 +41,7 @@ export class Trials {
     this.#slide('jitter');
   }
 
-  /** Brings the running time up to date. */
+  /** Updates the running time. */
   refresh() {
     const part = /** @type {HTMLElement} */ (byId('airplane').querySelector('[data-part="since"]'));
     const text = this.#line.airplane ? `${((performance.now() - this.#since) / 1000).toFixed(1)} s` : '';
@@ -53,7 +53,7 @@ export class Trials {
     if (on === this.#line.airplane) return;
     clearTimeout(this.#return);
     if (on) {
-      // For the gateway nothing is heard any more: it finds out by its heartbeat.
+      // The gateway hears nothing more, and finds out by its heartbeat.
       await Promise.all(this.#sides.map((side) => this.#silence(side, SILENT_MS)));
       this.#since = performance.now();
     }
@@ -68,14 +68,14 @@ export class Trials {
     if (!on) dispatchEvent(new Event('online')); // as browsers do
   }
 
-  /** Has the game server send letters while both players are away. */
+  /** Lets the game server send letters while both players are away. */
   async letters() {
     if (this.#line.airplane) return this.say('Not in airplane mode: the game server could not be asked.');
     for (const { game, box } of this.#sides) {
       box.expect(LETTERS);
       game.askForLetters(LETTERS);
     }
-    // What is asked for has to get there before the network is gone.
+    // The request must arrive before the network is lost.
     await new Promise((done) => setTimeout(done, 100 + this.#line.delay + this.#line.jitter));
     await this.airplane(true);
     this.say(

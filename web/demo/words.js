@@ -1,5 +1,5 @@
 // @ts-check
-// What the two panels say.
+// The texts of the two panels.
 
 /** @typedef {import('./panel.js').Words} Words */
 /** @typedef {import('./game.js').Game} Game */
@@ -63,7 +63,7 @@ export const plainWords = {
       ? `A new player in seat ${game.seat} with 0 points. ${lossText(game)}`
       : `Playing in seat ${game.seat}, steered by the same inputs.`,
   silent: () => 'No messages arrive.',
-  serverAway: () => '', // this is only told by ReseatSocket
+  serverAway: () => '', // only ReseatSocket reports it
   heardAgain: (game, silence) => `No messages for ${silence}. This time the old connection recovered.`,
   away: () => 'Connection lost.',
   back: (game) => `Back in seat ${game.seat}.`,
