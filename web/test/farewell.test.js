@@ -98,19 +98,6 @@ test('a connection that ends before the handshake is done: resume, what is unack
   }
 });
 
-test('close while detached is carried through', async () => {
-  const { socket, last, log, clock } = attached();
-  last().drop();
-  last().drop();
-  socket.send('1');
-  socket.close(3000, 'gone');
-  await clock.advance(5_000);
-  last().resume();
-  assert.deepEqual(last().take(), ['^ack 0', '1', bye(3000, 'gone')]);
-  last().end(3000);
-  assert.deepEqual(log.at(-1), 'close 3000 gone');
-});
-
 test('a refusal with retry: false counts as done', () => {
   for (const code of [4404, 4410, 4401, 4408]) {
     const { socket, last, log } = attached();

@@ -198,17 +198,6 @@ test('a grace period that became longer while the client was away is used: it tr
   assert.equal(kept.socket.detached, false, 'the gateway had kept it');
 });
 
-test('a gateway that says the session has ended is believed at once, however long the bound', async () => {
-  const w = attached({ first: { grace_ms: 2_000, heartbeat_ms: 1_000 } });
-  w.last().drop();
-  await unreachable(w, 20_000);
-  await w.clock.advance(5_000);
-  w.last().verdict(4404, 'grace_over');
-  w.last().end(4404);
-  assert.equal(w.socket.readyState, 3);
-  assert.equal(w.log.at(-1), 'close 4404 grace_over');
-});
-
 test('an attempt that does not open is abandoned after 4 s, and what it still brings is ignored', async () => {
   const w = attached();
   w.last().drop();

@@ -273,17 +273,6 @@ inEngines('pages', (engine) => {
     await until('no player is left in the game', () => scene.game.seats.every(({ ended }) => ended));
   });
 
-  inPage('what is sent in the handler of open arrives first', async (t) => {
-    const scene = await startScene(t);
-    const page = await engine.page(t);
-    await openSite(page, scene);
-    await page.evaluate(
-      `void (window.player = new Player(new ReseatSocket('ws://${scene.relay.host}/open'))).socket.addEventListener('open', () => { for (let i = 0; i < 5; i++) player.send(); })`,
-    );
-    await until('all five arrive', () => scene.game.seats[0]?.report().received === 5);
-    assert.deepEqual(scene.game.seats[0].report().faults, []);
-  });
-
   inPage('a large message on a slow line is not begun again', async (t) => {
     const scene = await startScene(t);
     const page = await engine.page(t);
