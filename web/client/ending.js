@@ -7,7 +7,7 @@ import * as MS from './times.js';
 /** @typedef {import('./types.js').CloseRequest} CloseRequest */
 /** @typedef {import('./types.js').Verdict} Verdict */
 
-/** What the application is told if no connection could be made in time. */
+/** The close event if no connection could be made in time. */
 export const CONNECTION_LOST = { code: 1006, reason: '', wasClean: false };
 
 /** @param {{ code: number, reason: string }} ending */
@@ -104,7 +104,7 @@ export class Ending {
 
   /**
    * `close` in answer to an attempt. Without retry it is about the token and the count that the
-   * attempt stated, and about nothing newer. The application is told why if it asked for a new
+   * attempt stated, and about nothing newer. The application gets the code and reason if it asked for a new
    * session; a pre-created session is a resume.
    * @param {Connection} conn
    * @param {Verdict} verdict
