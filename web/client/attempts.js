@@ -16,7 +16,7 @@ export class Attempts {
   #session;
   /** The attempt in progress. @type {Connection | null} */
   _current = null;
-  #url = ''; // of the newest attempt
+  _url = ''; // of the newest attempt
   #timer;
   #hellos = 0; // how many connections of this session had a hello
   // The value of #hellos when an attempt was last abandoned. It may have reached the gateway, or may reach it later.
@@ -26,10 +26,6 @@ export class Attempts {
   constructor(session) {
     this.#session = session;
     this.#timer = session._alarms._add((late) => this.#onTimeout(late), 2);
-  }
-
-  get _url() {
-    return this.#url;
   }
 
   /**
@@ -73,7 +69,7 @@ export class Attempts {
     else if (plan._refusals) offer.push('reseat.refusals');
     offer.push(`reseat.settled.${conn._settled}.${session._delivery._sent._handed}`);
     if (isToken(route)) offer.push(`reseat.route.${route}`);
-    this.#url = url;
+    this._url = url;
     session._host._connects(url);
     conn._protocols = protocols;
     conn._bare = bare;
@@ -168,14 +164,14 @@ export class Attempts {
 
   /** The origin has a gateway: from now on no attempt is made there without an offer. */
   _foundGateway() {
-    this.#session._runtime.gateways.add(originOf(this.#url));
+    this.#session._runtime.gateways.add(originOf(this._url));
   }
 
   /** Whether an attempt without an offer is allowed: only if nothing says that there is a gateway. */
   #mayFallBack() {
     const { _plan: plan, _terms: terms, _runtime: runtime } = this.#session;
-    if (!this.#url || !plan._fallback || terms.token) return false;
-    const origin = originOf(this.#url);
+    if (!this._url || !plan._fallback || terms.token) return false;
+    const origin = originOf(this._url);
     return !runtime.gateways.has(origin) && moduleOrigin(runtime.module) !== origin;
   }
 

@@ -14,7 +14,7 @@ export class Liveness {
   #answerTimer; // for the answer to a ping that was sent by _ask
   #asked = 0; // the number of that ping
 
-  #heard = 0; // when anything was last heard, by the monotonic clock
+  #heardAt = 0; // when anything was last heard, by the monotonic clock
   _heardWall = 0; // the same, by the wall clock
 
   // Measured over all connections of the session.
@@ -52,7 +52,7 @@ export class Liveness {
 
   /** Milliseconds since anything was heard, including those that the machine slept. */
   get _since() {
-    return Math.max(this.#runtime.now() - this.#heard, this.#runtime.wall() - this._heardWall);
+    return Math.max(this.#runtime.now() - this.#heardAt, this.#runtime.wall() - this._heardWall);
   }
 
   /**
@@ -109,7 +109,7 @@ export class Liveness {
 
   /** The page before last heard the gateway at t. @param {number} t by the wall clock */
   _restore(t) {
-    this.#heard = this.#runtime.now() - (this.#runtime.wall() - t);
+    this.#heardAt = this.#runtime.now() - (this.#runtime.wall() - t);
     this._heardWall = t;
   }
 
@@ -150,19 +150,19 @@ export class Liveness {
 
   /** Something came. This alone counts for the times in `detach` and `resume`. */
   _sign() {
-    this.#heard = this.#runtime.now();
+    this.#heardAt = this.#runtime.now();
     this._heardWall = this.#runtime.wall();
   }
 
   /** Something came on the live connection. */
   _heard() {
     this._sign();
-    this.#breakSilence(this.#heard);
+    this.#breakSilence(this.#heardAt);
   }
 
   /** A data message came. @param {boolean} fresh whether it had not come before */
   _received(fresh) {
-    const t = this.#heard;
+    const t = this.#heardAt;
     if (fresh) this.#silences = 0;
     // A gap in which a check was sent, and that data ended, is not usual.
     if (t >= this.#dataAt && !this.#paused && !this.#check) this.#learn(t, t - this.#dataAt);
@@ -188,9 +188,9 @@ export class Liveness {
    * the times between parts usual gaps.
    */
   _queued() {
-    this.#owe(this.#heard);
+    this.#owe(this.#heardAt);
     for (const n of this.#pings.keys()) this.#pings.set(n, NaN);
-    this.#dataAt = this.#heard;
+    this.#dataAt = this.#heardAt;
   }
 
   /** All data that was sent is acked. */
@@ -200,7 +200,7 @@ export class Liveness {
 
   /** The answer to ping n came, and so to all before it. @param {number} n */
   _pong(n) {
-    const t = this.#heard;
+    const t = this.#heardAt;
     if (n >= this.#asked) this.#answerTimer._clear();
     const sent = this.#pings.get(n);
     if (sent === undefined) return;
