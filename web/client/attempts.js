@@ -25,7 +25,7 @@ export class Attempts {
   /** @param {Session} session */
   constructor(session) {
     this.#session = session;
-    this.#timer = session._alarms._add((late) => this.#onTimeout(late), 2);
+    this.#timer = session._alarm((late) => this.#onTimeout(late), 2);
   }
 
   /**
@@ -100,9 +100,7 @@ export class Attempts {
       return session._replaceBy(() => session._host._plain(transport));
     }
     conn._opened = true;
-    const ms = session._runtime.now() - conn._since;
-    session._recovery._opened(ms);
-    session._liveness._opened(ms);
+    session._liveness._opened(session._runtime.now() - conn._since);
     this.#timer._set(resumes ? MS.resumeHello : MS.firstHello);
   }
 

@@ -41,7 +41,7 @@ export function sayByeAfterHello(transport, runtime) {
   const timer = runtime.setTimeout(() => close(transport), MS.resumeHello);
   listen(transport, 'close', () => runtime.clearTimeout(timer));
   listen(transport, 'message', ({ data }) => {
-    if (`${data}`.startsWith(`${DLE}hello `)) transport.send(`${DLE}bye {"code":1001}`);
+    if (`${data}`.startsWith(DLE + 'hello ')) transport.send(DLE + 'bye {"code":1001}');
     close(transport);
   });
 }

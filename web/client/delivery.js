@@ -18,12 +18,12 @@ export class Delivery {
   _sent = new Outbox();
   #discarded = 0; // bytes given to send() after the end
   #turn = 0; // bufferedAmount does not fall below this before the application's turn is over, as with WebSocket
-  #ackTimer;
+  _ackTimer;
 
   /** @param {Session} session */
   constructor(session) {
     this.#session = session;
-    this.#ackTimer = session._alarms._add(() => this._ack());
+    this._ackTimer = session._alarm(() => this._ack());
   }
 
   // ---- upward
@@ -67,7 +67,7 @@ export class Delivery {
     const conn = session._usable;
     if (!conn) return;
     for (let data; (data = this._sent._next(session._terms.limits)) !== undefined; session._liveness._sent()) {
-      if (this.#ackTimer._late >= MS.ackAlong - MS.ack) this._ack();
+      if (this._ackTimer._late >= MS.ackAlong - MS.ack) this._ack();
       conn._send(escaped(data));
     }
     if (this._sent._drained) session._ending._sayBye(conn);
@@ -137,7 +137,7 @@ export class Delivery {
     if (conn._replay > 0 && --conn._replay === 0) session._host._notice('replayed');
     if (conn !== session._live) return; // the application or its messages ended it
     if (due) this._ack();
-    else if (!this.#ackTimer._armed) this.#ackTimer._set(MS.ack);
+    else if (!this._ackTimer._armed) this._ackTimer._set(MS.ack);
   }
 
   /**
@@ -146,7 +146,7 @@ export class Delivery {
    */
   _ack() {
     const { _live: conn, _attempts: attempts } = this.#session;
-    if (conn?._usable && conn._ack(attempts._current?._stated ?? Infinity)) this.#ackTimer._clear();
+    if (conn?._usable && conn._ack(attempts._current?._stated ?? Infinity)) this._ackTimer._clear();
   }
 
   /** Goes on from the record of the page before. Throws if it makes no sense. @param {import('./records.js').SavedSession} saved */
@@ -170,10 +170,5 @@ export class Delivery {
     conn._awaited = replay > 0 || this._sent._unacked;
     conn._last = conn._stated + lost;
     this._received = Math.max(this._received, conn._last);
-  }
-
-  /** The connection is no longer live. */
-  _detached() {
-    this.#ackTimer._clear();
   }
 }

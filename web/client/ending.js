@@ -18,12 +18,12 @@ export class Ending {
   #session;
   /** What the application asked for. @type {CloseRequest | null} */
   _request = null;
-  #closeTimer; // for the Close frame
+  _closeTimer; // for the Close frame
 
   /** @param {Session} session */
   constructor(session) {
     this.#session = session;
-    this.#closeTimer = session._alarms._add(() => this._onNoClose());
+    this._closeTimer = session._alarm(() => this._onNoClose());
   }
 
   // ---- by the application
@@ -63,7 +63,7 @@ export class Ending {
     conn._bye = code === 1005 && terms.answer_ms === undefined ? 1000 : code;
     conn._say('bye', JSON.stringify({ code: conn._bye, reason }));
     session._liveness._sent();
-    this.#closeTimer._set(MS.byeTimeout + 2 * terms.heartbeat_ms);
+    this._closeTimer._set(MS.byeTimeout + 2 * terms.heartbeat_ms);
   }
 
   /** A Blob cannot be read: no other message may take its place, so the session ends. */
@@ -85,7 +85,7 @@ export class Ending {
   _onVerdict(conn, verdict) {
     conn._verdict = verdict;
     if (verdict.retry) this._onNoClose();
-    else this.#closeTimer._set(MS.closing);
+    else this._closeTimer._set(MS.closing);
   }
 
   /** @param {Connection} conn @param {Verdict} verdict */
@@ -140,10 +140,5 @@ export class Ending {
    */
   _detail(ending, final) {
     return this._request && !final ? clean(this._request) : ending;
-  }
-
-  /** The connection is no longer live. */
-  _detached() {
-    this.#closeTimer._clear();
   }
 }

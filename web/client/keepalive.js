@@ -40,7 +40,7 @@ export class Heartbeats {
   constructor(session) {
     this.#session = session;
     this.#keepalive = session._plan._keepalive;
-    this.#timer = session._alarms._add((late) => this._beat(late));
+    this.#timer = session._alarm((late) => this._beat(late));
   }
 
   /** Delivers a heartbeat if one is needed, and schedules the next. @param {boolean} [late] whether the page or the machine slept */

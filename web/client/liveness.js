@@ -1,6 +1,13 @@
+import * as State from './state.js';
 import * as MS from './times.js';
 
 /** @typedef {import('./session.js').Session} Session */
+
+// What is due after silence.
+const DEAD = 0; // to give the connection up
+const PING = 1;
+const CHECK = 2;
+const SUSPECT = 3;
 
 /**
  * Whether the live connection is alive: the answer rule and suspicion of protocol section 5. It
@@ -21,6 +28,7 @@ export class Liveness {
   _rtt = 0; // smoothed as in RFC 6298; 0: unknown
   #handshake = MS.beside; // the fastest until its 101, at most this: at least two round trips
   #newestHandshake = 0;
+  #slowest = 0; // the longest handshake
   #silences = 0; // connections in a row that ended in silence, 3 at most
   #gaps = [0, 0]; // the longest and the second longest gap between data messages since #gapsSince
   #olderGaps = [0, 0]; // the same, of the window before
@@ -44,8 +52,8 @@ export class Liveness {
   constructor(session) {
     this.#session = session;
     this.#runtime = session._runtime;
-    this.#silenceTimer = session._alarms._add(() => this.#onSilence(), 2);
-    this.#answerTimer = session._alarms._add((late) => late || session._recovery._disconnected(0, false, true), 2); // after a sleep another ping was sent
+    this.#silenceTimer = session._alarm(() => this.#onSilence(), 2);
+    this.#answerTimer = session._alarm((late) => late || session._recovery._disconnected(0, false, true), 2); // after a sleep another ping was sent
   }
 
   // ---- spans of time
@@ -80,9 +88,19 @@ export class Liveness {
     return heartbeat > 0 ? 2 * heartbeat * this.#scale : Infinity;
   }
 
-  /** The longest usual gap: another one was at least as long. A single one is an exception. */
-  get #usualGap() {
-    return Math.max(Math.min(this.#gaps[0], this.#olderGaps[0]), this.#gaps[1], this.#olderGaps[1]);
+  /**
+   * How long an attempt may take until its 101. After a network outage it matters how soon the
+   * next SYN is sent. A system sends one at 0, 1, 3
+   * and 7 s of an attempt (or 0, 3 and 9; newer Linux each second at first), and the next
+   * attempt begins with another after 4 to 5 s: no moment is further than 3 s from the next.
+   * On a slow link a handshake takes up to 4 round trips (TCP, TLS 1.2, HTTP). An attempt that
+   * would succeed must not time out, so the limit grows with the round trip, and an attempt whose
+   * first two SYNs were lost has as much time left as the slowest handshake took. As long as it is
+   * below 11 s, the next SYN is at most 4 s away.
+   * @param {number} least
+   */
+  _limit(least) {
+    return Math.min(Math.max(least, 4 * this._rtt, this.#slowest + least - 500), MS.connectMax);
   }
 
   // ---- connections
@@ -91,6 +109,7 @@ export class Liveness {
   _opened(ms) {
     this.#handshake = Math.min(this.#handshake, ms);
     this.#newestHandshake = ms;
+    this.#slowest = Math.max(this.#slowest, ms);
   }
 
   /** A connection has its hello. */
@@ -165,21 +184,19 @@ export class Liveness {
     const t = this.#heardAt;
     if (fresh) this.#silences = 0;
     // A gap in which a check was sent, and that data ended, is not usual.
-    if (t >= this.#dataAt && !this.#paused && !this.#check) this.#learn(t, t - this.#dataAt);
+    if (t >= this.#dataAt && !this.#paused && !this.#check) {
+      const gap = t - this.#dataAt;
+      if (t - this.#gapsSince >= MS.window) {
+        this.#olderGaps = t - this.#gapsSince < 2 * MS.window ? this.#gaps : [0, 0];
+        this.#gaps = [0, 0];
+        this.#gapsSince = t;
+      }
+      const [longest, second] = this.#gaps;
+      this.#gaps = gap > longest ? [gap, longest] : [longest, Math.max(second, gap)];
+    }
     this.#dataAt = t;
     this.#check = 0;
     this.#lively = this.#gapsSince > -Infinity;
-  }
-
-  /** @param {number} t @param {number} gap */
-  #learn(t, gap) {
-    if (t - this.#gapsSince >= MS.window) {
-      this.#olderGaps = t - this.#gapsSince < 2 * MS.window ? this.#gaps : [0, 0];
-      this.#gaps = [0, 0];
-      this.#gapsSince = t;
-    }
-    const [longest, second] = this.#gaps;
-    this.#gaps = gap > longest ? [gap, longest] : [longest, Math.max(second, gap)];
   }
 
   /**
@@ -270,13 +287,13 @@ export class Liveness {
     const { at, what } = this.#next();
     const t = this.#runtime.now();
     if (at <= t) {
-      if (what === 'dead') return session._recovery._disconnected(0, true);
-      if (what === 'suspect') {
+      if (what === DEAD) return session._recovery._disconnected(0, true);
+      if (what === SUSPECT) {
         this.#budget = -Infinity; // the check was not needless, and attempts have a limit of their own
         session._recovery._suspect();
       } else {
         const n = this.#ping();
-        if (what === 'check') {
+        if (what === CHECK) {
           this.#check = n;
           this.#budget = Math.max(this.#budget, t) + MS.budget;
         }
@@ -286,12 +303,13 @@ export class Liveness {
     this._rearm();
   }
 
-  /** What is due next, and when, if nothing is heard until then: to give the connection up, a ping, a check, or suspicion. */
+  /** What is due next, and when, if nothing is heard until then. */
   #next() {
     const scale = this.#scale;
-    const { answer_ms: answer = 0 } = this.#session._terms;
-    let next = { at: this.#from + this.#maxSilence, what: 'dead' };
-    const or = (/** @type {number} */ at, /** @type {string} */ what) => {
+    const { _state: state, _ending: ending, _terms: terms } = this.#session;
+    const { answer_ms: answer = 0 } = terms;
+    let next = { at: this.#from + this.#maxSilence, what: DEAD };
+    const or = (/** @type {number} */ at, /** @type {number} */ what) => {
       if (at < next.at) next = { at, what };
     };
     if (answer > 0) {
@@ -300,13 +318,17 @@ export class Liveness {
       const half = (scale * answer) / 2;
       const limit = this._rtt ? answer : Math.max(answer, MS.answer);
       const ofPing = Math.max((4 * this._rtt || 1.5 * this.#newestHandshake) * scale, half); // also if it was sent late
-      or(Math.max(clock + scale * limit, this.#firstPing + ofPing), 'dead');
-      or(Math.max(clock, this.#newestPing) + half, 'ping');
+      or(Math.max(clock + scale * limit, this.#firstPing + ofPing), DEAD);
+      or(Math.max(clock, this.#newestPing) + half, PING);
     }
-    if (this.#session._suspicious && this.#lively) {
-      const long = this.#from + scale * Math.max(MS.quiet, 4 * this.#usualGap);
-      if (this.#firstPing === Infinity) or(Math.max(long, this.#budget - MS.budget), 'check');
-      else or(Math.max(long, this.#firstPing + scale * this.#answerTimeout), 'suspect');
+    if (state === State.ATTACHED && !ending._request && this.#lively) {
+      const [longest, second] = this.#gaps;
+      const [olderLongest, olderSecond] = this.#olderGaps;
+      // The longest usual gap: another one was at least as long. A single one is an exception.
+      const usual = Math.max(Math.min(longest, olderLongest), second, olderSecond);
+      const long = this.#from + scale * Math.max(MS.quiet, 4 * usual);
+      if (this.#firstPing === Infinity) or(Math.max(long, this.#budget - MS.budget), CHECK);
+      else or(Math.max(long, this.#firstPing + scale * this.#answerTimeout), SUSPECT);
     }
     return next;
   }

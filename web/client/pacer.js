@@ -12,7 +12,6 @@ export class Pacer {
   #futile = 0; // useless connections in a row on which something was expected
   #futileSince = 0;
   #begun = -Infinity; // when the newest attempt began
-  #slowest = 0; // the longest time until a 101
   #falseAlarms = 0; // suspicions in a row of a connection that was alive
 
   /** @param {() => number} random */
@@ -38,27 +37,6 @@ export class Pacer {
   /** An attempt begins. @param {number} t */
   _begin(t) {
     this.#begun = t;
-  }
-
-  /** A connection took so long to its 101. @param {number} ms */
-  _opened(ms) {
-    this.#slowest = Math.max(this.#slowest, ms);
-  }
-
-  /**
-   * How long an attempt may take until its 101. After a network outage it matters how soon the
-   * next SYN is sent. A system sends one at 0, 1, 3
-   * and 7 s of an attempt (or 0, 3 and 9; newer Linux each second at first), and the next
-   * attempt begins with another after 4 to 5 s: no moment is further than 3 s from the next.
-   * On a slow link a handshake takes up to 4 round trips (TCP, TLS 1.2, HTTP). An attempt that
-   * would succeed must not time out, so the limit grows with the round trip, and an attempt whose
-   * first two SYNs were lost has as much time left as the slowest handshake took. As long as it is
-   * below 11 s, the next SYN is at most 4 s away.
-   * @param {number} rtt
-   * @param {number} least
-   */
-  _limit(rtt, least) {
-    return Math.min(Math.max(least, 4 * rtt, this.#slowest + least - 500), MS.connectMax);
   }
 
   /**

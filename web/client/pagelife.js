@@ -28,12 +28,8 @@ export class PageLife {
     const runtime = session._runtime;
     this.#session = session;
     this.#born = runtime.wall();
-    this.#unloadTimer = session._alarms._add(() => this.#closeNow());
-    this.#watch(runtime, signal);
-  }
-
-  /** @param {ReseatRuntime} runtime @param {AbortSignal} signal */
-  #watch({ window, document, navigator }, signal) {
+    this.#unloadTimer = session._alarm(() => this.#closeNow());
+    const { window, document, navigator } = runtime;
     /** @param {any} target @param {string[]} types */
     const listen = (target, ...types) => {
       for (const type of types)
@@ -67,7 +63,7 @@ export class PageLife {
     }
     const hidden = type === 'visibilitychange' && runtime.document?.visibilityState === 'hidden';
     if (type === 'pagehide' || type === 'freeze' || hidden) return delivery._ack(); // timers may be late from here on
-    if (session._alarms._lateness > MS.slept) return session._wake();
+    if (session._lateness > MS.slept) return session._wake();
     if (session._state === State.ATTACHED) return session._liveness._ask();
     if (!live && !session._recovery._scheduledIn) session._recovery._tryAgain();
     return undefined;
@@ -142,7 +138,7 @@ export class PageLife {
     };
     if (!out || !this.#records._put(record)) return false;
     this._suspended = true;
-    session._alarms._clear();
+    session._clearAlarms();
     return true;
   }
 

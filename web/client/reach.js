@@ -1,12 +1,6 @@
-import { isGecko } from './runtime.js';
+import * as Answer from './answer.js';
 
 /** @typedef {import('./types.js').ReseatRuntime} ReseatRuntime */
-
-// The results of a probe.
-export const NO_ANSWER = 0;
-export const OTHER = 1; // something other than the gateway answered
-export const GATEWAY = 2;
-export const FORBIDDEN = 3; // the page's Content-Security-Policy allows no such request
 
 /** Node, Deno and Bun delay nothing. @param {ReseatRuntime} runtime */
 export const isBrowser = ({ navigator }) => /^Mozilla/.test(navigator?.userAgent);
@@ -21,7 +15,8 @@ export const isBrowser = ({ navigator }) => /^Mozilla/.test(navigator?.userAgent
  */
 export class Reach {
   #runtime;
-  #forbidden = false;
+  /** Whether the page's Content-Security-Policy is known to allow no probes. */
+  _forbidden = false;
   #asked = '?'; // the URL of the newest probe, without its query
   /** @type {AbortController | undefined} */
   #probe; // the probe in progress
@@ -32,15 +27,9 @@ export class Reach {
    */
   constructor(runtime, signal) {
     this.#runtime = runtime;
-    const forbid = (/** @type {any} */ { blockedURI }) => (this.#forbidden ||= `${blockedURI}`.startsWith(this.#asked));
+    const forbid = (/** @type {any} */ { blockedURI }) => (this._forbidden ||= `${blockedURI}`.startsWith(this.#asked));
     runtime.window?.addEventListener?.('securitypolicyviolation', forbid, { signal });
     signal.addEventListener('abort', () => this._stop());
-    this._isGecko = isGecko(runtime.navigator);
-  }
-
-  /** Whether the page's Content-Security-Policy allows probes, as far as is known. */
-  get _isAllowed() {
-    return !this.#forbidden;
   }
 
   /**
@@ -52,7 +41,7 @@ export class Reach {
     this._stop();
     const { signal } = (this.#probe = new AbortController());
     this.#asked = url.replace(/^ws/, 'http').replace(/\?.*/s, '');
-    let answer = NO_ANSWER;
+    let answer = Answer.NO_ANSWER;
     // A page cannot read the answer of a proxy that refuses the probe, but learns that there is one.
     for (const mode of /** @type {const} */ (['cors', 'no-cors'])) {
       try {
@@ -62,13 +51,13 @@ export class Reach {
           cache: 'no-store',
           credentials: 'omit',
         });
-        answer = status === 204 ? GATEWAY : OTHER;
+        answer = status === 204 ? Answer.GATEWAY : Answer.OTHER;
         break;
       } catch {
         if (signal.aborted) return; // otherwise there was no answer, or none for this page
       }
     }
-    if (!signal.aborted) report(this.#forbidden ? FORBIDDEN : answer);
+    if (!signal.aborted) report(this._forbidden ? Answer.FORBIDDEN : answer);
   }
 
   /** Cancels the probe in progress. */

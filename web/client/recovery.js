@@ -1,5 +1,7 @@
+import * as Answer from './answer.js';
 import { Pacer } from './pacer.js';
-import { FORBIDDEN, GATEWAY, NO_ANSWER, Reach, isBrowser } from './reach.js';
+import { Reach, isBrowser } from './reach.js';
+import { isGecko } from './runtime.js';
 import * as State from './state.js';
 import * as MS from './times.js';
 
@@ -19,7 +21,7 @@ export class Recovery {
   #retryTimer; // the next attempt
   #deadline; // no further attempt after this
   #probeTimer; // the answer to the probe
-  #moveTimer; // the attempt for a move
+  _moveTimer; // the attempt for a move
 
   // The outage.
   #lostAt = 0; // when the live connection was given up
@@ -41,14 +43,13 @@ export class Recovery {
   /** @param {Session} session @param {AbortSignal} signal the end of the session */
   constructor(session, signal) {
     const runtime = session._runtime;
-    const alarms = session._alarms;
     this.#session = session;
     this.#runtime = runtime;
     this.#pacer = new Pacer(runtime.random);
-    this.#retryTimer = alarms._add(() => this._tryAgain());
-    this.#deadline = alarms._add(() => this.#onDeadline());
-    this.#probeTimer = alarms._add(() => this.#onProbed(NO_ANSWER), 2);
-    this.#moveTimer = alarms._add(() => this.#move());
+    this.#retryTimer = session._alarm(() => this._tryAgain());
+    this.#deadline = session._alarm(() => this.#onDeadline());
+    this.#probeTimer = session._alarm(() => this.#onProbed(Answer.NO_ANSWER), 2);
+    this._moveTimer = session._alarm(() => this.#move());
     if (isBrowser(runtime)) this.#reach = new Reach(runtime, signal);
   }
 
@@ -78,17 +79,9 @@ export class Recovery {
 
   /** How long an attempt may take until its 101. */
   get _attemptTimeout() {
-    return this.#timeout(MS.connect) + (this.#reach?._isGecko ? this.#pacer._firefoxDelay : 0);
-  }
-
-  /** @param {number} least */
-  #timeout(least) {
-    return this.#pacer._limit(this.#session._liveness._rtt, least);
-  }
-
-  /** A connection took so long until its 101. @param {number} ms */
-  _opened(ms) {
-    this.#pacer._opened(ms);
+    return (
+      this.#session._liveness._limit(MS.connect) + (isGecko(this.#runtime.navigator) ? this.#pacer._firefoxDelay : 0)
+    );
   }
 
   // ---- outages
@@ -219,7 +212,7 @@ export class Recovery {
       return this.#retryTimer._set(MS.offline);
     }
     // After silence, or an attempt that failed, the next one may fail too.
-    if (this.#reach?._isAllowed && (this.#silent || this.#attempts > 1)) this.#probe(this.#reach);
+    if (this.#reach && !this.#reach._forbidden && (this.#silent || this.#attempts > 1)) this.#probe(this.#reach);
     else this.#resume();
   }
 
@@ -277,9 +270,9 @@ export class Recovery {
     const session = this.#session;
     this.#retryTimer._clear();
     this.#probedAt = this.#runtime.now();
-    this.#probeTimer._set(this.#timeout(MS.reach));
+    this.#probeTimer._set(this.#session._liveness._limit(MS.reach));
     if (session._terms.probe) reach._ask(session._attempts._url, (answer) => this.#onProbed(answer));
-    else this.#onProbed(FORBIDDEN); // an older gateway does not answer
+    else this.#onProbed(Answer.FORBIDDEN); // an older gateway does not answer
   }
 
   #stopProbe() {
@@ -290,9 +283,9 @@ export class Recovery {
   /** @param {number} answer */
   #onProbed(answer) {
     const t = this.#runtime.now();
-    const supported = answer === GATEWAY || answer === FORBIDDEN;
+    const supported = answer === Answer.GATEWAY || answer === Answer.FORBIDDEN;
     this.#stopProbe();
-    if (supported || (answer !== NO_ANSWER && t >= this.#unprobedAt)) {
+    if (supported || (answer !== Answer.NO_ANSWER && t >= this.#unprobedAt)) {
       // An attempt that no probe supports may fail, and then the browser delays the next ones.
       if (!supported) this.#unprobedAt = t + (this.#unprobedGap = 3 * this.#unprobedGap || MS.reachEvery);
       return this.#resume();
@@ -314,7 +307,7 @@ export class Recovery {
   /** At a random moment of the time that is left for a move. @param {number} after the least pause before */
   #planMove(after) {
     const left = this.#moveBy - this.#runtime.now() - after;
-    if (left >= 0) this.#moveTimer._set(after + this.#runtime.random() * left);
+    if (left >= 0) this._moveTimer._set(after + this.#runtime.random() * left);
   }
 
   #move() {
@@ -326,10 +319,5 @@ export class Recovery {
   _moveRefused() {
     this.#moveBy = 0;
     this._attemptFailed(0);
-  }
-
-  /** The connection is no longer live. */
-  _detached() {
-    this.#moveTimer._clear();
   }
 }

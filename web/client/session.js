@@ -1,4 +1,4 @@
-import { Alarms } from './alarm.js';
+import { Alarm } from './alarm.js';
 import { Attempts } from './attempts.js';
 import { Delivery } from './delivery.js';
 import { CONNECTION_LOST, Ending } from './ending.js';
@@ -33,6 +33,8 @@ export class Session {
   _live = null;
   /** The newest hello, updated by `token` and `grace`. @type {Terms} */
   _terms;
+  /** @type {Alarm[]} */
+  #alarms = [];
   #upstream = 'back'; // the state of the game server
   #end = new AbortController(); // aborted at the end
 
@@ -55,7 +57,6 @@ export class Session {
     this._host = host;
     this._runtime = plan._runtime;
     this._terms = { session: '', token: plan._token, grace_ms: 0, heartbeat_ms: 0 };
-    this._alarms = new Alarms(this._runtime, (late, ring) => this.#onRing(late, ring));
     this._delivery = new Delivery(this);
     this._liveness = new Liveness(this);
     this._heartbeats = new Heartbeats(this);
@@ -145,27 +146,40 @@ export class Session {
     return !this._attempts._current && (this._detached || this._state === State.RELOADED);
   }
 
-  /** Whether the live connection may be suspected. */
-  get _suspicious() {
-    return this._state === State.ATTACHED && !this._ending._request;
-  }
-
   /** The live connection, if anything may be sent on it. */
   get _usable() {
     return this._live?._usable && !this._page._suspended ? this._live : null;
   }
 
-  /** @param {boolean} late whether the page or the machine slept: that is handled first @param {(late: boolean) => void} ring */
-  #onRing(late, ring) {
-    if (late) this._wake();
-    if (this._state !== State.ENDED) ring(late);
+  /**
+   * Adds an alarm, which rings until the end of the session.
+   * @param {(late: boolean) => void} ring late: the page or the machine slept, which has been handled
+   * @param {number} [retries]
+   */
+  _alarm(ring, retries = 0) {
+    const rings = (/** @type {boolean} */ late) => {
+      if (late) this._wake();
+      if (this._state !== State.ENDED) ring(late);
+    };
+    const alarm = new Alarm(this._runtime, rings, retries);
+    this.#alarms.push(alarm);
+    return alarm;
+  }
+
+  /** By how much the alarm that should have rung first is late; negative if none is. */
+  get _lateness() {
+    return Math.max(...this.#alarms.map((alarm) => alarm._late));
+  }
+
+  _clearAlarms() {
+    for (const alarm of this.#alarms) alarm._clear();
   }
 
   /** Page or machine slept: what is known about the network is outdated. */
   _wake() {
     const attempts = this._attempts;
     const before = attempts._current;
-    this._alarms._forgive();
+    for (const alarm of this.#alarms) alarm._forgive();
     if (this._live) this._liveness._wake();
     if (this._live || (!this._detached && this._state !== State.RELOADED)) return;
     if (before && before === attempts._current) attempts._abandon(before);
@@ -177,7 +191,7 @@ export class Session {
   /** @param {Connection} conn @param {any} data */
   _onMessage(conn, data) {
     if (this._page._suspended) return; // the record is written: the message comes again
-    const late = this._alarms._lateness;
+    const late = this._lateness;
     this._liveness._read(late > MS.paused, conn === this._live);
     if (conn._verdict) return;
     const whole = conn._parts && typeof data !== 'string' ? this._delivery._onPart(conn, data) : data;
@@ -203,13 +217,12 @@ export class Session {
   /** @param {Connection} conn @param {string} text */
   #onControl(conn, text) {
     const first = this._state === State.CONNECTING;
-    let message;
+    let verb, argument;
     try {
-      message = readControl(text);
+      [verb, argument] = readControl(text);
     } catch {
       return first && !text.startsWith('hello') ? this._attempts._fail(conn, true) : this._broken(conn);
     }
-    const { verb, argument } = message;
     if (!conn._hello && verb !== 'hello' && verb !== 'close') {
       if (first || argument !== undefined) this._attempts._fail(conn, true);
       return;
@@ -317,7 +330,7 @@ export class Session {
     const conn = this._live;
     if (!conn) return null;
     this._live = null;
-    for (const part of [this._delivery, this._ending, this._recovery]) part._detached();
+    for (const timer of [this._delivery._ackTimer, this._ending._closeTimer, this._recovery._moveTimer]) timer._clear();
     this._liveness._end(silent);
     conn._close();
     return conn;
@@ -345,7 +358,7 @@ export class Session {
 
   #stop() {
     const open = [this._live, this._attempts._current];
-    this._alarms._clear();
+    this._clearAlarms();
     this.#end.abort();
     this._enter(State.ENDED);
     this._live = null;

@@ -99,12 +99,12 @@ const VERBS = {
  * ignores it. Throws if there is no verb, or if the argument of a known one is invalid.
  *
  * @param {string} text
- * @returns {{ verb: string, argument?: any }}
+ * @returns {[string, any]} the verb and its argument
  */
 export function readControl(text) {
   const [, verb, argument] = /^([a-z]{1,16})(?: ([^]*))?$/.exec(text) ?? [];
   want(verb);
-  return { verb, argument: /** @type {any} */ (VERBS)[verb]?.(argument) };
+  return [verb, /** @type {any} */ (VERBS)[verb]?.(argument)];
 }
 
 /** Text that begins with DLE gets one more in front (protocol section 3). @template {string | ArrayBuffer} T @param {T} data */
