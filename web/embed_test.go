@@ -219,7 +219,7 @@ func TestFilesAreCompressedIfAccepted(t *testing.T) {
 }
 
 // maxScript is the max size of each script on the wire, in bytes.
-const maxScript = 12_640
+const maxScript = 11_776
 
 func TestScriptsAreSmall(t *testing.T) {
 	h := serve(t)

@@ -16,7 +16,8 @@ export function install(options = {}) {
   const { hideOffline, banner } = options;
   const here = /** @type {any} */ (globalThis);
   const before = Object.getOwnPropertyDescriptor(here, 'WebSocket');
-  if (here.WebSocket?.[INSTALLED]) return here.WebSocket[INSTALLED].uninstall;
+  const installed = () => here.WebSocket?.[INSTALLED]?.uninstall;
+  if (installed()) return installed();
   const native = transportOf(options, platformWebSocket());
   const { window, document } = runtimeOf(options.runtime);
   const over = new AbortController();
@@ -24,7 +25,7 @@ export function install(options = {}) {
   if (hideOffline) window?.addEventListener?.('offline', stop, { signal });
   notify(document, banner, signal);
   const uninstall = () => {
-    if (here.WebSocket?.[INSTALLED]?.uninstall !== uninstall) return;
+    if (installed() !== uninstall) return;
     over.abort();
     ReseatSocket.prototype.constructor = ReseatSocket;
     if (before) Object.defineProperty(here, 'WebSocket', before);

@@ -23,7 +23,7 @@ export function keepaliveOf(given) {
   if ((bytes || typeof receive === 'string') && (answer === undefined || typeof answer === 'string') && every > 0) {
     return { receive: bytes ? bytesOf(receive) : receive, answer, every };
   }
-  throw new TypeError(`keepalive: want ${Object.keys(KEEPALIVES)} or { receive, answer, every }`);
+  throw new TypeError('invalid keepalive');
 }
 
 /**

@@ -1,4 +1,4 @@
-import { Records } from './records.js';
+import { PREFIX, Records } from './records.js';
 import { isGecko } from './runtime.js';
 import * as State from './state.js';
 import * as MS from './times.js';
@@ -28,7 +28,11 @@ export class PageLife {
     const runtime = session._runtime;
     this.#session = session;
     this.#born = runtime.wall();
-    this.#unloadTimer = session._alarm(() => this.#closeNow());
+    this.#unloadTimer = session._alarm(() => {
+      const close = this.#postponed;
+      this.#postponed = null;
+      close?.();
+    });
     const { window, document, navigator } = runtime;
     /** @param {any} target @param {string[]} types */
     const listen = (target, ...types) => {
@@ -98,18 +102,12 @@ export class PageLife {
     return this.#postponed !== null;
   }
 
-  #closeNow() {
-    const close = this.#postponed;
-    this.#postponed = null;
-    close?.();
-  }
-
   // ---- the record
 
   /** Opens the records of a URL: without its query if that may differ at each attempt. @param {string} url */
   _open(url) {
     const { _store: store, _ticketed: ticketed } = this.#session._plan;
-    this.#records = new Records(store, ticketed ? url.replace(/\?.*/s, '') : url);
+    this.#records = new Records(store, PREFIX + (ticketed ? url.replace(/\?.*/s, '') : url));
   }
 
   /** The record of the page before, if there is one. */

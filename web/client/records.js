@@ -6,7 +6,7 @@
 export const RECORD_MAX = 1 << 20;
 
 /** The keys of records are this and the URL. */
-const PREFIX = 'reseat:';
+export const PREFIX = 'reseat:';
 
 /**
  * The records of the sessions of one URL, oldest session first, in a store that no other tab has.
@@ -17,11 +17,11 @@ export class Records {
 
   /**
    * @param {Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>} store
-   * @param {string} url
+   * @param {string} key
    */
-  constructor(store, url) {
+  constructor(store, key) {
     this.#store = store;
-    this.#key = PREFIX + url;
+    this.#key = key;
   }
 
   /** @returns {SavedSession[]} */
@@ -70,8 +70,8 @@ export class Records {
    */
   #sweep(wall) {
     for (const key of Object.keys(this.#store)) {
-      if (!key.startsWith('reseat:ws')) continue; // it belongs to another script
-      const records = new Records(this.#store, key.slice(PREFIX.length));
+      if (!key.startsWith(`${PREFIX}ws`)) continue; // it belongs to another script
+      const records = new Records(this.#store, key);
       records.#write(records.#alive(wall));
     }
   }

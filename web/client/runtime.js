@@ -20,7 +20,7 @@ export const NativeWebSocket = platformWebSocket();
 /** @param {{ WebSocket?: any }} options @param {any} otherwise */
 export function transportOf({ WebSocket }, otherwise) {
   const transport = typeof WebSocket === 'function' ? WebSocket : otherwise;
-  if (!transport) throw new TypeError('no WebSocket here: want options.WebSocket');
+  if (!transport) throw new TypeError('no WebSocket here');
   return transport;
 }
 

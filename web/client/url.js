@@ -21,7 +21,7 @@ export function webSocketURL(given, base) {
 export function subprotocols(given = []) {
   const names = typeof given === 'object' && given?.[Symbol.iterator] ? [...given] : [given];
   if (!names.every(isToken) || new Set(names.map((name) => name.toLowerCase())).size < names.length)
-    throw syntaxError('subprotocols: want different tokens');
+    throw syntaxError('invalid protocols');
   return names;
 }
 

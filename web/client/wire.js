@@ -52,17 +52,10 @@ const VERBS = {
   __proto__: null,
   /** @param {string} text @returns {Hello} */
   hello(text) {
-    const hello = {
-      session: '',
-      received: 0,
-      lost: 0,
-      replay: 0,
-      grace_ms: 30_000,
-      heartbeat_ms: 15_000,
-      ...JSON.parse(text),
-    };
-    const { token, received, lost, replay, grace_ms, heartbeat_ms, answer_ms = 0 } = hello;
-    want(isToken(token) && [received, lost, replay, grace_ms, heartbeat_ms, answer_ms].every(isCount));
+    const counts = { received: 0, lost: 0, replay: 0, grace_ms: 30_000, heartbeat_ms: 15_000 };
+    const hello = { session: '', ...counts, ...JSON.parse(text) };
+    const { answer_ms = 0 } = hello;
+    want(isToken(hello.token) && isCount(answer_ms) && Object.keys(counts).every((name) => isCount(hello[name])));
     return hello;
   },
   ack: readDigits,
@@ -85,9 +78,9 @@ const VERBS = {
   upstream: (text) => JSON.parse(text).state,
   /** @param {string} text @returns {{ bytes: number, text: boolean }} */
   parts(text) {
-    const { bytes, text: isText } = JSON.parse(text);
-    want(isCount(bytes) && bytes > 0 && typeof isText === 'boolean');
-    return { bytes, text: isText };
+    const parts = JSON.parse(text);
+    want(isCount(parts.bytes) && parts.bytes > 0 && typeof parts.text === 'boolean');
+    return parts;
   },
   end: readEnding,
   close: readEnding,
