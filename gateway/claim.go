@@ -9,6 +9,8 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/events"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -37,34 +39,32 @@ const (
 // A search is a resume on its way to its session.
 type search struct {
 	w      http.ResponseWriter
-	r      *http.Request
-	rt     *route
-	offer  wire.Offer
+	r      *front.Request
 	claims tokens.Claims
 	v      NodeVerdict // of the node that was asked last
 }
 
 // resumeElsewhere serves a resume of another node's session. It reports false if the session
 // is not another node's, or is here since now.
-func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) bool {
+func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool {
 	if g.cfg.Cluster == nil {
 		return false
 	}
-	claims, err := g.keys.VerifyForOwner(offer.Token)
+	claims, err := g.keys.VerifyForOwner(r.Offer.Token)
 	if err != nil || g.isHere(claims) {
 		return false
 	}
-	s := &search{w: w, r: r, rt: rt, offer: offer, claims: claims}
+	s := &search{w: w, r: r, claims: claims}
 	node := g.ownerOf(r, claims)
 	if node == "" {
-		if _, ok := passed(r); ok || !g.hasSeats(claims.Session) {
+		if r.From != nil || !g.hasSeats(claims.Session) {
 			return false
 		}
 		return !g.resumeBySeat(s)
 	}
-	answer, v, other := g.passOn(w, r, rt, node, claims.Session)
+	answer, v, other := g.passOn(w, r, node, claims.Session)
 	if s.v = v; answer == passNotThere && other != "" {
-		answer, s.v, _ = g.passOn(w, r, rt, other, claims.Session)
+		answer, s.v, _ = g.passOn(w, r, other, claims.Session)
 	}
 	switch {
 	case answer == passServed:
@@ -94,16 +94,16 @@ func (g *Gateway) isHere(c tokens.Claims) bool {
 
 // notHereAnswer answers a node that has passed a client on whose session is not here. It reports false if
 // this node is to answer the client.
-func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wire.Offer) bool {
-	if _, ok := passed(r); !ok {
+func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *front.Request) bool {
+	if r.From == nil {
 		return false
 	}
-	if offer.Resume {
-		claims, err := g.keys.VerifyForOwner(offer.Token)
+	if r.Offer.Resume {
+		claims, err := g.keys.VerifyForOwner(r.Offer.Token)
 		if err != nil || !g.hasSeats(claims.Session) {
 			return false
 		}
-		g.waitForClaim(r.Context(), claims.Session)
+		g.waitForClaim(r.Context(), r.Visit, claims.Session)
 		if g.isHere(claims) {
 			return false
 		}
@@ -122,9 +122,9 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 	defer cancel()
 	var denied cluster.Seat // whose owner says that it does not have the session
 	for range findTries {
-		seat, err := g.seats.get(ctx, s.claims.Session)
+		seat, err := g.seats.get(ctx, s.r.Visit, s.claims.Session)
 		switch {
-		case errors.Is(err, cluster.ErrNoSeat) && s.v.State == NodeSilent && !g.sessionIsGone(s.rt, s.v): // that node may have it
+		case errors.Is(err, cluster.ErrNoSeat) && s.v.State == NodeSilent && !g.sessionIsGone(s.r.Route, s.v): // that node may have it
 			g.refuseSearch(s, unreachable())
 			return false
 		case errors.Is(err, cluster.ErrNoSeat):
@@ -132,7 +132,7 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 			return false
 		case err != nil:
 			s.v.Evidence = fmt.Sprintf("%s; its seat cannot be read: %v", s.v.Evidence, err)
-			if s.v.State == NodeGone && s.rt != nil && !s.rt.Policy.Durable {
+			if s.v.State == NodeGone && s.r.Route != nil && !s.r.Route.Policy.Durable {
 				g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "%s", lostText(s.v)))
 				return false
 			}
@@ -163,7 +163,7 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 				return true
 			}
 		}
-		away(s.r.Context(), func() {
+		s.r.Visit.Away(func() {
 			select {
 			case <-time.After(findPause):
 			case <-ctx.Done():
@@ -192,7 +192,7 @@ func (g *Gateway) refuseSearch(s *search, refusal *session.Refusal) {
 // passNotThere if the session has just been claimed there, handed over, or let go. claimable reports that
 // this node is lost, so that another one may take the session.
 func (g *Gateway) passToOwner(s *search, owner string) (answer passAnswer, claimable bool) {
-	answer, s.v, _ = g.passOn(s.w, s.r, s.rt, owner, s.claims.Session)
+	answer, s.v, _ = g.passOn(s.w, s.r, owner, s.claims.Session)
 	switch {
 	case answer == passServed, answer == passNotThere:
 		return answer, false
@@ -211,7 +211,7 @@ func (g *Gateway) passToOwner(s *search, owner string) (answer passAnswer, claim
 func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refusal *session.Refusal, again bool) {
 	end, ok := g.claims.begin(seat.Session)
 	if !ok {
-		g.waitForClaim(ctx, seat.Session)
+		g.waitForClaim(ctx, s.r.Visit, seat.Session)
 		return nil, g.reg.Find(seat.Session) == nil
 	}
 	defer end()
@@ -231,7 +231,7 @@ func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refu
 	before := seat.Owner
 	seat.Owner, seat.Epoch, seat.Handoff = g.seats.self(), seat.Epoch+1, false
 	var err error
-	away(ctx, func() { seat.Revision, err = g.seats.store.Put(ctx, seat) })
+	s.r.Visit.Away(func() { seat.Revision, err = g.seats.store.Put(ctx, seat) })
 	switch {
 	case errors.Is(err, cluster.ErrSeatTaken):
 		g.metrics.claims.WithLabelValues("lost").Inc()
@@ -246,8 +246,8 @@ func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refu
 		g.seats.store.Fence(before, seat.Session, seat.Epoch)
 	}
 	g.log.Info("session.claimed", "session", seat.Session, "player", c.state.Player, "path", c.state.Path, "from", before,
-		"evidence", s.v.Evidence, "epoch", seat.Epoch, "received", s.offer.Received, "settled", c.settled)
-	if err := g.takeClaimed(seat, c, s.offer); err != nil {
+		"evidence", s.v.Evidence, "epoch", seat.Epoch, "received", s.r.Offer.Received, "settled", c.settled)
+	if err := g.takeClaimed(seat, c, s.r.Offer); err != nil {
 		g.log.Error("session.not_claimed", "session", seat.Session, "err", err)
 		return session.Refuse(wire.CodeInternalError, ""), false
 	}
@@ -255,9 +255,9 @@ func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refu
 }
 
 // waitForClaim waits while this node takes a session in.
-func (g *Gateway) waitForClaim(ctx context.Context, id string) {
+func (g *Gateway) waitForClaim(ctx context.Context, v *gate.Visit, id string) {
 	if taken := g.claims.underWay(id); taken != nil {
-		away(ctx, func() {
+		v.Away(func() {
 			select {
 			case <-taken:
 			case <-ctx.Done():
@@ -270,7 +270,7 @@ func (g *Gateway) waitForClaim(ctx context.Context, id string) {
 type claimable struct {
 	body    registry.SeatBody
 	state   *registry.State
-	rt      *route
+	rt      *front.Route
 	settled uint64 // see session.Claim
 }
 
@@ -282,7 +282,7 @@ func (g *Gateway) mayClaim(s *search, seat cluster.Seat) (c claimable, refusal *
 		c.state, err = registry.ReadState(c.body.Record)
 	}
 	if err == nil {
-		if c.rt = g.table.byPattern[c.state.Route]; c.rt == nil {
+		if c.rt = g.table.Route(c.state.Route); c.rt == nil {
 			err = fmt.Errorf("no route %q here", c.state.Route)
 		}
 	}
@@ -302,16 +302,16 @@ func (g *Gateway) mayClaim(s *search, seat cluster.Seat) (c claimable, refusal *
 		ref := session.Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", gen)
 		ref.Superseded = true
 		return c, ref
-	case !s.offer.ReceivedOK:
+	case !s.r.Offer.ReceivedOK:
 		return c, session.Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")
-	case !s.offer.SettledOK:
+	case !s.r.Offer.SettledOK:
 		return c, session.Refuse(wire.CodeProtocolViolation, "settled missing, malformed or given twice")
-	case s.offer.Received > c.body.Acked+maxAhead || s.offer.Settled.Sent > maxAhead:
+	case s.r.Offer.Received > c.body.Acked+maxAhead || s.r.Offer.Settled.Sent > maxAhead:
 		return c, session.Refuse(wire.CodeProtocolViolation, "received or settled names messages that cannot have been sent")
-	case s.offer.Received < c.body.Acked:
-		return c, session.Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", s.offer.Received, c.body.Acked)
+	case s.r.Offer.Received < c.body.Acked:
+		return c, session.Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", s.r.Offer.Received, c.body.Acked)
 	}
-	c.settled = settledOf(c.rt.Policy.Redeliver, s.offer)
+	c.settled = settledOf(c.rt.Policy.Redeliver, s.r.Offer)
 	return c, nil
 }
 
@@ -320,7 +320,7 @@ func (g *Gateway) mayClaim(s *search, seat cluster.Seat) (c claimable, refusal *
 func (g *Gateway) takeClaimed(seat cluster.Seat, c claimable, o wire.Offer) error {
 	c.state.Durable = true
 	c.state.Seat = registry.Seat{Epoch: seat.Epoch, Revision: seat.Revision, Covered: true, Moved: wire.MovedFailover, Unsure: true}
-	e, err := g.restoreRecord(c.state, c.rt, c.state.Terms.Apply(c.rt.terms))
+	e, err := g.restoreRecord(c.state, c.rt, c.state.Terms.Apply(c.rt.Terms))
 	if err != nil {
 		return err
 	}
@@ -343,7 +343,7 @@ func (g *Gateway) adopt(e *registry.Record, core *session.Session) {
 	e.Adopt(g.driver.Adopt(core, -1, -1, true, observer{g, e}))
 	if _, one := g.playerOf(e); one {
 		g.running.Go(func() {
-			if !g.holdPlayer(g.ctx, e) {
+			if !g.holdPlayer(g.ctx, nil, e) {
 				e.Supersede()
 			}
 		})

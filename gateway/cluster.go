@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"reseat/gateway/cluster"
-	"reseat/gateway/hop"
 	"reseat/gateway/session"
 )
 
@@ -106,14 +105,6 @@ const (
 	NodeSilent // it has not been heard for so long that others may not wait for it
 	NodeGone   // it has ended, with its sessions
 )
-
-type passedKey struct{}
-
-// passed returns what the front node says of a client that it has passed on.
-func passed(r *http.Request) (hop.Client, bool) {
-	c, ok := r.Context().Value(passedKey{}).(hop.Client)
-	return c, ok
-}
 
 // relays are the connections that are passed on, until close.
 type relays struct {

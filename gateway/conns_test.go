@@ -429,7 +429,7 @@ func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 		}
 		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"descriptors": 1})
 		w.full.Store(100)
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"reseat/gateway/gate"
 	"reseat/gateway/listen"
 	"reseat/gateway/registry"
 	"reseat/upstream"
@@ -195,9 +196,10 @@ func (d *dials) turn(ctx context.Context, addr string, c caller) (done func(), o
 }
 
 // dialFirst dials for a session's first handshake.
-func (ds *dials) dialFirst(ctx context.Context, e *registry.Record) (*upstream.Conn, error) {
+func (ds *dials) dialFirst(ctx context.Context, v *gate.Visit, e *registry.Record) (up *upstream.Conn, err error) {
 	first := e.First()
-	return ds.dial(ctx, e, func() upstream.Request { return numbered(e, first) })
+	v.Away(func() { up, err = ds.dial(ctx, e, func() upstream.Request { return numbered(e, first) }) })
+	return up, err
 }
 
 // numbered returns ask with the header Reseat-Epoch, by which a game server tells an older

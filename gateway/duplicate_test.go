@@ -126,7 +126,7 @@ func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 // or not.
 func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
 	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"})
+		_, token, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/7"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -109,11 +109,11 @@ func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
 	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Duplicate = policy.Takeover }), func(t *testing.T, w *world) {
 		l := w.listen()
-		older, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/1", Player: "ann", Group: "red"})
+		older, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/1", Player: "ann", Group: "red"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		newer, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/2", Player: "ann", Group: "blue"})
+		newer, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/2", Player: "ann", Group: "blue"})
 		if err != nil {
 			t.Fatal(err)
 		}

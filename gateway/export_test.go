@@ -29,13 +29,12 @@ func HoldSigning(g *Gateway) (release func()) {
 }
 
 // Turns is how many handshakes g works on at a time.
-func Turns(g *Gateway) int { return cap(g.gate.turns) }
+func Turns(g *Gateway) int { return g.gate.Turns() }
 
 // Inside is how many handshakes and calls it works on.
 func Inside(g *Gateway) int {
-	g.gate.mu.Lock()
-	defer g.gate.mu.Unlock()
-	return g.gate.inside
+	inside, _ := g.gate.Visits()
+	return inside
 }
 
 // KeptOfFirst returns what is kept of a living session's first handshake.

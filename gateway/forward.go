@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 	"reseat/gateway/transport/rawconn"
 )
 
@@ -19,18 +20,18 @@ func (g *Gateway) movedTo() Successor {
 }
 
 // forward hands the client of r over to the process that has the sessions.
-func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) forward(w http.ResponseWriter, r *front.Request) {
 	conn, early, err := hijack(w)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return
 	}
-	g.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: requestHead(r), Early: early, Secure: r.TLS != nil})
+	g.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: requestHead(r.Request), Early: early, Secure: r.TLS != nil})
 }
 
 // forwardMoved hands the client of r over if a successor has the sessions. This process has left the
 // cluster then, so its failed lookups there prove nothing.
-func (g *Gateway) forwardMoved(w http.ResponseWriter, r *http.Request) bool {
+func (g *Gateway) forwardMoved(w http.ResponseWriter, r *front.Request) bool {
 	if g.movedTo() == nil {
 		return false
 	}
@@ -54,12 +55,12 @@ func hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
 }
 
 // forwardAnswered hands a client over that was refused because its session has moved.
-func (g *Gateway) forwardAnswered(r *http.Request, a *arrival, id string) bool {
+func (g *Gateway) forwardAnswered(r *front.Request, a *arrival, id string) bool {
 	to := g.movedTo()
 	if to == nil || g.reg.Find(id) != nil {
 		return false
 	}
-	to.Conn(LateConn{Conn: rawconn.OffLoop(a.conn), Request: requestHead(r), Early: a.early, Answered: true, Secure: r.TLS != nil})
+	to.Conn(LateConn{Conn: rawconn.OffLoop(a.conn), Request: requestHead(r.Request), Early: a.early, Answered: true, Secure: r.TLS != nil})
 	return true
 }
 

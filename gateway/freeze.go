@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"reseat/gateway/events"
+	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -49,7 +50,7 @@ type standing struct {
 // is done.
 func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration, send func(FrozenSession) error) (*Frozen, error) {
 	f := &Frozen{g: g, send: send}
-	if err := g.gate.freeze(ctx); err != nil {
+	if err := g.gate.Freeze(ctx); err != nil {
 		return nil, err
 	}
 	if g.movedTo() == nil {
@@ -100,7 +101,7 @@ func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.R
 			return nil, fmt.Errorf("session %s: %w", e.ID, err)
 		}
 		f.sessions = append(f.sessions, standing{e, thaw})
-		record := e.AppendState(make([]byte, 0, usualRecord), f.g.table.byPattern[e.Route].Upstream)
+		record := e.AppendState(make([]byte, 0, usualRecord), f.g.table.Route(e.Route).Upstream)
 		if err := f.send(FrozenSession{frozen, record}); err != nil {
 			return nil, err
 		}
@@ -130,7 +131,7 @@ func (f *Frozen) Thaw() {
 	}
 	f.resume()
 	f.g.unpublished.end(false, f.g.events.Publish)
-	f.g.gate.thaw(false)
+	f.g.gate.Thaw(false)
 }
 
 // Commit forgets the sessions, which a successor has, without a sign to their peers.
@@ -143,7 +144,7 @@ func (f *Frozen) Commit(to Successor) {
 		f.g.reg.Release(s.e, f.g.store)
 	}
 	f.resume()
-	f.g.gate.thaw(true)
+	f.g.gate.Thaw(true)
 }
 
 // Living counts the sessions.
@@ -158,18 +159,14 @@ func (g *Gateway) DescriptorsInUse() int {
 
 // Left counts what a process whose successor has the sessions still has to finish:
 // sessions, and handshakes in flight.
-func (g *Gateway) Left() (sessions, visits int) { return g.reg.CountOpen(), g.gate.visits() }
-
-// Enter begins a call that may act on sessions, unless they are frozen or have moved: then
-// it reports false. The call goes with the context that it returns, until leave.
-func (g *Gateway) Enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
-	ctx, v, ok := g.gate.tryEnter(ctx)
-	return ctx, v.leave, ok
+func (g *Gateway) Left() (sessions, visits int) {
+	inside, away := g.gate.Visits()
+	return g.reg.CountOpen(), inside + away
 }
 
-// Away calls f, which waits for something else, outside a call that Enter has begun: a freeze
-// does not wait for it, and a successor may have the sessions when it returns.
-func (g *Gateway) Away(ctx context.Context, f func()) { away(ctx, f) }
+// Enter begins a call that may act on sessions, unless they are frozen or have moved: then
+// it returns nil.
+func (g *Gateway) Enter() *gate.Visit { return g.gate.TryEnter() }
 
 // DisconnectAll drops the connections of all attached clients. Those that can resume do so.
 func (g *Gateway) DisconnectAll() {

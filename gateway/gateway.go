@@ -13,6 +13,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"reseat/gateway/events"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/listen"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
@@ -42,12 +44,12 @@ type Gateway struct {
 	shedLog      *limitedLog   // idle connections that were closed
 	replays      *rate.Limiter // token.replayed events
 
-	table   *table
+	table   *front.Table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
 	signing chan struct{} // semaphore: tokens signed at once
 
-	gate        gate                      // closed while sessions are frozen for an upgrade
+	gate        *gate.Gate                // closed while sessions are frozen for an upgrade
 	successor   atomic.Pointer[Successor] // set by Frozen.Commit
 	unpublished unpublished               // events during a freeze
 	late        late                      // sessions that a predecessor still has

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"reseat/gateway/cluster"
+	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -85,7 +86,7 @@ func (g *Gateway) handOffOnce(ctx context.Context) (taken int) {
 // handOff hands one session over, and reports whether another node has it now.
 func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 	takers := g.cfg.Cluster.Takers(e.ID)
-	if len(takers) == 0 || !g.seats.hasContact() || !g.seats.settle(ctx, e) {
+	if len(takers) == 0 || !g.seats.hasContact() || !g.seats.settle(ctx, nil, e) {
 		return false
 	}
 	d := e.Driver()
@@ -153,7 +154,7 @@ func (g *Gateway) offer(ctx context.Context, e *registry.Record, node string, h 
 // that somebody has written the seat, which may have been this node. nil: it has; errTaken: it or another node has, or
 // may have; errNotTaken: h, with a new revision, can be given to another.
 func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
-	seat, err := g.seats.get(ctx, e.ID)
+	seat, err := g.seats.get(ctx, nil, e.ID)
 	switch {
 	case err != nil: // it may have been: this node must not go on with it
 		return fmt.Errorf("%w: %w, and its seat cannot be read: %w", errTaken, cause, err)
@@ -215,7 +216,7 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 		})
 		switch {
 		case err == nil:
-			h.Record = e.AppendState(nil, g.table.byPattern[e.Route].Upstream)
+			h.Record = e.AppendState(nil, g.table.Route(e.Route).Upstream)
 			return h, nil
 		case errors.Is(err, errStays), time.Since(begun) > handoffTime:
 			return nil, err
@@ -243,13 +244,13 @@ func (g *Gateway) ServeHandoff(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	ctx, leave, ok := g.Enter(r.Context())
-	if !ok {
+	v := g.Enter()
+	if v == nil {
 		http.Error(w, "an upgrade is under way", http.StatusServiceUnavailable)
 		return
 	}
-	defer leave()
-	switch err := g.takeIn(ctx, &h); {
+	defer v.Leave()
+	switch err := g.takeIn(r.Context(), v, &h); {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, errTaken):
@@ -264,7 +265,7 @@ func (g *Gateway) ServeHandoff(w http.ResponseWriter, r *http.Request) {
 }
 
 // takeIn takes in a session of another node: it writes its seat, and serves it from then on.
-func (g *Gateway) takeIn(ctx context.Context, h *Handoff) error {
+func (g *Gateway) takeIn(ctx context.Context, v *gate.Visit, h *Handoff) error {
 	if g.draining.Load() || g.seats.store == nil || g.memoryLow() {
 		return fmt.Errorf("%w: this node takes no sessions now", errNotTaken)
 	}
@@ -272,7 +273,7 @@ func (g *Gateway) takeIn(ctx context.Context, h *Handoff) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	rt := g.table.byPattern[s.Route]
+	rt := g.table.Route(s.Route)
 	if rt == nil || s.ID != h.Session {
 		return fmt.Errorf("%w: no route %q", errNotTaken, s.Route)
 	}
@@ -295,13 +296,13 @@ func (g *Gateway) takeIn(ctx context.Context, h *Handoff) error {
 	}
 	s.Durable = true
 	s.Seat = registry.Seat{Epoch: h.Epoch + 1, Revision: h.Revision, Moved: wire.MovedHandoff}
-	e, err := g.restoreRecord(s, rt, s.Terms.Apply(rt.terms))
+	e, err := g.restoreRecord(s, rt, s.Terms.Apply(rt.Terms))
 	if err != nil {
 		core.Discard()
 		end()
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	return g.takeArrived(ctx, &arrived{e, core, g.seats.seatOf(e, core.Info()), end})
+	return g.takeArrived(ctx, v, &arrived{e, core, g.seats.seatOf(e, core.Info()), end})
 }
 
 // An arrived session is registered, and waits for its seat to be written. Its resumes wait until end.
@@ -317,9 +318,9 @@ const arrivalTime = 30 * time.Second
 
 // takeArrived writes the seat of a session that has arrived whole, and serves it. If nobody knows whether the seat
 // was written, the session is kept until that is known: the older node may let it go meanwhile.
-func (g *Gateway) takeArrived(ctx context.Context, a *arrived) (err error) {
+func (g *Gateway) takeArrived(ctx context.Context, v *gate.Visit, a *arrived) (err error) {
 	var revision uint64
-	away(ctx, func() { revision, err = g.seats.store.Put(ctx, a.seat) })
+	v.Away(func() { revision, err = g.seats.store.Put(ctx, a.seat) })
 	switch {
 	case err == nil:
 		g.arrive(a, revision)

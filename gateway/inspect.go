@@ -1,9 +1,9 @@
 package gateway
 
 import (
-	"context"
 	"net"
 
+	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
@@ -43,9 +43,9 @@ func (g *Gateway) Session(id string) (registry.Snapshot, bool) {
 
 // Settled is Session for a call that is passed on if the session is not here: it waits while the session is
 // handed over to another node.
-func (g *Gateway) Settled(ctx context.Context, id string) (registry.Snapshot, bool) {
+func (g *Gateway) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
 	if e := g.reg.Find(id); e != nil && e.Durable {
-		away(ctx, func() { e.Hold()() })
+		v.Away(func() { e.Hold()() })
 	}
 	return g.Session(id)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"reseat/gateway/front"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -19,7 +20,7 @@ func KeepaliveFlag(k session.Keepalive) string { return registry.KeepaliveFlag(k
 // noticed keeps the flag for what e's client sends at a steady pace, and reports whether it is the first of e's route.
 func (g *Gateway) noticed(e *registry.Record, k session.Keepalive) (flag string, first bool) {
 	flag = registry.KeepaliveFlag(k)
-	return flag, g.countsOf(e).keepalive.Swap(&flag) == nil
+	return flag, g.countsOf(e).Keepalive.Swap(&flag) == nil
 }
 
 // alone says for how long the client was away when the game server closed the connection, for a log line, and which
@@ -49,7 +50,7 @@ func (g *Gateway) keepAlone(e *registry.Record) {
 	}
 	g.refused.add(Refusal{
 		Time: time.Now().UTC(), Status: http.StatusSwitchingProtocols, Code: &code,
-		Why: clip(label + ": " + afterSilence(a.Reason, s)), Path: e.Path, Peer: e.Peer(), Hint: g.keepaliveHint(s),
+		Why: front.Clip(label + ": " + afterSilence(a.Reason, s)), Path: e.Path, Peer: e.Peer(), Hint: g.keepaliveHint(s),
 	})
 }
 
@@ -69,7 +70,7 @@ func afterSilence(detail string, s registry.Snapshot) string {
 // keepaliveHint is the hint for a session whose game server has closed the connection while the client was away.
 func (g *Gateway) keepaliveHint(s registry.Snapshot) string {
 	mode := session.KeepaliveOff
-	if rt := g.table.byPattern[s.Route]; rt != nil {
+	if rt := g.table.Route(s.Route); rt != nil {
 		mode = rt.Policy.Keepalive
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 )
 
@@ -65,7 +66,7 @@ func (l *late) next(id string) <-chan struct{} {
 }
 
 // await returns the session once a predecessor has handed it over, nil if it does not.
-func (l *late) await(ctx context.Context, reg *registry.Registry, id string) *registry.Record {
+func (l *late) await(ctx context.Context, v *gate.Visit, reg *registry.Registry, id string) *registry.Record {
 	limit := time.NewTimer(lateWait)
 	defer limit.Stop()
 	for {
@@ -73,11 +74,16 @@ func (l *late) await(ctx context.Context, reg *registry.Registry, id string) *re
 		if changed == nil {
 			return reg.Find(id)
 		}
-		select {
-		case <-changed:
-		case <-limit.C:
-			return nil
-		case <-ctx.Done():
+		came := false
+		v.Away(func() {
+			select {
+			case <-changed:
+				came = true
+			case <-limit.C:
+			case <-ctx.Done():
+			}
+		})
+		if !came {
 			return nil
 		}
 	}

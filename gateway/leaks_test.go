@@ -61,7 +61,7 @@ func TestPreCreatedSessionAcceptedTooLateIsClosed(t *testing.T) {
 		w.delayFirstDial()
 		made := make(chan error)
 		go func() {
-			_, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/", Player: "ann"})
+			_, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/", Player: "ann"})
 			made <- err
 		}()
 		synctest.Wait()
@@ -128,7 +128,7 @@ func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 func TestEndCancelsFirstDial(t *testing.T) {
 	for name, begin := range map[string]func(w *world){
 		"handshake": func(w *world) { w.refused("/") },
-		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), gateway.CreateRequest{Path: "/"}) },
+		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), nil, gateway.CreateRequest{Path: "/"}) },
 	} {
 		for how, end := range map[string]func(w *world){
 			"End":   func(w *world) { w.gw.End(w.onlySession().ID, 1000, "enough") },

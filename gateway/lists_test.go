@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway/front"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -49,7 +50,7 @@ func newCrowd(t testing.TB, n int) *Gateway {
 		g.Close()
 	})
 	for i := range n {
-		e := g.newRecord(&route{Route: policy.Route{Pattern: "/*"}, terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, "/", fmt.Sprint("p", i%10), true, netip.Addr{})
+		e := g.newRecord(&front.Route{Route: policy.Route{Pattern: "/*"}, Terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, "/", fmt.Sprint("p", i%10), true, netip.Addr{})
 		g.reg.Add(e)
 	}
 	return g
@@ -169,7 +170,7 @@ func TestOverviewCountsAllEndedSessions(t *testing.T) {
 func TestSessionRemovedDuringDialIsNotCommitted(t *testing.T) {
 	g := newCrowd(t, 0)
 	begin := func() *registry.Record {
-		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "/", "ann", true, netip.Addr{})
+		e := g.newRecord(&front.Route{Terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "/", "ann", true, netip.Addr{})
 		g.reg.Add(e)
 		return e
 	}

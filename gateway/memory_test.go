@@ -289,7 +289,7 @@ func TestMaxSessionsIsEnforced(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 		w.detach(p)

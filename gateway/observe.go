@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
@@ -30,14 +31,14 @@ func (o observer) event(ev session.Event) {
 	case session.Created:
 		e.SetPeer(ev.Peer)
 		m.created.Inc()
-		g.countsOf(e).created.Add(1)
+		g.countsOf(e).Created.Add(1)
 		o.publish(events.Created, ev)
 		o.log("session.created", "route", e.Route, "peer", ev.Peer, "group", e.Terms().Group)
 	case session.Resumed:
 		e.SetPeer(ev.Peer)
 		m.detached.Observe(ev.Elapsed.Seconds())
 		m.outage.Observe(ev.Outage.Seconds())
-		g.countsOf(e).resumed.Add(1)
+		g.countsOf(e).Resumed.Add(1)
 		o.noteMoved(ev)
 		g.keepAlone(e)
 		o.publish(events.Resumed, ev)
@@ -45,13 +46,13 @@ func (o observer) event(ev session.Event) {
 	case session.Superseded:
 		e.SetPeer(ev.Peer)
 		m.outage.Observe(ev.Outage.Seconds())
-		g.countsOf(e).resumed.Add(1)
+		g.countsOf(e).Resumed.Add(1)
 		o.noteMoved(ev)
 		o.publish(events.Superseded, ev)
 		o.log("session.superseded", "peer", ev.Peer, "was", ev.OldPeer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
 	case session.Disconnected:
 		m.drops.Inc()
-		g.countsOf(e).detached.Add(1)
+		g.countsOf(e).Detached.Add(1)
 		o.publish(events.Detached, ev)
 		o.log("session.detached", "peer", ev.Peer, "epoch", ev.Epoch, "reason", ev.Reason, "silent", ev.Silent)
 	case session.Overflowed:
@@ -156,7 +157,7 @@ func (o observer) logMessage(ev session.Event) {
 func (o observer) over(ev session.Event) {
 	g, e := o.g, o.e
 	g.metrics.ended.WithLabelValues(ev.Reason).Inc()
-	g.countsOf(e).ended.Add(1)
+	g.countsOf(e).Ended.Add(1)
 	if ev.Elapsed > 0 {
 		g.metrics.detached.Observe(ev.Elapsed.Seconds())
 	}
@@ -171,8 +172,8 @@ func (o observer) over(ev session.Event) {
 	if e.Durable {
 		g.seats.end(e, info)
 	}
-	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: clip(ev.Detail), By: e.Ender()})
-	o.log("session.ended", "peer", e.Peer(), "reason", ev.Reason, "detail", clip(ev.Detail), "by", e.Ender(),
+	g.publish(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: front.Clip(ev.Detail), By: e.Ender()})
+	o.log("session.ended", "peer", e.Peer(), "reason", ev.Reason, "detail", front.Clip(ev.Detail), "by", e.Ender(),
 		"to_client", info.Stats.ToClient, "to_upstream", info.Stats.ToUpstream, "dropped", info.Stats.Dropped)
 }
 

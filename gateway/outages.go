@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -21,7 +22,7 @@ type outages struct {
 	ctx     context.Context // until Gateway.Close
 	running *sync.WaitGroup
 	dials   *dials
-	gate    *gate
+	gate    *gate.Gate
 	clock   *transport.Clock
 	log     *limitedLog
 	seats   *seatKeeper
@@ -163,11 +164,11 @@ func (o *outages) result(e *registry.Record, up *upstream.Conn, err error) (agai
 // enter calls f while the sessions are here, and waits while they are frozen. It reports false
 // if a successor has them.
 func (o *outages) enter(f func()) bool {
-	_, v, ok := o.gate.enter(context.Background())
-	if !ok {
+	v := o.gate.Enter()
+	if v == nil {
 		return false
 	}
-	defer v.leave()
+	defer v.Leave()
 	f()
 	return true
 }

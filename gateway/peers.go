@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/front"
 	"reseat/gateway/hop"
 	"reseat/gateway/pipe"
 	"reseat/gateway/registry"
@@ -40,11 +41,11 @@ const movedHeader = "Reseat-Node-Moved"
 
 // ownerOf returns the node that a token leads to, "" if that is this one, or if nobody else is
 // to be asked.
-func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
+func (g *Gateway) ownerOf(r *front.Request, c tokens.Claims) string {
 	if g.cfg.Cluster == nil || len(c.Session) != nodeIDLen+sessionIDLen {
 		return ""
 	}
-	if _, ok := passed(r); ok {
+	if r.From != nil {
 		return ""
 	}
 	node := c.Owner
@@ -59,7 +60,7 @@ func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
 
 // resumeByCookieElsewhere is resumeElsewhere for a plain client. It reports false if the
 // client gets a new session here.
-func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request, rt *route, token string) bool {
+func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *front.Request, token string) bool {
 	if g.cfg.Cluster == nil {
 		return false
 	}
@@ -71,7 +72,7 @@ func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *http.Request
 	if node == "" {
 		return false
 	}
-	switch answer, verdict, _ := g.passOn(w, r, rt, node, claims.Session); answer {
+	switch answer, verdict, _ := g.passOn(w, r, node, claims.Session); answer {
 	case passServed:
 		return true
 	case passGone, passNotThere:
@@ -100,20 +101,20 @@ const (
 // passOn connects a client with the owner of its session, and returns when the connection
 // has ended, or why it could not be made. other is the node that has the session now, if the owner knows
 // one.
-func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (_ passAnswer, v NodeVerdict, other string) {
+func (g *Gateway) passOn(w http.ResponseWriter, r *front.Request, node, id string) (_ passAnswer, v NodeVerdict, other string) {
 	began := time.Now()
 	var conn net.Conn
 	var first []byte
 	var err error
 	var verdict NodeVerdict
-	away(r.Context(), func() {
+	r.Visit.Away(func() {
 		if conn, first, err = g.askOwner(r, node); err != nil {
 			verdict = g.cfg.Cluster.Judge(r.Context(), node)
 			verdict.Evidence = fmt.Sprintf("%s (%v)", verdict.Evidence, err)
 		}
 	})
 	switch {
-	case err != nil && g.sessionIsGone(rt, verdict):
+	case err != nil && g.sessionIsGone(r.Route, verdict):
 		g.metrics.forwards.WithLabelValues("out", "gone").Inc()
 		return passGone, verdict, ""
 	case err != nil:
@@ -126,7 +127,7 @@ func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node
 	}
 	g.metrics.forwards.WithLabelValues("out", "ok").Inc()
 	g.metrics.forward.Observe(time.Since(began).Seconds())
-	g.log.Debug("resume.forwarded", "session", id, "node", node, "peer", g.clientAddr(r))
+	g.log.Debug("resume.forwarded", "session", id, "node", node, "peer", r.Addr)
 	g.relay(w, r, conn, first)
 	return passServed, verdict, ""
 }
@@ -143,17 +144,17 @@ func movedFrom(answer []byte) string {
 
 // sessionIsGone reports whether the sessions of a node cannot live any more. A node that is
 // only silent may have them until their grace period is over.
-func (g *Gateway) sessionIsGone(rt *route, v NodeVerdict) bool {
+func (g *Gateway) sessionIsGone(rt *front.Route, v NodeVerdict) bool {
 	terms := &registry.Terms{Policy: g.cfg.Default}
 	if rt != nil {
-		terms = rt.terms
+		terms = rt.Terms
 	}
 	return v.State == NodeGone || v.State == NodeSilent && !v.Heard.IsZero() && time.Since(v.Heard) > terms.LongestGrace()
 }
 
 // askOwner sends a client's request to a node, and returns the connection with the beginning
 // of the answer.
-func (g *Gateway) askOwner(r *http.Request, node string) (net.Conn, []byte, error) {
+func (g *Gateway) askOwner(r *front.Request, node string) (net.Conn, []byte, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
 	conn, err := g.cfg.Cluster.Dial(ctx, node)
@@ -176,15 +177,15 @@ func (g *Gateway) askOwner(r *http.Request, node string) (net.Conn, []byte, erro
 }
 
 // describedRequest is r as the owner gets it.
-func (g *Gateway) describedRequest(r *http.Request) []byte {
-	c := hop.Client{From: g.cfg.Cluster.ID(), Peer: g.clientAddr(r).String(), TLS: "none", Host: g.target(r).Host, HTTPS: g.secure(r)}
-	if direct, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && direct.Addr().Unmap() == g.clientAddr(r) {
-		c.Peer = netip.AddrPortFrom(g.clientAddr(r), direct.Port()).String()
+func (g *Gateway) describedRequest(r *front.Request) []byte {
+	c := hop.Client{From: g.cfg.Cluster.ID(), Peer: r.Addr.String(), TLS: "none", Host: r.Target.Host, HTTPS: r.Secure}
+	if direct, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && direct.Addr().Unmap() == r.Addr {
+		c.Peer = netip.AddrPortFrom(r.Addr, direct.Port()).String()
 	}
 	if r.TLS != nil {
 		c.TLS = tls.VersionName(r.TLS.Version) + ";" + r.TLS.ServerName
 	}
-	out := *r
+	out := *r.Request
 	out.Header = r.Header.Clone()
 	c.Set(out.Header)
 	return requestHead(&out)
@@ -192,14 +193,14 @@ func (g *Gateway) describedRequest(r *http.Request) []byte {
 
 // relay copies bytes between the client of r and the owner of its session until one
 // connection ends. first is what the owner has said already.
-func (g *Gateway) relay(w http.ResponseWriter, r *http.Request, owner net.Conn, first []byte) {
+func (g *Gateway) relay(w http.ResponseWriter, r *front.Request, owner net.Conn, first []byte) {
 	client, early, err := hijack(w)
 	if err != nil {
 		owner.Close()
 		g.log.Debug("client.disconnected_early", "err", err)
 		return
 	}
-	leaveGate(r.Context()) // an upgrade and a drain don't wait for it
+	r.Visit.Leave() // an upgrade and a drain don't wait for it
 	client.SetWriteDeadline(time.Now().Add(forwardTimeout))
 	if _, err = client.Write(first); err == nil {
 		_, err = owner.Write(early)
@@ -222,7 +223,7 @@ func (g *Gateway) Forwarded() (in, out int) { return int(g.passedIn.Load()), g.r
 func (g *Gateway) Passed() <-chan struct{} { return g.relays.done() }
 
 // refuseElsewhere refuses a resume of another node's session.
-func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusal *session.Refusal, id string, v NodeVerdict) {
+func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *front.Request, refusal *session.Refusal, id string, v NodeVerdict) {
 	g.logNotForwarded(r, id, v)
 	a, ok := g.answerResume(w, r, nil)
 	if ok {
@@ -232,6 +233,6 @@ func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusa
 	}
 }
 
-func (g *Gateway) logNotForwarded(r *http.Request, id string, v NodeVerdict) {
-	g.refusals.info("resume.not_forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", requestPath(r), "peer", g.clientAddr(r))
+func (g *Gateway) logNotForwarded(r *front.Request, id string, v NodeVerdict) {
+	g.refusals.info("resume.not_forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", r.ShownPath(), "peer", r.Addr)
 }

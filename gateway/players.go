@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/gate"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/transport"
@@ -31,12 +32,12 @@ func (g *Gateway) playerOf(e *registry.Record) (Player, bool) {
 
 // holdPlayer makes e the session of its player in the whole cluster, once the game server has
 // accepted it. It reports false if the player's session at another node stays.
-func (g *Gateway) holdPlayer(ctx context.Context, e *registry.Record) (ok bool) {
+func (g *Gateway) holdPlayer(ctx context.Context, v *gate.Visit, e *registry.Record) (ok bool) {
 	p, one := g.playerOf(e)
 	if !one {
 		return true
 	}
-	away(ctx, func() { ok = g.cfg.Players.Hold(ctx, p, e.ID, e.Terms().Duplicate == policy.Reject) })
+	v.Away(func() { ok = g.cfg.Players.Hold(ctx, p, e.ID, e.Terms().Duplicate == policy.Reject) })
 	return ok
 }
 

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
@@ -46,35 +44,6 @@ func TestDurationSurvivesFormattingAndParsing(t *testing.T) {
 			if got, err := time.ParseDuration(registry.FormatDuration(d)); got != d || err != nil {
 				t.Fatalf("%v is written %q, which reads %v, %v", d, registry.FormatDuration(d), got, err)
 			}
-		}
-	}
-}
-
-// T43: a client cannot fill the log.
-func TestLogValuesAreBounded(t *testing.T) {
-	for _, s := range []string{"", "short", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("\u20ac", 100), strings.Repeat("x", 1<<20)} {
-		got := clip(s)
-		if len(got) > 200 || !strings.HasPrefix(s, got) || !utf8.ValidString(got) || len(s) <= 200 && got != s {
-			t.Errorf("%d bytes become %d", len(s), len(got))
-		}
-	}
-}
-
-func TestForwardedHostIsReadFromTrustedProxiesOnly(t *testing.T) {
-	for _, tt := range []struct{ peer, forwarded, want string }{
-		{"10.1.2.3:5000", "play.example", "play.example"},
-		{"10.1.2.3:5000", "play.example, inner.example", "play.example"},
-		{"10.1.2.3:5000", "", "game.example"},
-		{"192.0.2.7:5000", "evil.example", "game.example"},
-	} {
-		g := &Gateway{cfg: Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
-		r := httptest.NewRequest("GET", "http://game.example/", nil)
-		r.RemoteAddr = tt.peer
-		if tt.forwarded != "" {
-			r.Header.Set("X-Forwarded-Host", tt.forwarded)
-		}
-		if got := g.target(r).Host; got != tt.want {
-			t.Errorf("%s forwards %q: asked for %q, want %q", tt.peer, tt.forwarded, got, tt.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/front"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -23,7 +24,7 @@ type redialer struct {
 	dials   *dials
 	seats   *seatKeeper
 	// request builds the request of a handshake with an upstream.
-	request func(e *registry.Record, r *http.Request, protocols []string, more http.Header) upstream.Request
+	request func(e *registry.Record, r *front.Request, protocols []string, more http.Header) upstream.Request
 
 	mu sync.Mutex // never held over a call of the driver
 	of map[*registry.Record]*redial
@@ -31,13 +32,11 @@ type redialer struct {
 
 // An arrival is a returning client, by token or by cookie, that has its 101.
 type arrival struct {
-	r     *http.Request
+	r     *front.Request
 	conn  net.Conn
 	early []byte       // what it sent after its handshake
 	at    session.Time // of its handshake
 	want  session.Resume
-	peer  string // its address
-	parts bool   // it takes large messages in parts
 }
 
 // A redial is the dial of a new upstream for a session, and the client that waits for it.
@@ -97,7 +96,7 @@ func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), er
 	go w.watch()
 	defer w.stop()
 	var out outcome
-	away(a.r.Context(), func() { out, err = rd.await(d, w) })
+	a.r.Visit.Away(func() { out, err = rd.await(d, w) })
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +154,7 @@ func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
 		return d
 	case d.decided:
 		rd.mu.Unlock()
-		away(w.r.Context(), func() { <-d.done })
+		w.r.Visit.Away(func() { <-d.done })
 		return nil
 	}
 	out := d.waiter
@@ -197,12 +196,12 @@ func (rd *redialer) finish(e *registry.Record, d *redial) {
 
 // requestAgain is the request of a hard resume: path, query and subprotocols of the first
 // handshake, headers of the latest one.
-func (rd *redialer) requestAgain(e *registry.Record, r *http.Request) upstream.Request {
+func (rd *redialer) requestAgain(e *registry.Record, r *front.Request) upstream.Request {
 	return rd.firstAgain(e, r, http.Header{"Reseat-Resumed": {"hard"}})
 }
 
 // firstAgain is e's first request with the headers of r, and more.
-func (rd *redialer) firstAgain(e *registry.Record, r *http.Request, more http.Header) upstream.Request {
+func (rd *redialer) firstAgain(e *registry.Record, r *front.Request, more http.Header) upstream.Request {
 	first := e.First()
 	ask := rd.request(e, r, first.Protocols, more)
 	ask.Path, ask.RawQuery, ask.ForceQuery = first.Path, first.RawQuery, first.ForceQuery

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"reseat/gateway/front"
 	"reseat/gateway/handshake"
 	"reseat/gateway/listen"
 	"reseat/gateway/registry"
@@ -92,8 +93,8 @@ func retryAfterOf(value string, now time.Time) time.Duration {
 
 // ifRead returns c if the client offers to read refusals, else the zero Closing: HTTP
 // answers.
-func ifRead(r *http.Request, c wire.Closing) wire.Closing {
-	if !wire.ParseOffer(r.Header).Refusals {
+func ifRead(r *front.Request, c wire.Closing) wire.Closing {
+	if !r.Offer.Refusals {
 		return wire.Closing{}
 	}
 	return c
@@ -101,16 +102,16 @@ func ifRead(r *http.Request, c wire.Closing) wire.Closing {
 
 // refuseByClose answers a refused first handshake with 101 and the close c. If that is
 // zero, it reports false and has not written to w.
-func (g *Gateway) refuseByClose(w http.ResponseWriter, r *http.Request, c wire.Closing) bool {
+func (g *Gateway) refuseByClose(w http.ResponseWriter, r *front.Request, c wire.Closing) bool {
 	if c.Code == 0 {
 		return false
 	}
-	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r)
+	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r.Request)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
-	leaveGate(r.Context())
+	r.Visit.Leave()
 	g.sendClose(conn, c)
 	return true
 }
@@ -131,7 +132,7 @@ const refusedBody = time.Second
 // refusals that way (protocol section 2). It counts and logs the refusal, with more
 // added to the log line, and has the connection closed after an HTTP answer, so that
 // nothing that follows is taken for another request.
-func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
+func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *front.Request, status int, label, text string, more ...any) {
 	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
 	if !ok || c.Reason == "" {
 		c = wire.Closing{}
@@ -151,7 +152,7 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 
 // noteRefused counts, keeps and logs a refused handshake. code is that of the close that
 // says so, 0 where HTTP answers. more is a detail and its name in the log, if there is one.
-func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, more ...any) {
+func (g *Gateway) noteRefused(r *front.Request, status, code int, label string, more ...any) {
 	g.metrics.refused.WithLabelValues(label).Inc()
 	detail := ""
 	if len(more) > 1 {
@@ -159,7 +160,7 @@ func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, m
 	}
 	flag := hint(label, detail)
 	g.keepRefusal(r, status, code, label, detail, flag)
-	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r), "hint", flag}
+	args := []any{"status", status, "why", label, "path", r.ShownPath(), "peer", r.Addr, "hint", flag}
 	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
@@ -185,19 +186,19 @@ func (g *Gateway) logExhausted() {
 // retryAfter is the Retry-After, in seconds, of a request refused for lack of capacity.
 const retryAfter = "5"
 
-func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
+func (g *Gateway) refuseBusy(w http.ResponseWriter, r *front.Request, label, text string) {
 	w.Header().Set("Retry-After", retryAfter)
 	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
 }
 
 // refuseExhausted refuses a new session because descriptors ran out.
-func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *front.Request) {
 	g.logExhausted()
 	g.refuseBusy(w, r, "descriptors", "no more sessions now")
 }
 
-func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
-	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", requestPath(r), "err", err)
+func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *front.Request, e *registry.Record, err error) {
+	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", r.ShownPath(), "err", err)
 	if listen.NoDescriptor(err) { // not the upstream's fault
 		g.refuseExhausted(w, r)
 		return
@@ -221,20 +222,19 @@ func (g *Gateway) Refusals() []Refusal { return g.refused.newestFirst() }
 // keepRefusal keeps that r was refused, for label, which is the metric's, and a detail:
 // with a close of code, or by HTTP where that is 0.
 // A request for no WebSocket is not kept.
-func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, hint string) {
-	if !handshake.Requested(r) {
+func (g *Gateway) keepRefusal(r *front.Request, status, code int, label, detail, hint string) {
+	if !r.WebSocket {
 		return
 	}
-	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: requestPath(r), Peer: g.clientAddr(r).String(), Hint: hint}
+	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: r.ShownPath(), Peer: r.Addr.String(), Hint: hint}
 	if code != 0 {
 		kept.Code = &code
 	}
 	if detail != "" && detail != label {
-		kept.Why = clip(label + ": " + detail)
+		kept.Why = front.Clip(label + ": " + detail)
 	}
 	g.refused.add(kept)
-	raw, _, _ := upstream.ClientTarget(r)
-	if rt, _, err := g.table.match(raw); err == nil && rt != nil {
-		rt.counts.refused.Add(1)
+	if rt := r.Route; rt != nil {
+		rt.Counts.Refused.Add(1)
 	}
 }

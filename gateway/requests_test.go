@@ -136,7 +136,7 @@ func TestRequestTargetReachesTheGameServerAsSent(t *testing.T) {
 					t.Errorf("%s %s: the game server was asked for %s", path, when, r.RequestURI)
 				}
 			}
-			if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: path}); err != nil {
+			if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: path}); err != nil {
 				t.Errorf("%s: %v", path, err)
 			} else if got := w.game.Next().Req.RequestURI; got != want {
 				t.Errorf("%s created: the game server was asked for %s", path, got)
@@ -196,13 +196,13 @@ func hasHello(r *bufio.Reader) bool {
 
 func TestPreCreatedSessionGetsNormalPath(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.game.Next().Req.RequestURI; got != "/match/7" {
 			t.Errorf("the game server was asked for %s", got)
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match%2f7"}); err == nil || !strings.Contains(err.Error(), "%2F") {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match%2f7"}); err == nil || !strings.Contains(err.Error(), "%2F") {
 			t.Errorf("%v, want it refused for the encoded slash", err)
 		}
 	})

@@ -3,12 +3,13 @@ package gateway
 import (
 	"fmt"
 
+	"reseat/gateway/front"
 	"reseat/gateway/registry"
 	"reseat/upstream"
 )
 
 // restoreRecord registers a session that another process, or another node, has had, on route rt.
-func (g *Gateway) restoreRecord(s *registry.State, rt *route, terms *registry.Terms) (*registry.Record, error) {
+func (g *Gateway) restoreRecord(s *registry.State, rt *front.Route, terms *registry.Terms) (*registry.Record, error) {
 	target := rt.Upstream
 	if s.Target != "" {
 		var err error

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 	"reseat/gateway/handshake"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -29,18 +30,27 @@ const minRenewInterval = 500 * time.Millisecond
 
 // resume answers 101 before it verifies: a browser hides HTTP errors from the page, so a
 // refusal is sent as a close (protocol section 2).
-func (g *Gateway) resume(w http.ResponseWriter, r *http.Request, offer wire.Offer) {
-	if a, ok := g.answerResume(w, r, g.resumed(r.Header, offer)); ok {
-		g.finishResume(a, offer)
+func (g *Gateway) resume(w http.ResponseWriter, r *front.Request) {
+	if a, ok := g.answerResume(w, r, g.resumed(r)); ok {
+		g.finishResume(a)
 	}
+}
+
+// arrivalOf begins the arrival of a returning client.
+func (g *Gateway) arrivalOf(r *front.Request) arrival {
+	a := arrival{r: r, at: g.clock.Now()}
+	if r.From != nil {
+		a.at -= session.Time(r.From.Age)
+	}
+	return a
 }
 
 // answerResume answers 101 to a resume of e, nil if there is no such session. It reports false
 // if the client has gone.
-func (g *Gateway) answerResume(w http.ResponseWriter, r *http.Request, e *registry.Record) (*arrival, bool) {
-	a := arrival{r: r, at: g.arrivedAt(r), peer: g.clientAddr(r).String()}
+func (g *Gateway) answerResume(w http.ResponseWriter, r *front.Request, e *registry.Record) (*arrival, bool) {
+	a := g.arrivalOf(r)
 	var err error
-	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(e)}).Switch(w, r)
+	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(e)}).Switch(w, r.Request)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return nil, false
@@ -49,14 +59,14 @@ func (g *Gateway) answerResume(w http.ResponseWriter, r *http.Request, e *regist
 }
 
 // finishResume attaches a client that has its 101, or refuses it by a close.
-func (g *Gateway) finishResume(a *arrival, offer wire.Offer) {
+func (g *Gateway) finishResume(a *arrival) {
 	r := a.r
-	of, refusal := g.resumeByToken(a, offer)
+	of, refusal := g.resumeByToken(a)
 	if refusal != nil && g.forwardAnswered(r, a, of.ID) {
 		return
 	}
 	if refusal == nil {
-		leaveGate(r.Context())
+		r.Visit.Leave()
 		g.metrics.resumes.WithLabelValues("ok").Inc()
 		return
 	}
@@ -66,7 +76,7 @@ func (g *Gateway) finishResume(a *arrival, offer wire.Offer) {
 
 // refuseResume refuses a client that has its 101 by a close.
 func (g *Gateway) refuseResume(a *arrival, refusal *session.Refusal) {
-	leaveGate(a.r.Context()) // the close takes up to six seconds
+	a.r.Visit.Leave() // the close takes up to six seconds
 	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.sendClose(a.conn, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
@@ -77,29 +87,28 @@ func (g *Gateway) refuseResume(a *arrival, refusal *session.Refusal) {
 // resumeByToken verifies token, session and received, in the order of protocol section 2,
 // and attaches the client. It returns the session as far as known, for the log line of a
 // refusal.
-func (g *Gateway) resumeByToken(a *arrival, offer wire.Offer) (registry.Snapshot, *session.Refusal) {
+func (g *Gateway) resumeByToken(a *arrival) (registry.Snapshot, *session.Refusal) {
+	offer := a.r.Offer
 	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.Memo)
 	if err != nil {
 		return registry.Snapshot{}, session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
 	}
 	e := g.reg.Find(claims.Session)
 	if e == nil || e.Driver() == nil { // it may be on its way from a predecessor
-		away(a.r.Context(), func() { e = g.late.await(g.ctx, g.reg, claims.Session) })
+		e = g.late.await(g.ctx, a.r.Visit, g.reg, claims.Session)
 	}
 	if e == nil {
 		return g.refuseMissing(claims)
 	}
-	var only *http.Request
-	var same bool
-	away(a.r.Context(), func() { only, same = sameLogin(g.ctx, e, a.r) })
-	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, g.target(a.r)) {
+	only, same := sameLogin(g.ctx, e, a.r)
+	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, a.r.Target) {
 		return e.Identity(), session.Refuse(wire.CodeBadToken, otherPlayer)
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
 		return g.refuseMissing(claims)
 	}
-	a.r, a.parts = only, offer.Parts
+	a.r = only
 	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
 	if e.Durable && offer.SettledOK {
 		a.want.Settled = settledOf(e.Terms().Redeliver, offer)
@@ -152,8 +161,8 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 				return session.Refuse(wire.CodeInternalError, "")
 			}
 		}
-		p.Peer, p.Parts, p.Durable = a.peer, a.parts, e.Durable && e.Seat().Covered
-		if refusal := g.seats.confirm(a.r.Context(), e); refusal != nil {
+		p.Peer, p.Parts, p.Durable = a.r.Addr.String(), a.r.Offer.Parts, e.Durable && e.Seat().Covered
+		if refusal := g.seats.confirm(a.r.Context(), a.r.Visit, e); refusal != nil {
 			return refusal
 		}
 		refusal = d.Attach(a.conn, a.early, a.want, p)
@@ -255,7 +264,7 @@ func (g *Gateway) renew(e *registry.Record) {
 }
 
 // logRefusal keeps and logs why a resume was refused, and the session if it is known.
-func (g *Gateway) logRefusal(r *http.Request, of registry.Snapshot, refusal *session.Refusal) {
+func (g *Gateway) logRefusal(r *front.Request, of registry.Snapshot, refusal *session.Refusal) {
 	name := wire.Name(refusal.Code)
 	detail := strings.TrimPrefix(refusal.Text, name+": ")
 	switch {
@@ -269,7 +278,7 @@ func (g *Gateway) logRefusal(r *http.Request, of registry.Snapshot, refusal *ses
 		detail, advice = afterSilence(detail, of), g.keepaliveHint(of)
 	}
 	g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, detail, advice)
-	args := []any{"code", refusal.Code, "why", refusal.Text, "path", requestPath(r), "peer", g.clientAddr(r)}
+	args := []any{"code", refusal.Code, "why", refusal.Text, "path", r.ShownPath(), "peer", r.Addr}
 	if of.ID != "" {
 		args = append(args, "session", of.ID)
 	}

@@ -1,8 +1,7 @@
 package gateway
 
 import (
-	"sync/atomic"
-
+	"reseat/gateway/front"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
@@ -24,19 +23,7 @@ type RouteFigures struct {
 }
 
 // countsOf are those of a session's route.
-func (g *Gateway) countsOf(e *registry.Record) *routeCounts { return g.table.byPattern[e.Route].counts }
-
-// load returns all counts.
-func (c *routeCounts) load() [5]uint64 {
-	return [5]uint64{c.created.Load(), c.detached.Load(), c.resumed.Load(), c.refused.Load(), c.ended.Load()}
-}
-
-// add adds counts of load.
-func (c *routeCounts) add(n [5]uint64) {
-	for i, own := range []*atomic.Uint64{&c.created, &c.detached, &c.resumed, &c.refused, &c.ended} {
-		own.Add(n[i])
-	}
-}
+func (g *Gateway) countsOf(e *registry.Record) *front.Counts { return g.table.Route(e.Route).Counts }
 
 // routeFigures are those of each route, in the order of Config.Routes.
 func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {
@@ -58,15 +45,15 @@ func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {
 	}
 	list := make([]RouteFigures, 0, len(g.cfg.Routes))
 	for _, r := range g.cfg.Routes {
-		c := g.table.byPattern[r.Pattern].counts
+		c := g.table.Route(r.Pattern).Counts
 		f := RouteFigures{
 			Pattern: r.Pattern, Upstream: r.Upstream.URL.Redacted(),
-			Created: c.created.Load(), Detached: c.detached.Load(), Resumed: c.resumed.Load(), Refused: c.refused.Load(), Ended: c.ended.Load(),
+			Created: c.Created.Load(), Detached: c.Detached.Load(), Resumed: c.Resumed.Load(), Refused: c.Refused.Load(), Ended: c.Ended.Load(),
 		}
 		if n := states[r.Pattern]; n != nil {
 			f.Sessions = *n
 		}
-		if flag := c.keepalive.Load(); flag != nil {
+		if flag := c.Keepalive.Load(); flag != nil {
 			f.Keepalive = *flag
 		}
 		list = append(list, f)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"reseat/gateway/cluster"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -26,7 +28,7 @@ import (
 type seatKeeper struct {
 	store   Seats // nil without a cluster
 	self    func() string
-	table   *table
+	table   *front.Table
 	clock   *transport.Clock
 	log     *limitedLog
 	metrics *metrics
@@ -116,11 +118,11 @@ func (k *seatKeeper) close() {
 }
 
 // settle is touch, and waits for the write, within seatTime. It reports whether e is covered.
-func (k *seatKeeper) settle(ctx context.Context, e *registry.Record) bool {
+func (k *seatKeeper) settle(ctx context.Context, v *gate.Visit, e *registry.Record) bool {
 	if !e.Durable {
 		return false
 	}
-	outOfTurn(ctx, func() { k.wait(ctx, k.touch(e)) })
+	v.OutOfTurn(func() { k.wait(ctx, k.touch(e)) })
 	return e.Seat().Covered
 }
 
@@ -209,7 +211,7 @@ func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstr
 	if !e.Durable || d == nil {
 		return ask
 	}
-	k.settle(ctx, e)
+	k.settle(ctx, nil, e)
 	var how string
 	var up, down uint64
 	d.Do(func(core *session.Session, _ session.Time) {
@@ -228,7 +230,7 @@ func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstr
 func (k *seatKeeper) seatOf(e *registry.Record, i session.Info) cluster.Seat {
 	s := e.Seat()
 	body := registry.SeatBody{
-		Record: e.AppendShort(nil, k.table.byPattern[e.Route].Upstream), Confirmed: i.Tokens.Confirmed(), Acked: i.Acked, Started: i.Started,
+		Record: e.AppendShort(nil, k.table.Route(e.Route).Upstream), Confirmed: i.Tokens.Confirmed(), Acked: i.Acked, Started: i.Started,
 	}
 	return cluster.Seat{
 		Session: e.ID, Owner: k.self(), Epoch: s.Epoch, Handoff: s.Handoff(), Keep: e.Terms().LongestGrace(), Body: body.Encode(), Revision: s.Revision,
@@ -397,10 +399,10 @@ func unreachable() *session.Refusal {
 }
 
 // get reads a seat, and lets a freeze of the sessions go on meanwhile.
-func (k *seatKeeper) get(ctx context.Context, id string) (seat cluster.Seat, err error) {
+func (k *seatKeeper) get(ctx context.Context, v *gate.Visit, id string) (seat cluster.Seat, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*seatTime)
 	defer cancel()
-	away(ctx, func() { seat, err = k.store.Get(ctx, id) })
+	v.Away(func() { seat, err = k.store.Get(ctx, id) })
 	return seat, err
 }
 
@@ -414,7 +416,7 @@ func (k *seatKeeper) look(e *registry.Record) {
 	}
 	k.looks[e.ID] = true
 	k.running.Go(func() {
-		seat, err := k.get(k.ctx, e.ID)
+		seat, err := k.get(k.ctx, nil, e.ID)
 		if err == nil && seat.Owner != k.self() && seat.Epoch > e.Seat().Epoch {
 			k.fence(e, "another node has taken it")
 		}
@@ -426,11 +428,11 @@ func (k *seatKeeper) look(e *registry.Record) {
 
 // confirm reads the seat of a claimed session again, before its client gets a hello: of two claims that
 // both seem to have succeeded, the later one counts.
-func (k *seatKeeper) confirm(ctx context.Context, e *registry.Record) *session.Refusal {
+func (k *seatKeeper) confirm(ctx context.Context, v *gate.Visit, e *registry.Record) *session.Refusal {
 	if !e.Durable || !e.Seat().Unsure {
 		return nil
 	}
-	seat, err := k.get(ctx, e.ID)
+	seat, err := k.get(ctx, v, e.ID)
 	switch {
 	case err != nil && !errors.Is(err, cluster.ErrNoSeat):
 		return unreachable()

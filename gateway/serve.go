@@ -13,6 +13,8 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/events"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
@@ -37,14 +39,14 @@ func New(cfg Config) (*Gateway, error) {
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
 		clock:   cfg.Clock,
 		events:  events.New(time.Now),
-		table:   newTable(),
+		table:   front.NewTable(),
 		pages:   make(map[string]http.Handler),
 		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		pressed: make(chan struct{}, 1),
 		ctx:     ctx, stop: stop, began: time.Now(),
 	}
 	g.driver = transport.NewDriver(cfg.Driver, g.clock)
-	g.gate.turns = make(chan struct{}, turnsPerProcessor*runtime.GOMAXPROCS(0))
+	g.gate = gate.New(turnsPerProcessor * runtime.GOMAXPROCS(0))
 	g.store = replay.NewStore(cfg.BufferTotal, g.press)
 	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
 	g.metrics = newMetrics()
@@ -63,7 +65,7 @@ func New(cfg Config) (*Gateway, error) {
 		g.seats.self = cfg.Cluster.ID
 	}
 	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, seats: &g.seats, request: g.upstreamRequest}
-	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: &g.gate, clock: g.clock, log: g.refusals, seats: &g.seats}
+	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: g.gate, clock: g.clock, log: g.refusals, seats: &g.seats}
 	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
@@ -102,16 +104,17 @@ func (c Config) withDefaults() Config {
 func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
 
 // ServeHTTP serves the client address.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !framingCertain(r) {
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !framingCertain(req) {
 		w.Header().Set("Connection", "close")
 	}
-	if g.loops(r) {
+	r := front.Read(req, g.cfg.TrustedProxies, g.table)
+	if r.Loops(g.id) {
 		g.refuseLoop(w, r)
 		return
 	}
 	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
-		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", clip(r.Host))
+		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", front.Clip(r.Host))
 		return
 	}
 	if isProbe(r) {
@@ -123,13 +126,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")
 		return
 	}
-	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // exact spelling only
+	if page := g.pages[req.URL.EscapedPath()]; page != nil && !r.WebSocket { // exact spelling only
 		answerWithin(w, upstream.WriteTimeout)
-		page.ServeHTTP(w, r)
+		page.ServeHTTP(w, req)
 		return
 	}
-	r, rt, unsafe := g.locate(r)
-	g.serve(w, r, rt, unsafe)
+	g.serve(w, r)
 }
 
 // framingCertain reports whether every program on the way must agree where r ends. A chunked
@@ -199,4 +201,10 @@ func (g *Gateway) Close() {
 	g.running.Wait()
 	g.awaitClosed()
 	g.events.Close()
+}
+
+// refuseLoop refuses a request that has passed this gateway before.
+func (g *Gateway) refuseLoop(w http.ResponseWriter, r *front.Request) {
+	g.refusals.warn("upstream.loop", "path", r.ShownPath(), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
+	g.refuseHTTP(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"reseat/gateway/front"
 	"reseat/gateway/hop"
 )
 
@@ -21,7 +21,7 @@ func (g *Gateway) ServeNode(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	r = r.WithContext(context.WithValue(r.Context(), passedKey{}, c))
+	r = front.Passed(r, c)
 	r.RemoteAddr, r.Host, r.TLS = c.Peer, c.Host, nil
 	if c.HTTPS {
 		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}

@@ -37,7 +37,7 @@ func wantGrace(t *testing.T, p *wstest.Player, ms string) {
 // create creates a session by the API, and returns its game server's connection.
 func (w *world) create(r gateway.CreateRequest) (id, token string, game *wstest.Peer) {
 	w.t.Helper()
-	id, token, err := w.gw.Create(w.t.Context(), r)
+	id, token, err := w.gw.Create(w.t.Context(), nil, r)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -253,15 +253,15 @@ func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 			"across a dot":     {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.evil.internal:9000"}, gateway.ErrNotAllowed},
 			"another port":     {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://10.0.0.7:9001"}, gateway.ErrNotAllowed},
 		} {
-			if _, _, err := w.gw.Create(t.Context(), c.wish); !errors.Is(err, c.want) {
+			if _, _, err := w.gw.Create(t.Context(), nil, c.wish); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.internal:9000"}); err != nil {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.internal:9000"}); err != nil {
 			t.Errorf("an allowed upstream: %v", err)
 		}
 		w.game.Refuse = refuseDials
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"}); err == nil {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/7"}); err == nil {
 			t.Error("an upstream that closes: no error")
 		}
 		w.onlySession()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -102,7 +103,7 @@ func (t *Takeover) Decode(format int, m Moved) (Decoded, error) {
 // descriptors are used by Adopt.
 func (t *Takeover) Restore(d Decoded) error {
 	g, s := t.g, d.state
-	rt := g.table.byPattern[s.Route]
+	rt := g.table.Route(s.Route)
 	if rt == nil {
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
@@ -122,16 +123,14 @@ func (t *Takeover) Pumped() int { return len(t.pumped) }
 // It must be called before Restore.
 func (g *Gateway) InheritRoutes(upstreams map[string]string) error {
 	for pattern, url := range upstreams {
-		if g.table.byPattern[pattern] != nil {
+		if g.table.Route(pattern) != nil {
 			continue
 		}
-		gone := &route{Route: policy.Route{Pattern: pattern, Policy: g.cfg.Default}, counts: new(routeCounts)}
-		var err error
-		if gone.Upstream.URL, err = upstream.ParseTarget(url); err != nil {
+		target, err := upstream.ParseTarget(url)
+		if err != nil {
 			return fmt.Errorf("route %q: %w", pattern, err)
 		}
-		gone.terms = &registry.Terms{Policy: gone.Policy}
-		g.table.byPattern[pattern] = gone
+		g.table.Inherit(front.NewRoute(policy.Route{Pattern: pattern, Policy: g.cfg.Default, Upstream: upstream.Target{URL: target}}))
 	}
 	return nil
 }
@@ -139,14 +138,14 @@ func (g *Gateway) InheritRoutes(upstreams map[string]string) error {
 // RouteUpstreams returns the upstream of each route, for InheritRoutes.
 func (g *Gateway) RouteUpstreams() map[string]string {
 	all := make(map[string]string)
-	for pattern, rt := range g.table.byPattern {
-		all[pattern] = rt.Upstream.URL.String()
+	for rt := range g.table.All() {
+		all[rt.Pattern] = rt.Upstream.URL.String()
 	}
 	return all
 }
 
 // termsOf returns the terms of a restored session. Sessions with the same terms share them.
-func (t *Takeover) termsOf(rt *route, s *registry.StateTerms) *registry.Terms {
+func (t *Takeover) termsOf(rt *front.Route, s *registry.StateTerms) *registry.Terms {
 	key := termsKey{route: rt.Pattern, terms: *s, before: -1}
 	if s.BeforeStart != nil {
 		key.terms.BeforeStart, key.before = nil, *s.BeforeStart
@@ -154,7 +153,7 @@ func (t *Takeover) termsOf(rt *route, s *registry.StateTerms) *registry.Terms {
 	if known := t.terms[key]; known != nil {
 		return known
 	}
-	n := s.Apply(rt.terms)
+	n := s.Apply(rt.Terms)
 	t.terms[key] = n
 	return n
 }
@@ -307,23 +306,23 @@ func (t *Takeover) NoneLate() { t.g.late.none() }
 
 // ResumeAnswered continues a resume whose client a predecessor has answered with 101.
 func (g *Gateway) ResumeAnswered(c LateConn) error {
-	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(c.Request)))
+	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(c.Request)))
 	if err != nil {
 		c.Conn.Close()
 		return fmt.Errorf("request: %w", err)
 	}
-	r.RemoteAddr = cmp.Or(c.Peer, c.Conn.RemoteAddr().String())
+	req.RemoteAddr = cmp.Or(c.Peer, c.Conn.RemoteAddr().String())
 	if c.Secure {
-		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
+		req.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
 	}
-	a := arrival{r: r, at: g.clock.Now(), peer: g.clientAddr(r).String(), conn: c.Conn, early: c.Early}
-	offer := wire.ParseOffer(r.Header)
-	if offer.Resume {
-		g.finishResume(&a, offer)
+	r := front.Read(req, g.cfg.TrustedProxies, g.table)
+	a := arrival{r: r, at: g.clock.Now(), conn: c.Conn, early: c.Early}
+	if r.Offer.Resume {
+		g.finishResume(&a)
 		return nil
 	}
-	if rt, _, err := g.table.match(r.URL.EscapedPath()); err == nil && rt != nil {
-		if e, _, ok := g.sessionOfCookie(&a, rt, offer, g.cookieToken(r, rt)); ok {
+	if r.Route != nil {
+		if e, _, ok := g.sessionOfCookie(&a, cookieToken(r)); ok {
 			g.finishByCookie(r, &a, e)
 			return nil
 		}
@@ -374,8 +373,8 @@ func (g *Gateway) Rest(after uint64) Rest {
 		r.Refusals = append(r.Refusals, newest[i])
 	}
 	r.Refused = g.refused.count()
-	for pattern, rt := range g.table.byPattern {
-		r.Routes[pattern] = rt.counts.load()
+	for rt := range g.table.All() {
+		r.Routes[rt.Pattern] = rt.Counts.Load()
 	}
 	return r
 }
@@ -394,8 +393,8 @@ func (g *Gateway) RestoreRest(r Rest) {
 	}
 	g.refused.setCount(r.Refused)
 	for pattern, n := range r.Routes {
-		if rt := g.table.byPattern[pattern]; rt != nil {
-			rt.counts.add(n)
+		if rt := g.table.Route(pattern); rt != nil {
+			rt.Counts.Add(n)
 		}
 	}
 	g.metrics.add(r.Counters)

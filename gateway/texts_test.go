@@ -61,7 +61,7 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 
 func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Notices.Detach = `{"player":"{player}","in":"{session}"}` }), func(t *testing.T, w *world) {
-		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
+		_, token, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -369,7 +369,7 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	if _, o := old.Patch(attached.hello.Session, gateway.Change{Grace: span(77 * time.Second), Group: text("red")}); o != gateway.Done {
 		t.Fatal(o)
 	}
-	id, token, err := old.Create(within(t), gateway.CreateRequest{Path: "/match/7", Player: "ada", Data: []byte("score 1")})
+	id, token, err := old.Create(within(t), nil, gateway.CreateRequest{Path: "/match/7", Player: "ada", Data: []byte("score 1")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"reseat/gateway"
+	"reseat/gateway/front"
 )
 
 func TestLoopbackNameMatchesOnlyLoopback(t *testing.T) {
@@ -98,7 +99,7 @@ func TestForwardedRequestsAreRefused(t *testing.T) {
 		for _, path := range []string{"/", "/metrics", "/api/v1/sessions", "/debug/pprof/"} {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.Host = "localhost"
-			r.Header.Set(gateway.ViaHeader, "0123456789abcdef0123456789abcdef")
+			r.Header.Set(front.ViaHeader, "0123456789abcdef0123456789abcdef")
 			got := httptest.NewRecorder()
 			w.admin.ServeHTTP(got, r)
 			if got.Code != http.StatusLoopDetected {

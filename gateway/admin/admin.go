@@ -6,6 +6,7 @@
 package admin
 
 import (
+	"context"
 	_ "embed"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,8 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/events"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 )
 
 // Options configure the handler of the admin address.
@@ -131,22 +134,30 @@ func (a *api) enter(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, leave, ok := a.g.Enter(r.Context())
-		if !ok {
+		v := a.g.Enter()
+		if v == nil {
 			w.Header().Set("Retry-After", "1")
 			problem(w, http.StatusServiceUnavailable, "an upgrade is under way")
 			return
 		}
-		defer leave()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		defer v.Leave()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
 	})
+}
+
+type visitKey struct{}
+
+// visitOf returns the visit of a call, nil if it acts on no sessions.
+func visitOf(ctx context.Context) *gate.Visit {
+	v, _ := ctx.Value(visitKey{}).(*gate.Visit)
+	return v
 }
 
 // refuseForwarded refuses requests that a gateway forwarded from its client address. A
 // route whose upstream is the admin address would otherwise open it to every client.
 func (a *api) refuseForwarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header[gateway.ViaHeader] != nil {
+		if r.Header[front.ViaHeader] != nil {
 			problem(w, http.StatusLoopDetected, "a gateway forwarded this request: its --upstream points at this admin address")
 			return
 		}

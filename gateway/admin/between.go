@@ -200,7 +200,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 	if strings.HasSuffix(r.URL.Path, "/events") {
 		w = streamWriter{w}
 	}
-	a.g.Away(r.Context(), func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
+	visitOf(r.Context()).Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
 	return answer, movedTo
 }
 
@@ -249,7 +249,7 @@ type nodeAnswer struct {
 // order, after askTimeout at the latest.
 func (a *api) ask(r *http.Request, nodes []Node, method, path, query string) []nodeAnswer {
 	list := make([]nodeAnswer, len(nodes))
-	a.g.Away(r.Context(), func() {
+	visitOf(r.Context()).Away(func() {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
 		var all sync.WaitGroup

@@ -17,6 +17,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/cluster"
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/tokens"
@@ -432,7 +433,7 @@ func TestNodeHandlerPassesNothingOn(t *testing.T) {
 		for _, headers := range [][]string{nil, as[:1], as[1:], {as[0], "Reseat-Node-Caller: a\tb"}} {
 			wantProblem(t, newRequest(h, "GET", nodePath+"/sessions", headers...), http.StatusBadRequest, "another node")
 		}
-		wantProblem(t, newRequest(h, "GET", nodePath+"/sessions", append(as, gateway.ViaHeader+": x")...), http.StatusLoopDetected, "forwarded")
+		wantProblem(t, newRequest(h, "GET", nodePath+"/sessions", append(as, front.ViaHeader+": x")...), http.StatusLoopDetected, "forwarded")
 		for _, target := range []string{"/metrics", "/node/v1/hello", "/", "/api/v1/sessions", "/node/v1/api/../metrics"} {
 			wantProblem(t, newRequest(h, "GET", target, as...), http.StatusNotFound, "no such resource")
 		}

@@ -28,7 +28,7 @@ const (
 func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		of := id(r)
-		_, known := a.g.Settled(r.Context(), of)
+		_, known := a.g.Settled(visitOf(r.Context()), of)
 		if !known && callerOf(r).node != "" {
 			w.Header()[movedHeader] = []string{a.g.MovedTo(of)}
 		}
@@ -80,7 +80,7 @@ type search struct {
 func (s *search) try(node string) (done bool, next string) {
 	s.silent = nil
 	self := s.a.cluster.Self().ID
-	if _, known := s.a.g.Settled(s.r.Context(), id(s.r)); node == self && known {
+	if _, known := s.a.g.Settled(visitOf(s.r.Context()), id(s.r)); node == self && known {
 		s.r.Body = bodyRead{bytes.NewReader(s.body)}
 		s.here(s.w, s.r)
 		return true, ""
@@ -133,7 +133,7 @@ func (s *search) bySeat() {
 			return
 		}
 		if next == "" {
-			s.a.g.Away(s.r.Context(), func() { pause(ctx, seatPause) })
+			visitOf(s.r.Context()).Away(func() { pause(ctx, seatPause) })
 		}
 	}
 	s.fail("no node has it now: it is on its way to another one, or its client has not come back yet", nil)
@@ -155,7 +155,7 @@ func (s *search) afterLoss(node Node) {
 func (s *search) readSeat(ctx context.Context) (seat Seat, err error) {
 	ctx, cancel := context.WithTimeout(ctx, seatTimeout)
 	defer cancel()
-	s.a.g.Away(ctx, func() { seat, err = s.a.cluster.Seat(ctx, id(s.r)) })
+	visitOf(ctx).Away(func() { seat, err = s.a.cluster.Seat(ctx, id(s.r)) })
 	return seat, err
 }
 

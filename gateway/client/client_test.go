@@ -411,7 +411,7 @@ func TestApplicationsSubprotocolIsNegotiated(t *testing.T) {
 
 func TestPreCreatedSessionIsJoinedByItsToken(t *testing.T) {
 	inWorld(t, func(w *world) {
-		id, token, err := w.gw.Create(w.Context(), gateway.CreateRequest{Path: "/match/7", Player: "ada"})
+		id, token, err := w.gw.Create(w.Context(), nil, gateway.CreateRequest{Path: "/match/7", Player: "ada"})
 		if err != nil {
 			w.Fatal(err)
 		}

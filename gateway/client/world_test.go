@@ -10,14 +10,15 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"reseat/gateway/frame"
-	"reseat/gateway/wire"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
 
 	"reseat/gateway"
 	"reseat/gateway/client"

@@ -1,8 +1,9 @@
-package gateway
+package front
 
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -34,27 +35,13 @@ func hops(h http.Header) (ids []string) {
 	return ids
 }
 
-// loops reports whether r has passed this gateway before, or too many gateways.
-func (g *Gateway) loops(r *http.Request) bool {
+// Loops reports whether r has passed the gateway with that id before, or too many gateways.
+func (r *Request) Loops(id string) bool {
 	ids := hops(r.Header)
-	if len(ids) >= maxHops {
-		return true
-	}
-	for _, id := range ids {
-		if id == g.id {
-			return true
-		}
-	}
-	return false
+	return len(ids) >= maxHops || slices.Contains(ids, id)
 }
 
-// via is the ViaHeader of r towards the game server.
-func (g *Gateway) via(r *http.Request) []string {
-	return []string{strings.Join(append(hops(r.Header), g.id), ", ")}
-}
-
-// refuseLoop refuses a request that has passed this gateway before.
-func (g *Gateway) refuseLoop(w http.ResponseWriter, r *http.Request) {
-	g.refusals.warn("upstream.loop", "path", requestPath(r), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
-	g.refuseHTTP(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
+// Via is the ViaHeader of r towards the game server, from the gateway with that id.
+func Via(h http.Header, id string) []string {
+	return []string{strings.Join(append(hops(h), id), ", ")}
 }

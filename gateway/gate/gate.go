@@ -1,4 +1,9 @@
-package gateway
+// Package gate keeps what may act on sessions out while those are frozen for an upgrade.
+//
+// A handshake or a call of the control API is a Visit. Whatever blocks takes the visit as an
+// argument and waits in Away: then a freeze does not wait for it. A nil *Visit is for callers
+// that act on no session of this process.
+package gate
 
 import (
 	"context"
@@ -6,69 +11,68 @@ import (
 	"sync"
 )
 
-// A gate keeps handshakes and calls of the control API from acting on sessions while those
-// are frozen for an upgrade, and after a successor has taken them over.
-type gate struct {
-	turns chan struct{} // holds one for each handshake inside: see enterInTurn
+// A Gate keeps handshakes and calls of the control API from acting on sessions while those
+// are frozen for an upgrade, and after a successor has taken them over. Its methods may be
+// called from any goroutine.
+type Gate struct {
+	turns chan struct{} // holds one for each handshake inside: see EnterInTurn
 
 	mu      sync.Mutex
 	inside  int  // visits that may act on sessions
-	away    int  // visits that wait for something else: see away
+	away    int  // visits that wait for something else: see Away
 	frozen  bool // visits wait
 	moved   bool // a successor has the sessions: new visits are turned away
 	changed chan struct{}
 }
 
-// A visit is one handshake or call that may act on sessions, until leave.
-type visit struct {
-	gate   *gate
+// New returns a Gate with so many turns.
+func New(turns int) *Gate { return &Gate{turns: make(chan struct{}, turns)} }
+
+// A Visit is one handshake or call that may act on sessions, until Leave.
+type Visit struct {
+	gate   *Gate
 	turn   bool // it needs a turn to be inside
 	inside bool // guarded by gate.mu
 	over   bool // the same
 }
 
-type visitKey struct{}
+// Enter begins a visit, and waits while the sessions are frozen. It returns nil once a
+// successor has them.
+func (t *Gate) Enter() *Visit { return t.begin(&Visit{gate: t}) }
 
-// enter begins a visit, and waits while the sessions are frozen. It reports false once a
-// successor has them. The visit goes with ctx: see away.
-func (t *gate) enter(ctx context.Context) (context.Context, *visit, bool) {
-	return t.begin(ctx, &visit{gate: t})
-}
-
-// enterInTurn is enter for a handshake. No more handshakes are inside than there are turns: when
+// EnterInTurn is Enter for a handshake. No more handshakes are inside than there are turns: when
 // thousands of clients return at once, each goroutine that is ready to run delays the event
 // loops, and so everybody's messages.
-func (t *gate) enterInTurn(ctx context.Context) (context.Context, *visit, bool) {
-	return t.begin(ctx, &visit{gate: t, turn: true})
-}
+func (t *Gate) EnterInTurn() *Visit { return t.begin(&Visit{gate: t, turn: true}) }
 
-func (t *gate) begin(ctx context.Context, v *visit) (context.Context, *visit, bool) {
+func (t *Gate) begin(v *Visit) *Visit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v.awaitLocked()
 	if t.moved {
 		v.endTurn()
-		return ctx, nil, false
+		return nil
 	}
 	v.inside = true
 	t.inside++
-	return context.WithValue(ctx, visitKey{}, v), v, true
+	return v
 }
 
-// tryEnter is enter for callers that can come again: it does not wait.
-func (t *gate) tryEnter(ctx context.Context) (context.Context, *visit, bool) {
+// TryEnter is Enter for callers that can come again: it does not wait, and returns nil while the
+// sessions are frozen.
+func (t *Gate) TryEnter() *Visit {
 	t.mu.Lock()
 	closed := t.frozen || t.moved
 	t.mu.Unlock()
 	if closed {
-		return ctx, nil, false
+		return nil
 	}
-	return t.enter(ctx)
+	return t.Enter()
 }
 
 // awaitLocked waits until the sessions are not frozen, and for a turn. While they are frozen it
 // holds none: others need theirs to leave.
-func (v *visit) awaitLocked() {
+func (v *Visit) awaitLocked() {
 	t := v.gate
 	t.awaitThawLocked()
 	for v.turn {
@@ -83,7 +87,7 @@ func (v *visit) awaitLocked() {
 	}
 }
 
-func (t *gate) awaitThawLocked() {
+func (t *Gate) awaitThawLocked() {
 	for t.frozen {
 		c := t.changesLocked()
 		t.mu.Unlock()
@@ -92,14 +96,14 @@ func (t *gate) awaitThawLocked() {
 	}
 }
 
-func (v *visit) endTurn() {
+func (v *Visit) endTurn() {
 	if v.turn {
 		<-v.gate.turns
 	}
 }
 
-// leave ends the visit. It may be called twice.
-func (v *visit) leave() {
+// Leave ends the visit. It may be called twice.
+func (v *Visit) Leave() {
 	if v == nil {
 		return
 	}
@@ -119,10 +123,9 @@ func (v *visit) leave() {
 	t.noteLocked()
 }
 
-// away calls f, which may take long, outside the gate: a freeze does not wait for it, and
-// a successor may have the sessions when it returns. Without a visit it only calls f.
-func away(ctx context.Context, f func()) {
-	v := visitOf(ctx)
+// Away calls f, which may take long, outside the gate: a freeze does not wait for it, and
+// a successor may have the sessions when it returns. A nil visit only calls f.
+func (v *Visit) Away(f func()) {
 	if !v.goOut() {
 		f()
 		return
@@ -132,7 +135,7 @@ func away(ctx context.Context, f func()) {
 }
 
 // goOut takes the visit out of the gate. It reports false if it was not inside.
-func (v *visit) goOut() bool {
+func (v *Visit) goOut() bool {
 	if v == nil {
 		return false
 	}
@@ -150,7 +153,7 @@ func (v *visit) goOut() bool {
 }
 
 // comeBack undoes goOut, unless the visit has ended meanwhile.
-func (v *visit) comeBack() {
+func (v *Visit) comeBack() {
 	t := v.gate
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,9 +167,8 @@ func (v *visit) comeBack() {
 	t.noteLocked()
 }
 
-// outOfTurn calls f, which waits for something, inside the gate but without a turn.
-func outOfTurn(ctx context.Context, f func()) {
-	v := visitOf(ctx)
+// OutOfTurn calls f, which waits for something, inside the gate but without a turn.
+func (v *Visit) OutOfTurn(f func()) {
 	if !v.hasTurn() {
 		f()
 		return
@@ -176,7 +178,7 @@ func outOfTurn(ctx context.Context, f func()) {
 	f()
 }
 
-func (v *visit) hasTurn() bool {
+func (v *Visit) hasTurn() bool {
 	if v == nil {
 		return false
 	}
@@ -185,18 +187,9 @@ func (v *visit) hasTurn() bool {
 	return v.turn && v.inside
 }
 
-// leaveGate ends the visit of ctx, if there is one.
-func leaveGate(ctx context.Context) { visitOf(ctx).leave() }
-
-// visitOf returns the visit of ctx, nil if there is none.
-func visitOf(ctx context.Context) *visit {
-	v, _ := ctx.Value(visitKey{}).(*visit)
-	return v
-}
-
-// freeze keeps visits out, and waits until none is inside. If ctx is done before, it lets
-// them in again and fails. thaw undoes it.
-func (t *gate) freeze(ctx context.Context) error {
+// Freeze keeps visits out, and waits until none is inside. If ctx is done before, it lets
+// them in again and fails. Thaw undoes it.
+func (t *Gate) Freeze(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.frozen = true
@@ -217,30 +210,33 @@ func (t *gate) freeze(ctx context.Context) error {
 	return nil
 }
 
-// thaw lets visits in again; with moved, only those that are away.
-func (t *gate) thaw(moved bool) {
+// Thaw lets visits in again; with moved, only those that are away.
+func (t *Gate) Thaw(moved bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.frozen, t.moved = false, t.moved || moved
 	t.noteLocked()
 }
 
-// visits counts those that have begun and not ended.
-func (t *gate) visits() int {
+// Visits counts those that have begun and not ended: inside, and away.
+func (t *Gate) Visits() (inside, away int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.inside + t.away
+	return t.inside, t.away
 }
 
+// Turns is how many handshakes may be inside.
+func (t *Gate) Turns() int { return cap(t.turns) }
+
 // changesLocked returns a channel that is closed when something has changed.
-func (t *gate) changesLocked() <-chan struct{} {
+func (t *Gate) changesLocked() <-chan struct{} {
 	if t.changed == nil {
 		t.changed = make(chan struct{})
 	}
 	return t.changed
 }
 
-func (t *gate) noteLocked() {
+func (t *Gate) noteLocked() {
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil

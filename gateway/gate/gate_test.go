@@ -1,4 +1,4 @@
-package gateway
+package gate
 
 import (
 	"context"
@@ -8,23 +8,17 @@ import (
 )
 
 // began begins a visit in a goroutine, and reports by the channel whether it may.
-func began(t *gate) <-chan *visit {
-	c := make(chan *visit, 1)
-	go func() {
-		_, v, ok := t.enter(context.Background())
-		if ok != (v != nil) {
-			panic("a visit that was turned away")
-		}
-		c <- v
-	}()
+func began(t *Gate) <-chan *Visit {
+	c := make(chan *Visit, 1)
+	go func() { c <- t.Enter() }()
 	synctest.Wait()
 	return c
 }
 
 // frozenBy begins a freeze, and returns its error by the channel.
-func frozenBy(ctx context.Context, t *gate) <-chan error {
+func frozenBy(ctx context.Context, t *Gate) <-chan error {
 	c := make(chan error, 1)
-	go func() { c <- t.freeze(ctx) }()
+	go func() { c <- t.Freeze(ctx) }()
 	synctest.Wait()
 	return c
 }
@@ -41,92 +35,97 @@ func wantOpen[T any](t *testing.T, c <-chan T, what string) {
 }
 
 // goesAway has a visit be away until back is closed. It has returned when returned is closed.
-func goesAway(ctx context.Context) (back, returned chan struct{}) {
+func goesAway(v *Visit) (back, returned chan struct{}) {
 	back, returned = make(chan struct{}), make(chan struct{})
 	go func() {
-		away(ctx, func() { <-back })
+		v.Away(func() { <-back })
 		close(returned)
 	}()
 	synctest.Wait()
 	return back, returned
 }
 
+func visits(g *Gate) int {
+	inside, away := g.Visits()
+	return inside + away
+}
+
 // wantNobody asserts that no visit is inside, and no turn is taken.
-func (g *gate) wantNobody(t *testing.T) {
+func (g *Gate) wantNobody(t *testing.T) {
 	t.Helper()
-	if n := len(g.turns); n != 0 || g.visits() != 0 {
-		t.Errorf("%d turns are taken, and %d visits begun, by nobody", n, g.visits())
+	if n := visits(g); len(g.turns) != 0 || n != 0 {
+		t.Errorf("%d turns are taken, and %d visits begun, by nobody", len(g.turns), n)
 	}
 }
 
 func TestFreezeWaitsForVisitsInsideAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		_, first, _ := g.enter(t.Context())
-		ctx, second, _ := g.enter(t.Context())
-		back, returned := goesAway(ctx)
-		frozen := frozenBy(t.Context(), &g)
+		g := New(0)
+		first := g.Enter()
+		second := g.Enter()
+		back, returned := goesAway(second)
+		frozen := frozenBy(t.Context(), g)
 		wantOpen(t, frozen, "it did not wait for the visit inside")
-		first.leave()
-		first.leave() // as by leaveGate, and again by the handler
+		first.Leave()
+		first.Leave() // as when a refusal is sent, and again by the handler
 		if err := <-frozen; err != nil {
 			t.Fatal(err)
 		}
 		close(back)
 		wantOpen(t, returned, "a visit came back while frozen")
-		late := began(&g)
+		late := began(g)
 		wantOpen(t, late, "a visit began while frozen")
-		if _, _, ok := g.tryEnter(t.Context()); ok {
+		if g.TryEnter() != nil {
 			t.Error("a caller that can come again did not have to")
 		}
-		if n := g.visits(); n != 1 {
+		if n := visits(g); n != 1 {
 			t.Errorf("%d visits, want the one that is away", n)
 		}
-		g.thaw(false)
+		g.Thaw(false)
 		<-returned
 		v := <-late
 		if v == nil {
 			t.Fatal("a visit was turned away though nothing has moved")
 		}
-		v.leave()
-		second.leave()
+		v.Leave()
+		second.Leave()
 		g.wantNobody(t)
-		if _, v, ok := g.tryEnter(t.Context()); !ok {
+		if v := g.TryEnter(); v == nil {
 			t.Error("turned away")
 		} else {
-			v.leave()
+			v.Leave()
 		}
 	})
 }
 
 func TestMovedSessionsTurnNewVisitsAwayAndLetOthersFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		ctx, v, _ := g.enter(t.Context())
-		back, returned := goesAway(ctx)
-		if err := <-frozenBy(t.Context(), &g); err != nil {
+		g := New(0)
+		v := g.Enter()
+		back, returned := goesAway(v)
+		if err := <-frozenBy(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
-		late := began(&g)
-		g.thaw(true)
+		late := began(g)
+		g.Thaw(true)
 		if <-late != nil {
 			t.Error("a visit that had waited was let in")
 		}
-		if <-began(&g) != nil {
+		if <-began(g) != nil {
 			t.Error("a new visit was let in")
 		}
 		close(back)
 		<-returned // it may come back, and finish its session
-		if frozen := frozenBy(t.Context(), &g); len(frozen) != 0 {
+		if frozen := frozenBy(t.Context(), g); len(frozen) != 0 {
 			t.Error("a later freeze did not wait for it")
 		} else {
-			v.leave()
+			v.Leave()
 			if err := <-frozen; err != nil {
 				t.Error(err)
 			}
 		}
-		g.thaw(false) // as after a late freeze that found nothing
-		if <-began(&g) != nil {
+		g.Thaw(false) // as after a late freeze that found nothing
+		if <-began(g) != nil {
 			t.Error("a visit was let in afterwards")
 		}
 	})
@@ -134,38 +133,38 @@ func TestMovedSessionsTurnNewVisitsAwayAndLetOthersFinish(t *testing.T) {
 
 func TestFreezeThatTakesTooLongLetsEverybodyIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		ctx, v, _ := g.enter(t.Context())
+		g := New(0)
+		v := g.Enter()
 		limited, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		frozen := frozenBy(limited, &g)
-		late := began(&g)
+		frozen := frozenBy(limited, g)
+		late := began(g)
 		wantOpen(t, late, "a visit began while frozen")
 		if err := <-frozen; err == nil {
 			t.Fatal("it does not stand still")
 		}
-		(<-late).leave()
+		(<-late).Leave()
 		done := false
-		away(ctx, func() { done = true })
-		v.leave()
-		away(ctx, func() {}) // after its end, as of a goroutine that was left behind
-		if n := g.visits(); n != 0 || !done {
+		v.Away(func() { done = true })
+		v.Leave()
+		v.Away(func() {}) // after its end, as of a goroutine that was left behind
+		if n := visits(g); n != 0 || !done {
 			t.Errorf("%d visits, want none", n)
 		}
-		if err := g.freeze(t.Context()); err != nil {
+		if err := g.Freeze(t.Context()); err != nil {
 			t.Errorf("a later one: %v", err)
 		}
-		g.thaw(false)
+		g.Thaw(false)
 	})
 }
 
-// handshakes begins n handshakes, and returns the contexts of those that are inside.
-func handshakes(t *gate, n int) <-chan context.Context {
-	c := make(chan context.Context, n)
+// handshakes begins n handshakes, and returns those that are inside.
+func handshakes(t *Gate, n int) <-chan *Visit {
+	c := make(chan *Visit, n)
 	for range n {
 		go func() {
-			if ctx, _, ok := t.enterInTurn(context.Background()); ok {
-				c <- ctx
+			if v := t.EnterInTurn(); v != nil {
+				c <- v
 			}
 		}()
 	}
@@ -175,12 +174,12 @@ func handshakes(t *gate, n int) <-chan context.Context {
 
 func TestNoMoreHandshakesAreInsideThanThereAreTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gate{turns: make(chan struct{}, 2)}
-		c := handshakes(&g, 4)
+		g := New(2)
+		c := handshakes(g, 4)
 		first, second := <-c, <-c
 		wantOpen(t, c, "a third is inside")
-		_, call, _ := g.enter(t.Context()) // of the control API
-		call.leave()
+		call := g.Enter() // of the control API
+		call.Leave()
 		wantOpen(t, c, "a call without a turn made room for a handshake")
 
 		back, returned := goesAway(first)
@@ -188,22 +187,22 @@ func TestNoMoreHandshakesAreInsideThanThereAreTurns(t *testing.T) {
 		wantOpen(t, c, "one that went away made room for two")
 		close(back)
 		wantOpen(t, returned, "one came back though two are inside")
-		leaveGate(second)
-		leaveGate(second) // as by its handler
-		fourth := <-c     // it had waited for longer
+		second.Leave()
+		second.Leave() // as by its handler
+		fourth := <-c  // it had waited for longer
 		wantOpen(t, c, "one that left twice made room for two")
-		leaveGate(third)
+		third.Leave()
 		<-returned
 
-		c = handshakes(&g, 2)
+		c = handshakes(g, 2)
 		wantOpen(t, c, "a third is inside")
-		outOfTurn(fourth, func() {
-			leaveGate(<-c)
-			leaveGate(<-c)
+		fourth.OutOfTurn(func() {
+			(<-c).Leave()
+			(<-c).Leave()
 		})
-		outOfTurn(second, func() {}) // it has no turn to give
-		leaveGate(first)
-		leaveGate(fourth)
+		second.OutOfTurn(func() {}) // it has no turn to give
+		first.Leave()
+		fourth.Leave()
 		g.wantNobody(t)
 	})
 }
@@ -211,16 +210,16 @@ func TestNoMoreHandshakesAreInsideThanThereAreTurns(t *testing.T) {
 // While the sessions are frozen nobody outside has a turn that somebody inside needs to leave.
 func TestFreezeDoesNotWaitForTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gate{turns: make(chan struct{}, 1)}
-		comes := <-handshakes(&g, 1)
+		g := New(1)
+		comes := <-handshakes(g, 1)
 		back, returned := goesAway(comes)
-		inside := <-handshakes(&g, 1)
-		late := handshakes(&g, 1)
-		frozen := frozenBy(t.Context(), &g)
+		inside := <-handshakes(g, 1)
+		late := handshakes(g, 1)
+		frozen := frozenBy(t.Context(), g)
 		waits, left := make(chan struct{}), make(chan struct{})
 		go func() {
-			outOfTurn(inside, func() { <-waits })
-			leaveGate(inside)
+			inside.OutOfTurn(func() { <-waits })
+			inside.Leave()
 			close(left)
 		}()
 		wantOpen(t, late, "a handshake began while frozen")
@@ -231,9 +230,9 @@ func TestFreezeDoesNotWaitForTurns(t *testing.T) {
 		if err := <-frozen; err != nil {
 			t.Fatal(err)
 		}
-		g.thaw(true)
+		g.Thaw(true)
 		<-returned
-		leaveGate(comes)
+		comes.Leave()
 		wantOpen(t, late, "a handshake began though a successor has the sessions")
 		g.wantNobody(t)
 	})
@@ -241,30 +240,11 @@ func TestFreezeDoesNotWaitForTurns(t *testing.T) {
 
 func TestAwayWithoutVisitCalls(t *testing.T) {
 	called := 0
-	away(t.Context(), func() { called++ })
-	outOfTurn(t.Context(), func() { called++ })
-	leaveGate(t.Context())
+	var v *Visit
+	v.Away(func() { called++ })
+	v.OutOfTurn(func() { called++ })
+	v.Leave()
 	if called != 2 {
 		t.Errorf("called %d times", called)
 	}
-}
-
-// A session that a predecessor still has is awaited until it comes, or will not come.
-func TestResumeWaitsForLateSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l late
-		l.expect([]string{"a", "b"})
-		if l.next("c") != nil {
-			t.Error("a session that nobody has is awaited")
-		}
-		for _, end := range []func(){func() { l.arrived("a") }, l.none} {
-			c := l.next("b")
-			wantOpen(t, c, "it came at once")
-			end()
-			<-c
-		}
-		if l.next("a") != nil || l.next("b") != nil {
-			t.Error("they are still awaited")
-		}
-	})
 }
