@@ -67,7 +67,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *front.Request) {
 	}
 	if !handshake.OriginAllowed(rules.Origins, r.Header, r.Target) {
 		origin := front.Clip(r.Header.Get("Origin"))
-		g.refusals.warn("origin.refused", "text", hint("origin", origin), "origin", origin, "host", front.Clip(r.Host))
+		g.watch.OriginRefused(r, origin)
 		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", origin)
 		return
 	}
@@ -125,8 +125,8 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *front.Request) {
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
 	case !g.reg.AdmitRequest(from):
-		g.logExhausted()
-		g.metrics.requestsRefused.Inc()
+		g.watch.DescriptorsExhausted()
+		g.watch.Metrics.RequestsRefused.Inc()
 		limitRefused(w)
 		w.Header().Set("Retry-After", retryAfter)
 		w.Header().Set("Connection", "close")
@@ -159,11 +159,11 @@ func (g *Gateway) begin(w http.ResponseWriter, r *front.Request) {
 	player, only, err := authenticate(rt.Policy.Login, r)
 	if err != nil {
 		reason := login.Reason(err)
-		g.metrics.logins.WithLabelValues(reason).Inc()
+		g.watch.Metrics.Logins.WithLabelValues(reason).Inc()
 		w.Header().Set("WWW-Authenticate", login.Challenge(err))
 		if r.Offer.Refusals {
 			c, _ := closing(http.StatusUnauthorized, "login: "+reason, "")
-			g.noteRefused(r, http.StatusUnauthorized, c.Code, "unauthorized", "login", reason)
+			g.watch.Refused(r, http.StatusUnauthorized, c.Code, "unauthorized", "login", reason)
 			g.refuseByClose(w, r, c)
 			return
 		}

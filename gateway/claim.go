@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"reseat/gateway/cluster"
-	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/tokens/generation"
@@ -136,7 +136,7 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 				g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "%s", lostText(s.v)))
 				return false
 			}
-			g.metrics.claims.WithLabelValues("engine").Inc()
+			g.watch.Metrics.Claims.WithLabelValues("engine").Inc()
 			g.refuseSearch(s, unreachable())
 			return false
 		case seat.Ended != 0:
@@ -200,7 +200,7 @@ func (g *Gateway) passToOwner(s *search, owner string) (answer passAnswer, claim
 		return answer, true
 	}
 	if s.v.State == NodeUp {
-		g.metrics.claims.WithLabelValues("owner_alive").Inc()
+		g.watch.Metrics.Claims.WithLabelValues("owner_alive").Inc()
 	}
 	g.refuseSearch(s, unreachable())
 	return passServed, false
@@ -223,8 +223,8 @@ func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refu
 	}
 	c, refusal := g.mayClaim(s, seat)
 	if refusal != nil {
-		if refusal.Superseded { // logRefusal reports it where the session is here
-			g.noteReplayed(registry.Snapshot{ID: c.state.ID, Player: c.state.Player, Group: c.state.Terms.Group, Path: c.state.Path})
+		if refusal.Superseded { // ResumeRefused reports it where the session is here
+			g.watch.TokenReplayed(registry.Snapshot{ID: c.state.ID, Player: c.state.Player, Group: c.state.Terms.Group, Path: c.state.Path})
 		}
 		return refusal, false
 	}
@@ -234,14 +234,14 @@ func (g *Gateway) claim(ctx context.Context, s *search, seat cluster.Seat) (refu
 	s.r.Visit.Away(func() { seat.Revision, err = g.seats.store.Put(ctx, seat) })
 	switch {
 	case errors.Is(err, cluster.ErrSeatTaken):
-		g.metrics.claims.WithLabelValues("lost").Inc()
+		g.watch.Metrics.Claims.WithLabelValues("lost").Inc()
 		return nil, true
 	case err != nil:
-		g.metrics.claims.WithLabelValues("engine").Inc()
+		g.watch.Metrics.Claims.WithLabelValues("engine").Inc()
 		s.v.Evidence = fmt.Sprintf("%s; its seat cannot be written: %v", s.v.Evidence, err)
 		return unreachable(), false
 	}
-	g.metrics.claims.WithLabelValues("won").Inc()
+	g.watch.Metrics.Claims.WithLabelValues("won").Inc()
 	if before != seat.Owner {
 		g.seats.store.Fence(before, seat.Session, seat.Epoch)
 	}
@@ -297,7 +297,7 @@ func (g *Gateway) mayClaim(s *search, seat cluster.Seat) (c claimable, refusal *
 	gen := s.claims.Gen
 	switch {
 	case subject != s.claims.Subject:
-		return c, session.Refuse(wire.CodeBadToken, otherPlayer)
+		return c, session.Refuse(wire.CodeBadToken, watch.OtherPlayer)
 	case gen < c.body.Confirmed || generation.Epoch(gen) > seat.Epoch:
 		ref := session.Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", gen)
 		ref.Superseded = true
@@ -353,15 +353,11 @@ func (g *Gateway) adopt(e *registry.Record, core *session.Session) {
 // SeatOver is called for a session whose node was lost, and whose client has not come back in time to
 // another one.
 func (g *Gateway) SeatOver(seat cluster.Seat) {
-	ev := events.Event{Type: events.Ended, Session: seat.Session, Reason: session.ReasonNodeLost}
+	var s *registry.State
 	if body, err := registry.ReadSeatBody(seat.Body); err == nil {
-		if s, err := registry.ReadState(body.Record); err == nil {
-			ev.Player, ev.Group, ev.Path = s.Player, s.Terms.Group, s.Path
-		}
+		s, _ = registry.ReadState(body.Record)
 	}
-	g.metrics.ended.WithLabelValues(session.ReasonNodeLost).Inc()
-	g.publishEvent(ev)
-	g.log.Info("session.ended", "session", seat.Session, "player", ev.Player, "path", ev.Path, "reason", session.ReasonNodeLost)
+	g.watch.LostElsewhere(seat.Session, s)
 }
 
 // RenewSeats writes the seats of all durable sessions again: the engine is back, and may have lost them.

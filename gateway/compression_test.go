@@ -374,7 +374,7 @@ func TestNoTakeoverUnderMemoryPressure(t *testing.T) {
 		p.Sync()
 		p.Drop()
 		for {
-			low := w.gw.BufferBytes() >= total/4*3
+			low := w.gw.Watch().BufferBytes() >= total/4*3
 			c, _, resp, err := w.Handshake("/", nil, "")
 			if err != nil || resp.StatusCode != 101 {
 				t.Fatalf("%v, %v", resp, err)
@@ -386,7 +386,7 @@ func TestNoTakeoverUnderMemoryPressure(t *testing.T) {
 				want = answered
 			}
 			if got := resp.Header.Get("Sec-WebSocket-Extensions"); got != want {
-				t.Fatalf("with %d of %d bytes: answered %q", w.gw.BufferBytes(), total, got)
+				t.Fatalf("with %d of %d bytes: answered %q", w.gw.Watch().BufferBytes(), total, got)
 			}
 			if low {
 				break
@@ -405,14 +405,14 @@ func TestWindowsCountTowardsBufferTotal(t *testing.T) {
 		w := newCompressingWorld(t, withTakeover())
 		p, game := w.play()
 		p.Sync()
-		before, held := w.metrics(), w.gw.BufferBytes()
+		before, held := w.metrics(), w.gw.Watch().BufferBytes()
 		for range 10 {
 			game.Pass(p, prose(1000))
 			p.Pass(game, prose(1000))
 		}
 		p.Ack(10)
 		p.Sync()
-		if grown := w.gw.BufferBytes() - held; grown < 7<<10 || grown > 8<<10 {
+		if grown := w.gw.Watch().BufferBytes() - held; grown < 7<<10 || grown > 8<<10 {
 			t.Errorf("%d bytes are counted for two windows of 4 KiB", grown)
 		}
 		w.wantSince(before, "reseat_compression_window_bytes", map[string]float64{"": 8<<10 - 512}) // it had sent an ack

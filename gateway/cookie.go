@@ -99,14 +99,14 @@ func (g *Gateway) finishByCookie(r *front.Request, a *arrival, e *registry.Recor
 		refusal = g.attach(e, d, a)
 	}
 	if refusal == nil {
-		g.metrics.resumes.WithLabelValues("ok").Inc()
+		g.watch.Resumed()
 		return
 	}
 	if g.forwardAnswered(r, a, e.ID) {
 		return
 	}
-	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	g.logRefusal(r, e.Identity(), refusal)
+	g.watch.Metrics.Resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	g.watch.ResumeRefused(r, e.Identity(), refusal)
 	a.conn.Close() // a plain client reconnects, and gets a new session if this one has ended
 }
 

@@ -9,13 +9,6 @@ import (
 	"reseat/upstream"
 )
 
-// Hints are what refusals say that an operator can do, and RefusalReasons the labels of
-// those of first handshakes.
-var (
-	Hints          = hints
-	RefusalReasons = refusalReasons
-)
-
 // HoldSigning keeps every token of g from being signed until release is called.
 func HoldSigning(g *Gateway) (release func()) {
 	for range cap(g.signing) {

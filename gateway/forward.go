@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 
-	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/transport/rawconn"
 )
@@ -71,22 +70,4 @@ func requestHead(r *http.Request) []byte {
 	r.Header.Write(&b)
 	b.WriteString("\r\n")
 	return b.Bytes()
-}
-
-// publishEvent adds ev to the event stream: the successor's, once that has the sessions.
-func (g *Gateway) publishEvent(ev events.Event) {
-	u := &g.unpublished
-	u.mu.Lock()
-	to := g.movedTo()
-	switch {
-	case u.on:
-		u.list = append(u.list, ev)
-	case to == nil:
-		g.events.Publish(ev)
-	}
-	moved := !u.on && to != nil
-	u.mu.Unlock()
-	if moved {
-		to.Event(ev)
-	}
 }

@@ -53,9 +53,7 @@ func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration, 
 	if err := g.gate.Freeze(ctx); err != nil {
 		return nil, err
 	}
-	if g.movedTo() == nil {
-		g.unpublished.begin()
-	}
+	g.watch.Events.Hold()
 	left := g.reg.All()
 	for _, e := range left {
 		if d := e.Driver(); d != nil {
@@ -119,7 +117,7 @@ func (f *Frozen) leave(e *registry.Record) {
 
 // Events returns up to n events since the freeze. The caller sends them to the successor before that
 // can publish others.
-func (f *Frozen) Events(n int) []events.Event { return f.g.unpublished.next(n) }
+func (f *Frozen) Events(n int) []events.Event { return f.g.watch.Events.Held(n) }
 
 // Count counts the frozen sessions.
 func (f *Frozen) Count() int { return len(f.sessions) }
@@ -130,7 +128,7 @@ func (f *Frozen) Thaw() {
 		s.thaw()
 	}
 	f.resume()
-	f.g.unpublished.end(false, f.g.events.Publish)
+	f.g.watch.Events.Release(nil)
 	f.g.gate.Thaw(false)
 }
 
@@ -138,7 +136,7 @@ func (f *Frozen) Thaw() {
 // Clients that come to this process from now on are the successor's.
 func (f *Frozen) Commit(to Successor) {
 	f.g.successor.Store(&to)
-	f.g.unpublished.end(true, to.Event)
+	f.g.watch.Events.Release(to.Event)
 	for _, s := range f.sessions {
 		s.e.Driver().Drop()
 		f.g.reg.Release(s.e, f.g.store)

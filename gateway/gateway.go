@@ -10,68 +10,57 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
-	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/listen"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
 	"reseat/gateway/transport"
+	"reseat/gateway/watch"
 	"reseat/tokens"
 )
 
 // A Gateway is the http.Handler of the client address. It owns the sessions: it creates
 // them, finds them for a resume, and remembers for a while how they ended.
 type Gateway struct {
-	cfg     Config
-	id      string // of this process: see ViaHeader
-	log     *slog.Logger
-	keys    *tokens.Keys
-	clock   *transport.Clock
-	driver  *transport.Driver
-	store   *replay.Store
-	metrics *metrics
-	events  *events.Hub
-	reg     *registry.Registry
+	cfg    Config
+	id     string // of this process: see ViaHeader
+	log    *slog.Logger
+	keys   *tokens.Keys
+	clock  *transport.Clock
+	driver *transport.Driver
+	store  *replay.Store
+	reg    *registry.Registry
+	watch  *watch.Watch
 
 	conns, adminConns *listen.ConnTracker // idle connections
-
-	refused      refusalRing
-	refusals     *limitedLog
-	exhaustedLog *limitedLog   // memory and descriptors
-	shedLog      *limitedLog   // idle connections that were closed
-	replays      *rate.Limiter // token.replayed events
 
 	table   *front.Table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
 	signing chan struct{} // semaphore: tokens signed at once
 
-	gate        *gate.Gate                // closed while sessions are frozen for an upgrade
-	successor   atomic.Pointer[Successor] // set by Frozen.Commit
-	unpublished unpublished               // events during a freeze
-	late        late                      // sessions that a predecessor still has
-	draining    atomic.Bool               // new sessions are refused; drain.go sets it
-	drain       drain
-	relays      relays       // clients of other nodes' sessions
-	seats       seatKeeper   // of durable sessions
-	claims      claims       // durable sessions that are being taken in
-	leaving     leavings     // and those that are being handed over
-	moves       moves        // and those that were
-	passedIn    atomic.Int64 // connections that other nodes have passed on
-	windows     atomic.Int64 // bytes of compression windows; part of what store has lent
-	dials       dials
-	redials     redialer
-	outages     outages
-	tags        atomic.Uint64   // of the sessions' data; each is used once
-	pressed     chan struct{}   // one slot: see memory.go
-	ctx         context.Context // until Close
-	stop        context.CancelFunc
-	began       time.Time
-	running     sync.WaitGroup
-	renewals    atomic.Int32 // runs of RenewTokens
+	gate      *gate.Gate                // closed while sessions are frozen for an upgrade
+	successor atomic.Pointer[Successor] // set by Frozen.Commit
+	late      late                      // sessions that a predecessor still has
+	draining  atomic.Bool               // new sessions are refused; drain.go sets it
+	drain     drain
+	relays    relays       // clients of other nodes' sessions
+	seats     seatKeeper   // of durable sessions
+	claims    claims       // durable sessions that are being taken in
+	leaving   leavings     // and those that are being handed over
+	moves     moves        // and those that were
+	passedIn  atomic.Int64 // connections that other nodes have passed on
+	windows   atomic.Int64 // bytes of compression windows; part of what store has lent
+	dials     dials
+	redials   redialer
+	outages   outages
+	tags      atomic.Uint64   // of the sessions' data; each is used once
+	pressed   chan struct{}   // one slot: see memory.go
+	ctx       context.Context // until Close
+	stop      context.CancelFunc
+	running   sync.WaitGroup
+	renewals  atomic.Int32 // runs of RenewTokens
 }
 
 // sessionIDLen is the length of newID. In a cluster, a node's id comes before it.
@@ -111,3 +100,6 @@ func (d *drain) stopLocked() {
 		d.timer = nil
 	}
 }
+
+// Watch returns what operators see of the gateway.
+func (g *Gateway) Watch() *watch.Watch { return g.watch }

@@ -120,7 +120,7 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 		}
 		g.log.Warn("handoff.failed", "session", e.ID, "node", node, "err", err)
 		if errors.Is(err, errTaken) {
-			g.metrics.handoffs.WithLabelValues("lost").Inc()
+			g.watch.Metrics.Handoffs.WithLabelValues("lost").Inc()
 			g.seats.fence(e, "another node has it")
 			return false
 		}
@@ -128,7 +128,7 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 			break
 		}
 	}
-	g.metrics.handoffs.WithLabelValues("failed").Inc()
+	g.watch.Metrics.Handoffs.WithLabelValues("failed").Inc()
 	d.Do(func(core *session.Session, now session.Time) { core.Stay(now) })
 	return false
 }
@@ -175,7 +175,7 @@ func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, no
 // handedOver lets go of a session that another node has taken.
 func (g *Gateway) handedOver(e *registry.Record, node string) {
 	g.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
-	g.metrics.handoffs.WithLabelValues("ok").Inc()
+	g.watch.Metrics.Handoffs.WithLabelValues("ok").Inc()
 	e.Do(func(core *session.Session, now session.Time) {
 		core.HandedOver(now, time.Millisecond+rand.N(handoffSpread))
 	})

@@ -317,7 +317,7 @@ func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 	for _, isHard := range []bool{true, false} {
 		inWorld(t, changed(hard(), func(p *policy.Policy) { p.Hard = isHard }), func(t *testing.T, w *world) {
-			before := w.gw.BufferBytes()
+			before := w.gw.Watch().BufferBytes()
 			p := w.PlayerWith("/match/7?x="+strings.Repeat("q", 20<<10), "X-Large: "+strings.Repeat("h", 30<<10)+"\r\n")
 			w.game.Next()
 			p.Sync()
@@ -325,14 +325,14 @@ func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 			if len(kept.Header) > 0 || kept.Host != "" || (kept.Path == "/match/7") != isHard {
 				t.Errorf("hard %t: kept %d headers, host %q, path %q", isHard, len(kept.Header), kept.Host, kept.Path)
 			}
-			if got := w.gw.BufferBytes() - before; (got >= 20<<10) != isHard || got > 28<<10 {
+			if got := w.gw.Watch().BufferBytes() - before; (got >= 20<<10) != isHard || got > 28<<10 {
 				t.Errorf("hard %t: %d bytes more are counted", isHard, got)
 			}
 			w.gw.End(p.Hello.Session, 1000, "")
 			synctest.Wait()
 			p.Drop()
 			time.Sleep(10 * time.Second) // both legs are closed
-			wstest.Equal(t, "bytes counted after the end", w.gw.BufferBytes(), before)
+			wstest.Equal(t, "bytes counted after the end", w.gw.Watch().BufferBytes(), before)
 		})
 	}
 }

@@ -471,7 +471,7 @@ func TestNoTokenReachesLogsMetricsOrTheUpstream(t *testing.T) {
 		p.Sync()
 		p.TryResume(first, "0").WantClosing(wire.CodeBadToken) // superseded
 		w.Player("/x?login=" + canary)
-		families, err := w.gw.Metrics().Gather()
+		families, err := w.gw.Watch().Metrics.Registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,8 +81,7 @@ func (g *Gateway) relieveOnce() {
 	low := g.store.Limit() / 20 * 17
 	exhausted := g.store.Exhausted()
 	if exhausted {
-		g.exhaustedLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(),
-			"text", "sessions that hold most and do not read it end, those of addresses with more than a quarter first; raise --buffer-total")
+		g.watch.MemoryExhausted()
 	}
 	holders, of := g.holders(all)
 	for _, overShare := range []bool{true, false} {
@@ -152,7 +151,7 @@ func (g *Gateway) evict(h holder) (done bool) {
 		}
 	})
 	if done {
-		g.metrics.evicted.WithLabelValues(h.state.String()).Inc()
+		g.watch.Metrics.Evicted.WithLabelValues(h.state.String()).Inc()
 		g.log.Warn("buffer.session_evicted", "session", h.e.ID, "player", h.e.Player, "peer", h.e.Peer(), "route", h.e.Route,
 			"bytes", h.bytes, "state", h.state.String(), "unread", unread)
 	}

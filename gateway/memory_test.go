@@ -115,11 +115,11 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 				turn()
 				most := int64(0)
 				for range 6 {
-					if w.gw.BufferBytes() < memory/10*9 {
+					if w.gw.Watch().BufferBytes() < memory/10*9 {
 						attack(w)
 					}
 					synctest.Wait()
-					most = max(most, w.gw.BufferBytes())
+					most = max(most, w.gw.Watch().BufferBytes())
 				}
 				if most < memory/10*8 || most > memory+memory/10 {
 					t.Errorf("%d bytes of %d are used, want nearly all of them, and hardly more", most, memory)
@@ -130,7 +130,7 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 					}
 					time.Sleep(50 * time.Millisecond)
 				}
-				if held := w.gw.BufferBytes(); held > memory {
+				if held := w.gw.Watch().BufferBytes(); held > memory {
 					t.Errorf("%d bytes of %d are still used", held, memory)
 				}
 				w.wantState(reader, session.Attached)
@@ -200,8 +200,8 @@ func TestEvictionDoesNotWaitForLargeMessage(t *testing.T) {
 				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
 			}
 		}
-		if ended != 1 || w.gw.BufferBytes() > memory {
-			t.Errorf("%d sessions have ended, and %d bytes are used", ended, w.gw.BufferBytes())
+		if ended != 1 || w.gw.Watch().BufferBytes() > memory {
+			t.Errorf("%d sessions have ended, and %d bytes are used", ended, w.gw.Watch().BufferBytes())
 		}
 	}, withMemory)
 }
@@ -215,7 +215,7 @@ func TestAddressOverItsShareEndsFirst(t *testing.T) {
 		last := w.game.Next()
 		var many []*wstest.Player
 		for range 40 {
-			if w.gw.BufferBytes() < memory/10*9 {
+			if w.gw.Watch().BufferBytes() < memory/10*9 {
 				p, _ := w.hoard(from(2), 12)
 				many = append(many, p)
 			}
@@ -239,7 +239,7 @@ func TestAddressOverItsShareEndsFirst(t *testing.T) {
 func TestUnreadSessionsMakeRoomForNewOnes(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		full := 0
-		for ; w.gw.BufferBytes() < memory/10*9; full++ {
+		for ; w.gw.Watch().BufferBytes() < memory/10*9; full++ {
 			w.hoard(from(full), 15)
 		}
 		if status := w.refused("/"); status != http.StatusServiceUnavailable {
@@ -264,7 +264,7 @@ func TestBusyReaderIsNotEvicted(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, busy *wstest.Player, game *wstest.Peer) {
 		for range 60 {
 			w.hoard("", 10)
-			if w.gw.BufferBytes() > memory/20*17 {
+			if w.gw.Watch().BufferBytes() > memory/20*17 {
 				break
 			}
 		}
@@ -335,15 +335,15 @@ func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
 		const total = 1 << 20
 		w, p, game := newDetached(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = total })
 		w.wantState(p, session.Detached)
-		for w.gw.BufferBytes() < total/10*9 {
+		for w.gw.Watch().BufferBytes() < total/10*9 {
 			if status := w.refused("/"); status != http.StatusSwitchingProtocols {
-				t.Fatalf("with %d of %d bytes: %d", w.gw.BufferBytes(), total, status)
+				t.Fatalf("with %d of %d bytes: %d", w.gw.Watch().BufferBytes(), total, status)
 			}
 			w.game.Next()
 			game.Text(strings.Repeat("x", 8<<10))
 			synctest.Wait()
 		}
-		if w.gw.BufferBytes() == total {
+		if w.gw.Watch().BufferBytes() == total {
 			t.Fatal("all of it is used at once")
 		}
 		_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, "")

@@ -12,6 +12,7 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/watch"
 	"reseat/upstream"
 )
 
@@ -24,7 +25,7 @@ type outages struct {
 	dials   *dials
 	gate    *gate.Gate
 	clock   *transport.Clock
-	log     *limitedLog
+	log     *watch.LimitedLog
 	seats   *seatKeeper
 
 	mu     sync.Mutex // never held over a call of the driver
@@ -156,7 +157,7 @@ func (o *outages) result(e *registry.Record, up *upstream.Conn, err error) (agai
 	case final(err):
 		e.Do(func(core *session.Session, now session.Time) { core.FailRedial(now, err.Error()) })
 	}
-	o.log.info("upstream.redial_failed", "session", e.ID, "err", err)
+	o.log.Info("upstream.redial_failed", "session", e.ID, "err", err)
 	_, again = outageOf(e)
 	return again
 }

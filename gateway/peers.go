@@ -17,7 +17,6 @@ import (
 	"reseat/gateway/pipe"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
-	"reseat/gateway/wire"
 	"reseat/tokens"
 )
 
@@ -115,18 +114,18 @@ func (g *Gateway) passOn(w http.ResponseWriter, r *front.Request, node, id strin
 	})
 	switch {
 	case err != nil && g.sessionIsGone(r.Route, verdict):
-		g.metrics.forwards.WithLabelValues("out", "gone").Inc()
+		g.watch.Metrics.Forwards.WithLabelValues("out", "gone").Inc()
 		return passGone, verdict, ""
 	case err != nil:
-		g.metrics.forwards.WithLabelValues("out", "unreachable").Inc()
+		g.watch.Metrics.Forwards.WithLabelValues("out", "unreachable").Inc()
 		return passUnreachable, verdict, ""
 	case len(first) >= len(notHere) && string(first[:len(notHere)]) == notHere:
 		conn.Close()
-		g.metrics.forwards.WithLabelValues("out", "not_there").Inc()
+		g.watch.Metrics.Forwards.WithLabelValues("out", "not_there").Inc()
 		return passNotThere, verdict, movedFrom(first)
 	}
-	g.metrics.forwards.WithLabelValues("out", "ok").Inc()
-	g.metrics.forward.Observe(time.Since(began).Seconds())
+	g.watch.Metrics.Forwards.WithLabelValues("out", "ok").Inc()
+	g.watch.Metrics.Forward.Observe(time.Since(began).Seconds())
 	g.log.Debug("resume.forwarded", "session", id, "node", node, "peer", r.Addr)
 	g.relay(w, r, conn, first)
 	return passServed, verdict, ""
@@ -228,11 +227,10 @@ func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *front.Request, refus
 	a, ok := g.answerResume(w, r, nil)
 	if ok {
 		g.refuseResume(a, refusal)
-		name := wire.Name(refusal.Code)
-		g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, v.Evidence, hint(name, ""))
+		g.watch.RefusedElsewhere(r, refusal.Code, v.Evidence)
 	}
 }
 
 func (g *Gateway) logNotForwarded(r *front.Request, id string, v NodeVerdict) {
-	g.refusals.info("resume.not_forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", r.ShownPath(), "peer", r.Addr)
+	g.watch.NotForwarded(r, id, id[:nodeIDLen], v.Evidence)
 }

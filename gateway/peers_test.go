@@ -408,7 +408,7 @@ func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
 		r.RemoteAddr = "10.0.0.2:1"
 		rec := httptest.NewRecorder()
 		n.of[0].gw.ServeNode(rec, r)
-		if list := n.of[0].gw.Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
+		if list := n.of[0].gw.Watch().Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
 			t.Errorf("%d, refusals %+v; want 403, and one of 203.0.113.66", rec.Code, list)
 		}
 	})

@@ -1,16 +1,12 @@
 package gateway
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"reseat/gateway/registry"
 	"reseat/gateway/wire"
@@ -89,27 +85,6 @@ func TestUpstreamsRetryAfterIsParsedInBothForms(t *testing.T) {
 		if got := retryAfterOf(value, now); got != want {
 			t.Errorf("%q: %v, want %v", value, got, want)
 		}
-	}
-}
-
-type tally int
-
-func (n *tally) Inc() { *n++ }
-
-// The number of omitted lines is logged once.
-func TestOmittedLinesAreCountedOnce(t *testing.T) {
-	var said bytes.Buffer
-	var total tally
-	l := &limitedLog{log: slog.New(slog.NewTextHandler(&said, nil)), limit: rate.NewLimiter(0, 1), total: &total}
-	for range 4 {
-		l.info("refused")
-	}
-	l.limit = rate.NewLimiter(rate.Inf, 1)
-	l.info("refused")
-	l.warn("refused")
-	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	if len(lines) != 3 || total != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
-		t.Errorf("total %d, %q", total, lines)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"reseat/gateway/front"
@@ -138,7 +137,7 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *front.Request, status int
 		c = wire.Closing{}
 	}
 	c = ifRead(r, c)
-	g.noteRefused(r, status, c.Code, label, more...)
+	g.watch.Refused(r, status, c.Code, label, more...)
 	if g.refuseByClose(w, r, c) {
 		return
 	}
@@ -148,20 +147,6 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *front.Request, status int
 		upstream.RequireUpgrade(w.Header())
 	}
 	http.Error(w, text, status)
-}
-
-// noteRefused counts, keeps and logs a refused handshake. code is that of the close that
-// says so, 0 where HTTP answers. more is a detail and its name in the log, if there is one.
-func (g *Gateway) noteRefused(r *front.Request, status, code int, label string, more ...any) {
-	g.metrics.refused.WithLabelValues(label).Inc()
-	detail := ""
-	if len(more) > 1 {
-		detail = fmt.Sprint(more[1])
-	}
-	flag := hint(label, detail)
-	g.keepRefusal(r, status, code, label, detail, flag)
-	args := []any{"status", status, "why", label, "path", r.ShownPath(), "peer", r.Addr, "hint", flag}
-	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
 // limitRefused sets deadlines for a refused request. net/http reads the rest of the body
@@ -178,11 +163,6 @@ func answerWithin(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// logExhausted logs that descriptors ran out, and what an operator can do about it.
-func (g *Gateway) logExhausted() {
-	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files (ulimit -n)")
-}
-
 // retryAfter is the Retry-After, in seconds, of a request refused for lack of capacity.
 const retryAfter = "5"
 
@@ -193,20 +173,19 @@ func (g *Gateway) refuseBusy(w http.ResponseWriter, r *front.Request, label, tex
 
 // refuseExhausted refuses a new session because descriptors ran out.
 func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *front.Request) {
-	g.logExhausted()
+	g.watch.DescriptorsExhausted()
 	g.refuseBusy(w, r, "descriptors", "no more sessions now")
 }
 
 func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *front.Request, e *registry.Record, err error) {
-	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", r.ShownPath(), "err", err)
+	g.watch.UpstreamFailed(r, e, err)
 	if listen.NoDescriptor(err) { // not the upstream's fault
 		g.refuseExhausted(w, r)
 		return
 	}
-	g.metrics.refused.WithLabelValues("upstream").Inc()
 	verdict := closingUpstream(err)
 	c := ifRead(r, verdict)
-	g.keepRefusal(r, verdict.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), hint("upstream", upstreamFault(err)))
+	g.watch.UpstreamRefused(r, verdict.Status, c.Code, err)
 	if g.refuseByClose(w, r, c) {
 		upstream.Discard(err)
 		return
@@ -214,27 +193,4 @@ func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *front.Request, e *reg
 	w.Header().Set("Connection", "close")
 	answerWithin(w, e.Terms().DialTimeout+upstream.WriteTimeout) // the body may still be arriving
 	upstream.WriteError(w, err)
-}
-
-// Refusals lists the newest refused handshakes and resumes, the newest first.
-func (g *Gateway) Refusals() []Refusal { return g.refused.newestFirst() }
-
-// keepRefusal keeps that r was refused, for label, which is the metric's, and a detail:
-// with a close of code, or by HTTP where that is 0.
-// A request for no WebSocket is not kept.
-func (g *Gateway) keepRefusal(r *front.Request, status, code int, label, detail, hint string) {
-	if !r.WebSocket {
-		return
-	}
-	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: r.ShownPath(), Peer: r.Addr.String(), Hint: hint}
-	if code != 0 {
-		kept.Code = &code
-	}
-	if detail != "" && detail != label {
-		kept.Why = front.Clip(label + ": " + detail)
-	}
-	g.refused.add(kept)
-	if rt := r.Route; rt != nil {
-		rt.Counts.Refused.Add(1)
-	}
 }

@@ -23,6 +23,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
 )
@@ -201,8 +202,8 @@ func answering(status string) func(net.Conn, *http.Request) bool {
 func TestRefusedRequestIsNotListed(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		_, br := w.Request("GET /match/7 HTTP/1.1\r\nHost: 203.0.113.9\r\nConnection: close\r\n\r\n")
-		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 421 || len(w.gw.Refusals()) != 0 {
-			t.Errorf("%v, %v, and the refusals %v; want 421 and none", resp, err, w.gw.Refusals())
+		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 421 || len(w.gw.Watch().Refusals()) != 0 {
+			t.Errorf("%v, %v, and the refusals %v; want 421 and none", resp, err, w.gw.Watch().Refusals())
 		}
 	}, func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
 }
@@ -323,7 +324,7 @@ func TestRefusalByCloseHasNoFieldsOfTheStatus(t *testing.T) {
 func (w *world) wantRefusal(want string, hint ...string) {
 	w.t.Helper()
 	synctest.Wait()
-	list := w.gw.Refusals()
+	list := w.gw.Watch().Refusals()
 	if len(list) == 0 {
 		w.t.Fatal("no refusal is listed")
 	}
@@ -364,7 +365,7 @@ func TestRefusedResumesAreListedWithTheirFlag(t *testing.T) {
 		q.Sync()
 		q.TryResume(q.Hello.Token, "99").WantClosing(4400)
 		w.wantRefusal("101 | 4400 | protocol_violation: received 99 is beyond what was sent | /resume", "no setting")
-		for _, r := range w.gw.Refusals() {
+		for _, r := range w.gw.Watch().Refusals() {
 			if all := fmt.Sprint(r); strings.Contains(all, q.Hello.Token) || strings.Contains(all, first) {
 				t.Errorf("a refusal holds a token: %s", all)
 			}
@@ -385,7 +386,7 @@ func TestRefusalsAreBoundedAndTheNewestStay(t *testing.T) {
 			conn.Close()
 		}
 		synctest.Wait()
-		list := w.gw.Refusals()
+		list := w.gw.Watch().Refusals()
 		if len(list) != 100 || !strings.HasPrefix(list[0].Path, "/249/") || !strings.HasPrefix(list[99].Path, "/150/") {
 			t.Fatalf("%d refusals, from %.10s to %.10s, want 100 from /249/ to /150/", len(list), list[0].Path, list[len(list)-1].Path)
 		}
@@ -394,7 +395,7 @@ func TestRefusalsAreBoundedAndTheNewestStay(t *testing.T) {
 				t.Fatalf("%d bytes of a path, %d of a reason", len(r.Path), len(r.Why))
 			}
 		}
-		if o := w.gw.Overview(registry.View{}); o.Refusals != 250 || o.Routes[0].Refused != 250 {
+		if o := w.gw.Watch().Overview(registry.View{}); o.Refusals != 250 || o.Routes[0].Refused != 250 {
 			t.Errorf("%d refusals are counted, and %d of the route, want 250", o.Refusals, o.Routes[0].Refused)
 		}
 	})
@@ -425,11 +426,11 @@ func TestEachRouteHasItsFigures(t *testing.T) {
 		w.gw.End(ended.Hello.Session, 1000, "enough")
 		w.Handshake("/chess/3", nil, "Origin: https://elsewhere.example\r\n")
 		synctest.Wait()
-		got := w.gw.Overview(registry.View{}).Routes
+		got := w.gw.Watch().Overview(registry.View{}).Routes
 		upstream := "ws://game.example:9000"
-		want := []gateway.RouteFigures{
-			{Pattern: "/*", Upstream: upstream, Sessions: gateway.StateCounts{Detached: 1}, Created: 1, Detached: 2, Resumed: 2},
-			{Pattern: "/chess/*", Upstream: upstream, Sessions: gateway.StateCounts{Attached: 1}, Created: 2, Ended: 1, Refused: 1},
+		want := []watch.RouteFigures{
+			{Pattern: "/*", Upstream: upstream, Sessions: watch.StateCounts{Detached: 1}, Created: 1, Detached: 2, Resumed: 2},
+			{Pattern: "/chess/*", Upstream: upstream, Sessions: watch.StateCounts{Attached: 1}, Created: 2, Ended: 1, Refused: 1},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%+v, want %+v", got, want)
@@ -444,7 +445,7 @@ func TestEveryHintNamesAFlagThatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	flag := regexp.MustCompile(`--[a-z-]+[a-z]`)
-	for label, hint := range gateway.Hints {
+	for label, hint := range watch.Hints {
 		if first, _, _ := strings.Cut(hint, ": "); first != "no setting" && flag.FindString(first) != first {
 			t.Errorf("%s: %q begins with no flag", label, hint)
 		}
@@ -454,9 +455,9 @@ func TestEveryHintNamesAFlagThatExists(t *testing.T) {
 			}
 		}
 	}
-	labels := append([]string{"bad_token", "no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "protocol_violation"}, gateway.RefusalReasons...)
+	labels := append([]string{"bad_token", "no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "protocol_violation"}, watch.RefusalReasons...)
 	for _, label := range labels {
-		if gateway.Hints[label] == "" {
+		if watch.Hints[label] == "" {
 			t.Errorf("%s has no hint", label)
 		}
 	}
@@ -504,7 +505,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 			t.Errorf("its history: %+v", last)
 		}
 		for text, want := range map[string]int{"CAF%c3": 1, "RESUMABLE": 1, "login=": 0, "cookie": 0} {
-			if o := w.gw.Overview(registry.View{Filter: registry.Filter{State: "ended", Limit: 9}, Text: text}); o.Matching != want {
+			if o := w.gw.Watch().Overview(registry.View{Filter: registry.Filter{State: "ended", Limit: 9}, Text: text}); o.Matching != want {
 				t.Errorf("%q is found %d times, want %d", text, o.Matching, want)
 			}
 		}

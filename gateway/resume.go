@@ -2,15 +2,14 @@ package gateway
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
-	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/handshake"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/tokens/generation"
@@ -67,17 +66,17 @@ func (g *Gateway) finishResume(a *arrival) {
 	}
 	if refusal == nil {
 		r.Visit.Leave()
-		g.metrics.resumes.WithLabelValues("ok").Inc()
+		g.watch.Resumed()
 		return
 	}
-	g.logRefusal(r, of, refusal)
+	g.watch.ResumeRefused(r, of, refusal)
 	g.refuseResume(a, refusal)
 }
 
 // refuseResume refuses a client that has its 101 by a close.
 func (g *Gateway) refuseResume(a *arrival, refusal *session.Refusal) {
 	a.r.Visit.Leave() // the close takes up to six seconds
-	g.metrics.resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
+	g.watch.Metrics.Resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.sendClose(a.conn, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
@@ -102,7 +101,7 @@ func (g *Gateway) resumeByToken(a *arrival) (registry.Snapshot, *session.Refusal
 	}
 	only, same := sameLogin(g.ctx, e, a.r)
 	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, a.r.Target) {
-		return e.Identity(), session.Refuse(wire.CodeBadToken, otherPlayer)
+		return e.Identity(), session.Refuse(wire.CodeBadToken, watch.OtherPlayer)
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
@@ -169,7 +168,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 		switch {
 		case refusal == nil:
 			if e.Seat().Moved == wire.MovedFailover && gen == generation.FirstOf(e.Seat().Epoch) {
-				g.metrics.failover.Observe(g.clock.Now().Sub(a.at).Seconds())
+				g.watch.Metrics.Failover.Observe(g.clock.Now().Sub(a.at).Seconds())
 			}
 			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
 				g.renew(e)
@@ -193,7 +192,7 @@ func (g *Gateway) redial(e *registry.Record, d *transport.Session, a *arrival) (
 	}
 	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, a.want) })
 	if refusal == nil {
-		g.refusals.info("upstream.redial_failed", "session", e.ID, "err", err)
+		g.watch.Limited.Info("upstream.redial_failed", "session", e.ID, "err", err)
 		refusal = redialRefusal(err)
 	}
 	return func() {}, refusal
@@ -263,54 +262,5 @@ func (g *Gateway) renew(e *registry.Record) {
 	d.Do(func(core *session.Session, now session.Time) { core.SendToken(now, p) })
 }
 
-// logRefusal keeps and logs why a resume was refused, and the session if it is known.
-func (g *Gateway) logRefusal(r *front.Request, of registry.Snapshot, refusal *session.Refusal) {
-	name := wire.Name(refusal.Code)
-	detail := strings.TrimPrefix(refusal.Text, name+": ")
-	switch {
-	case refusal.Superseded:
-		detail = "superseded"
-	case of.Reason != "":
-		detail = of.Reason
-	}
-	advice := hint(name, detail)
-	if of.ClosedAfter != "" && !refusal.Superseded {
-		detail, advice = afterSilence(detail, of), g.keepaliveHint(of)
-	}
-	g.keepRefusal(r, http.StatusSwitchingProtocols, refusal.Code, name, detail, advice)
-	args := []any{"code", refusal.Code, "why", refusal.Text, "path", r.ShownPath(), "peer", r.Addr}
-	if of.ID != "" {
-		args = append(args, "session", of.ID)
-	}
-	if refusal.Superseded {
-		g.noteReplayed(of)
-		g.refusals.warn("token.replayed", append(args, "held_by", of.Peer)...)
-		return
-	}
-	g.refusals.info("resume.refused", args...)
-}
-
-// noteReplayed reports that a resume brought a token of a superseded generation, a bug or
-// a theft. The session may have ended.
-func (g *Gateway) noteReplayed(of registry.Snapshot) {
-	g.metrics.replayed.Inc()
-	if !g.replays.Allow() {
-		return
-	}
-	if e := g.reg.Find(of.ID); e != nil {
-		e.Note(events.Replayed, session.Event{})
-	} else {
-		g.reg.NoteLate(of.ID, registry.NewMoment(events.Replayed, session.Event{}))
-	}
-	g.publishEvent(events.Event{Type: events.Replayed, Session: of.ID, Player: of.Player, Group: of.Group, Path: of.Path})
-}
-
 // cookieLife is the lifetime of a cookie's token. The session's end is its real limit.
 const cookieLife = 10 * 365 * 24 * time.Hour
-
-// Limits of token.replayed in the event stream, which a thief or a faulty client can cause
-// at will. The metric counts all.
-const (
-	replaysPerSecond = 10
-	replaysAtOnce    = 50
-)

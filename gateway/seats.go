@@ -17,6 +17,7 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -30,8 +31,8 @@ type seatKeeper struct {
 	self    func() string
 	table   *front.Table
 	clock   *transport.Clock
-	log     *limitedLog
-	metrics *metrics
+	log     *watch.LimitedLog
+	metrics *watch.Metrics
 	moved   func() bool // a successor has the sessions, and writes their seats
 	ctx     context.Context
 	running *sync.WaitGroup
@@ -197,9 +198,9 @@ func (k *seatKeeper) writeHeld(e *registry.Record) {
 	case errors.Is(err, cluster.ErrSeatTaken):
 		k.fence(e, "another node has written its seat")
 	case err != nil && was:
-		k.log.warn("session.exposed", "session", e.ID, "err", err)
+		k.log.Warn("session.exposed", "session", e.ID, "err", err)
 	case err == nil && !was && seat.Revision > 0:
-		k.log.info("session.covered", "session", e.ID)
+		k.log.Info("session.covered", "session", e.ID)
 	}
 }
 
@@ -279,7 +280,7 @@ func (k *seatKeeper) writeEnd(last cluster.Seat) {
 	defer k.mu.Unlock()
 	delete(k.late, last.Session)
 	if err != nil && !errors.Is(err, cluster.ErrSeatTaken) {
-		k.log.info("seat.not_ended", "session", last.Session, "err", err)
+		k.log.Info("seat.not_ended", "session", last.Session, "err", err)
 		if last.Revision > 0 { // else there is none, as far as is known
 			k.late[last.Session] = last
 		}
@@ -324,8 +325,8 @@ func (k *seatKeeper) fence(e *registry.Record, why string) {
 		}
 	})
 	if fenced {
-		k.metrics.fenced.Inc()
-		k.log.warn("session.fenced", "session", e.ID, "epoch", e.Seat().Epoch, "why", why)
+		k.metrics.Fenced.Inc()
+		k.log.Warn("session.fenced", "session", e.ID, "epoch", e.Seat().Epoch, "why", why)
 	}
 }
 

@@ -9,10 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"reseat/gateway/cluster"
-	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
@@ -20,6 +17,7 @@ import (
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/watch"
 	"reseat/upstream"
 )
 
@@ -38,26 +36,25 @@ func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
 		clock:   cfg.Clock,
-		events:  events.New(time.Now),
 		table:   front.NewTable(),
 		pages:   make(map[string]http.Handler),
 		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		pressed: make(chan struct{}, 1),
-		ctx:     ctx, stop: stop, began: time.Now(),
+		ctx:     ctx, stop: stop,
 	}
 	g.driver = transport.NewDriver(cfg.Driver, g.clock)
 	g.gate = gate.New(turnsPerProcessor * runtime.GOMAXPROCS(0))
 	g.store = replay.NewStore(cfg.BufferTotal, g.press)
 	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
-	g.metrics = newMetrics()
-	g.metrics.registry.MustRegister(&census{g: g})
-	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
-	g.exhaustedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
-	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.watch = watch.New(watch.Options{
+		Log: g.log, Registry: g.reg, Store: g.store, Table: g.table, Routes: cfg.Routes,
+		ID: g.id, DrainTime: cfg.Drain, MaxSessions: cfg.MaxSessions, Descriptors: cfg.Descriptors,
+		Drain: g.DrainInfo, Forwarded: g.Forwarded, Windows: g.windows.Load,
+	})
 	g.trackConns()
 	g.dials.conns = g.conns
 	g.seats = seatKeeper{
-		store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.metrics, moved: func() bool { return g.movedTo() != nil }, log: g.refusals,
+		store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.watch.Metrics, moved: func() bool { return g.movedTo() != nil }, log: g.watch.Limited,
 		ctx: ctx, running: &g.running,
 		writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
 	}
@@ -65,8 +62,7 @@ func New(cfg Config) (*Gateway, error) {
 		g.seats.self = cfg.Cluster.ID
 	}
 	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, seats: &g.seats, request: g.upstreamRequest}
-	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: g.gate, clock: g.clock, log: g.refusals, seats: &g.seats}
-	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
+	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: g.gate, clock: g.clock, log: g.watch.Limited, seats: &g.seats}
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
 			g.Close()
@@ -200,11 +196,11 @@ func (g *Gateway) Close() {
 	}
 	g.running.Wait()
 	g.awaitClosed()
-	g.events.Close()
+	g.watch.Events.Close()
 }
 
 // refuseLoop refuses a request that has passed this gateway before.
 func (g *Gateway) refuseLoop(w http.ResponseWriter, r *front.Request) {
-	g.refusals.warn("upstream.loop", "path", r.ShownPath(), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
+	g.watch.Limited.Warn("upstream.loop", "path", r.ShownPath(), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
 	g.refuseHTTP(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
 }

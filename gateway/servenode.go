@@ -26,7 +26,7 @@ func (g *Gateway) ServeNode(w http.ResponseWriter, r *http.Request) {
 	if c.HTTPS {
 		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
 	}
-	g.metrics.forwards.WithLabelValues("in", "ok").Inc()
+	g.watch.Metrics.Forwards.WithLabelValues("in", "ok").Inc()
 	g.ServeHTTP(countedWriter{w, &g.passedIn, c.From}, r)
 }
 

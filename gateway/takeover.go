@@ -18,6 +18,7 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -336,10 +337,10 @@ type Rest struct {
 	Events   RecentEvents
 	Totals   registry.Totals
 	Tags     uint64
-	Refusals []Refusal // oldest first
+	Refusals []watch.Refusal // oldest first
 	Refused  int
 	Routes   map[string][5]uint64
-	Counters []Counter
+	Counters []watch.Counter
 	Renewing bool // clients are being sent new tokens: those of frozen sessions still wait
 }
 
@@ -357,7 +358,7 @@ func (r *RecentEvents) Add(newer RecentEvents) {
 
 // RecentEvents returns the events after the one with that ID, 0 for all.
 func (g *Gateway) RecentEvents(after uint64) (r RecentEvents) {
-	r.List, r.Evicted = g.events.Recent(after)
+	r.List, r.Evicted = g.watch.Events.Recent(after)
 	for _, e := range r.List {
 		r.IDs = append(r.IDs, e.ID)
 	}
@@ -367,12 +368,8 @@ func (g *Gateway) RecentEvents(after uint64) (r RecentEvents) {
 // Rest returns what a successor needs besides the sessions. Its events are those after the
 // one with that ID.
 func (g *Gateway) Rest(after uint64) Rest {
-	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.metrics.counts(), Renewing: g.renewals.Load() > 0}
-	newest := g.refused.newestFirst()
-	for i := len(newest) - 1; i >= 0; i-- {
-		r.Refusals = append(r.Refusals, newest[i])
-	}
-	r.Refused = g.refused.count()
+	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.watch.Metrics.Counts(), Renewing: g.renewals.Load() > 0}
+	r.Refusals, r.Refused = g.watch.RefusalsSoFar()
 	for rt := range g.table.All() {
 		r.Routes[rt.Pattern] = rt.Counts.Load()
 	}
@@ -385,19 +382,16 @@ func (g *Gateway) RestoreRest(r Rest) {
 	for i := range min(len(list), len(r.Events.IDs)) {
 		list[i].ID = r.Events.IDs[i]
 	}
-	g.events.Continue(list, r.Events.Evicted)
+	g.watch.Events.Continue(list, r.Events.Evicted)
 	g.reg.RestoreTotals(r.Totals)
 	g.tags.Store(max(g.tags.Load(), r.Tags))
-	for _, f := range r.Refusals {
-		g.refused.add(f)
-	}
-	g.refused.setCount(r.Refused)
+	g.watch.ContinueRefusals(r.Refusals, r.Refused)
 	for pattern, n := range r.Routes {
 		if rt := g.table.Route(pattern); rt != nil {
 			rt.Counts.Add(n)
 		}
 	}
-	g.metrics.add(r.Counters)
+	g.watch.Metrics.Add(r.Counters)
 }
 
 // Tombstones returns the state of up to n tombstones after a number: see

@@ -187,7 +187,7 @@ func TestKeepaliveIsNamedOnceInLogAndInRouteAndEachRecord(t *testing.T) {
 				t.Helper()
 				i, _ := w.gw.Session(p.Hello.Session)
 				wstest.Equal(t, "keepalive of the session", i.Keepalive, record)
-				wstest.Equal(t, "keepalive of the route", w.gw.Overview(registry.View{}).Routes[0].Keepalive, route)
+				wstest.Equal(t, "keepalive of the route", w.gw.Watch().Overview(registry.View{}).Routes[0].Keepalive, route)
 			}
 			shown("")
 			beats(p.Peer, game)
@@ -317,7 +317,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 				t.Errorf("record %+v", i)
 			}
 			for range 2 { // the end itself, and a resume that comes later
-				r := w.gw.Refusals()[0]
+				r := w.gw.Watch().Refusals()[0]
 				if r.Code == nil || !strings.Contains(r.Why, "17s after the client was last heard") || !strings.Contains(r.Hint, flag) || !strings.HasPrefix(r.Hint, "--keepalive") {
 					t.Errorf("refusal %+v", r)
 				}

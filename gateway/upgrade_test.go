@@ -72,7 +72,7 @@ func (h heir) Conn(c gateway.LateConn) {
 }
 
 // Event implements gateway.Successor.
-func (h heir) Event(e events.Event) { h.Events().Publish(e) }
+func (h heir) Event(e events.Event) { h.Watch().Events.Publish(e) }
 
 // A tcpGame is a game server that answers each message with the same.
 type tcpGame struct {
@@ -385,7 +385,7 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 		moments, left = list, n
 		return len(list) >= 2
 	})
-	eventsBefore, _ := old.Events().Recent(0)
+	eventsBefore, _ := old.Watch().Events.Recent(0)
 
 	next := newSide(t, game, old, p, "/*")
 	old.handOver(next)
@@ -418,10 +418,10 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 		t.Errorf("an ended session: %v, want %v", err, refusedBefore)
 	}
 	eventually(t, "more events than before", func() bool { // an event may come after what its peer sees of it
-		list, _ := next.Events().Recent(0)
+		list, _ := next.Watch().Events.Recent(0)
 		return len(list) > len(eventsBefore)
 	})
-	eventsAfter, _ := next.Events().Recent(0)
+	eventsAfter, _ := next.Watch().Events.Recent(0)
 	for i, e := range eventsAfter {
 		if i < len(eventsBefore) && (e.ID != eventsBefore[i].ID || e.Type != eventsBefore[i].Type || e.Session != eventsBefore[i].Session) {
 			t.Errorf("event %d is %+v, want %+v", i, e, eventsBefore[i])

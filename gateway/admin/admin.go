@@ -81,7 +81,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 		o.Log = slog.Default()
 	}
 	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, upgrade: o.Upgrade, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux(), cluster: o.Cluster}
-	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
+	a.metrics = prometheus.Gatherers{g.Watch().Metrics.Registry, a.refused.registry}
 	if a.upgrade == nil {
 		a.upgrade = func() Upgrade { return Upgrade{State: "none"} }
 	}

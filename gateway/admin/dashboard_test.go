@@ -17,6 +17,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/registry"
+	"reseat/gateway/watch"
 	"reseat/web"
 )
 
@@ -55,7 +56,7 @@ func TestOverviewShowsTotalsAndSessions(t *testing.T) {
 		q.Sync()
 		q.Drop()
 		o := w.overviewOf("")
-		want := gateway.StateCounts{Attached: 1, Detached: 1}
+		want := watch.StateCounts{Attached: 1, Detached: 1}
 		if o.Totals.Sessions != want || o.Totals.Created != 2 || o.Totals.Detached != 1 || o.Totals.ToClient != 1 || o.Matching != 2 || len(o.Sessions) != 2 || !o.Write || o.Draining {
 			t.Errorf("%+v", o)
 		}
@@ -85,7 +86,7 @@ func TestRefusalsAreListedWithHints(t *testing.T) {
 		}
 		p, _ := w.play("")
 		p.TryResume("no.token.atall", "0").WantClosing(4401)
-		var page struct{ Refusals []gateway.Refusal }
+		var page struct{ Refusals []watch.Refusal }
 		if err := json.Unmarshal(w.call("GET", "/api/v1/refusals").Body.Bytes(), &page); err != nil || len(page.Refusals) != 3 {
 			t.Fatalf("%+v, %v", page, err)
 		}
@@ -222,7 +223,7 @@ func TestOverviewSizeIsLimited(t *testing.T) {
 	var recorder *Recorder
 	inWorld(t, func(t *testing.T, w *world) {
 		for i := range 2 * keptSamples {
-			recorder.add(gateway.Totals{Created: uint64(i), Time: time.Now().Add(time.Duration(i) * time.Second)})
+			recorder.add(watch.Totals{Created: uint64(i), Time: time.Now().Add(time.Duration(i) * time.Second)})
 		}
 		o := w.overviewOf("?limit=200")
 		if len(o.Samples) != keptSamples || o.Samples[0].Created != keptSamples {

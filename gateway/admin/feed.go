@@ -86,7 +86,7 @@ type feed struct {
 
 func newFeed(a *api) *feed {
 	f := &feed{
-		a: a, log: a.cluster.Log(), own: a.g.Events(), news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
+		a: a, log: a.cluster.Log(), own: a.g.Watch().Events.Hub, news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads), decided: make(chan struct{}), seen: make(map[string]uint64),
 	}
 	if f.log == nil {

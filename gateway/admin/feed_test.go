@@ -103,7 +103,7 @@ func TestEventsThatWereNotForwardedAreAGap(t *testing.T) {
 				take(node, data)
 			}
 			for i := range events.Kept + 2*maxBatch {
-				nodes[0].gw.Events().Publish(events.Event{Type: events.Resumed, Session: fmt.Sprint(i)})
+				nodes[0].gw.Watch().Events.Publish(events.Event{Type: events.Resumed, Session: fmt.Sprint(i)})
 			}
 		})
 		synctest.Wait()
@@ -160,7 +160,7 @@ func TestStuckReaderOfAnotherNodesStreamIsClosed(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
 		l := nodes[0].serve().listen("?node=bob")
 		for range 400 {
-			nodes[1].gw.Events().Publish(events.Event{Type: events.Resumed, Session: strings.Repeat("x", 100)})
+			nodes[1].gw.Watch().Events.Publish(events.Event{Type: events.Resumed, Session: strings.Repeat("x", 100)})
 			synctest.Wait()
 		}
 		time.Sleep(2*streamWriteTimeout + time.Second)

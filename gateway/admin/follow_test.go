@@ -142,7 +142,7 @@ func (all *town) change(f func(b *book)) {
 func (p *place) happens(sessions ...string) {
 	p.town.mu.Lock() // nothing is stored meanwhile
 	for _, s := range sessions {
-		p.gw.Events().Publish(events.Event{Type: events.Resumed, Session: s})
+		p.gw.Watch().Events.Publish(events.Event{Type: events.Resumed, Session: s})
 	}
 	p.town.mu.Unlock()
 	synctest.Wait()
@@ -451,17 +451,17 @@ func TestSuccessorStoresTheRestOfItsPredecessor(t *testing.T) {
 		nodes[0].hear(false)
 		nodes[0].happens("2")
 		old := nodes[0]
-		recent, evicted := old.gw.Events().Recent(0)
+		recent, evicted := old.gw.Watch().Events.Recent(0)
 		next := &place{town: old.town, node: old.node, ln: wstest.NewListener(4 << 10)}
 		next.world = newWorld(t)
-		next.gw.Events().Continue(recent, evicted)
+		next.gw.Watch().Events.Continue(recent, evicted)
 		h := New(next.gw, Options{Cluster: next, Log: newLog(next.log)})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go h.Run(ctx)
 		synctest.Wait()
 		time.Sleep(behindEvery)
-		next.gw.Events().Publish(events.Event{Type: events.Resumed, Session: "3"})
+		next.gw.Watch().Events.Publish(events.Event{Type: events.Resumed, Session: "3"})
 		l.want("session.resumed 1", "session.resumed 2", "session.resumed 3")
 		if n := strings.Count(fmt.Sprint(b.ids), "00000001-"); n != 3 {
 			t.Errorf("%d messages of the node: %v", n, b.ids)

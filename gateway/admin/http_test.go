@@ -295,7 +295,7 @@ func TestTokensAppearInNoLogOrAnswer(t *testing.T) {
 // series.
 func TestNamesCreateNoMetricSeries(t *testing.T) {
 	series := func(w *world) (names []string) {
-		families, err := prometheus.Gatherers{w.gw.Metrics()}.Gather()
+		families, err := prometheus.Gatherers{w.gw.Watch().Metrics.Registry}.Gather()
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/watch"
 )
 
 func TestGroupCallsReachAllNodes(t *testing.T) {
@@ -104,7 +104,7 @@ func TestOverviewSumsNodes(t *testing.T) {
 		synctest.Wait()
 		for _, at := range nodes {
 			o := at.overviewOf("")
-			want := gateway.StateCounts{Attached: 3, Detached: 2}
+			want := watch.StateCounts{Attached: 3, Detached: 2}
 			if o.Totals.Sessions != want || o.Totals.Created != 6 || o.Totals.Ended != 1 || o.EndedBy["ended"] != 1 || o.Matching != 5 || len(o.Sessions) != 5 || o.Refusals != 1 || o.BufferMaxBytes != 3*at.overviewOf("?node=self").BufferMaxBytes {
 				t.Errorf("at %s: %+v", at.node.Name, o)
 			}
@@ -189,11 +189,11 @@ func TestCountsOfMissingNodeStay(t *testing.T) {
 
 func TestTotalsOfNodesAreInterpolated(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	point := func(s int, created uint64, attached int) gateway.Totals {
-		return gateway.Totals{Time: at(s), Created: created, Sessions: gateway.StateCounts{Attached: attached}}
+	point := func(s int, created uint64, attached int) watch.Totals {
+		return watch.Totals{Time: at(s), Created: created, Sessions: watch.StateCounts{Attached: attached}}
 	}
-	p := peer{points: []gateway.Totals{point(10, 100, 1), point(20, 200, 2), point(30, 210, 3)}, since: at(5), present: true}
-	for s, want := range map[int]gateway.Totals{
+	p := peer{points: []watch.Totals{point(10, 100, 1), point(20, 200, 2), point(30, 210, 3)}, since: at(5), present: true}
+	for s, want := range map[int]watch.Totals{
 		4: {}, 7: {Created: 100}, 10: point(10, 100, 1), 15: point(0, 150, 1), 18: point(0, 180, 1), 20: point(20, 200, 2), 25: point(0, 205, 2), 30: point(30, 210, 3), 40: point(0, 210, 3),
 	} {
 		if got := p.at(at(s)); got.Created != want.Created || got.Sessions != want.Sessions {
@@ -204,9 +204,9 @@ func TestTotalsOfNodesAreInterpolated(t *testing.T) {
 	if got := p.at(at(40)); got.Created != 210 || got.Sessions.Attached != 0 {
 		t.Errorf("after a node has been lost: %+v", got)
 	}
-	sum := gateway.Totals{RTTMedian: 10, RTTHigh: 50, Sessions: gateway.StateCounts{Attached: 1}}
-	addTotals(&sum, gateway.Totals{RTTMedian: 40, RTTHigh: 45, Sessions: gateway.StateCounts{Attached: 2}})
-	addTotals(&sum, gateway.Totals{Sessions: gateway.StateCounts{Attached: 3}})
+	sum := watch.Totals{RTTMedian: 10, RTTHigh: 50, Sessions: watch.StateCounts{Attached: 1}}
+	addTotals(&sum, watch.Totals{RTTMedian: 40, RTTHigh: 45, Sessions: watch.StateCounts{Attached: 2}})
+	addTotals(&sum, watch.Totals{Sessions: watch.StateCounts{Attached: 3}})
 	if sum.RTTMedian != 30 || sum.RTTHigh != 50 || sum.Sessions.Attached != 6 {
 		t.Errorf("two nodes and one add up to %+v", sum)
 	}

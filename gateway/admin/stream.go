@@ -107,7 +107,7 @@ func readerKey(r *http.Request) string {
 func (a *api) read(r *http.Request) (*events.Reader, error) {
 	hub := a.all
 	if a.alone(r) {
-		hub = a.g.Events()
+		hub = a.g.Watch().Events.Hub
 	}
 	last := r.Header.Get("Last-Event-ID")
 	if last == "" {

@@ -184,7 +184,7 @@ func TestStreamStartsWithGapForOldLastEventID(t *testing.T) {
 		p, _ := w.play("")
 		l.want("session.created " + p.Hello.Session)
 		for i := range events.Kept + 1 {
-			w.gw.Events().Publish(events.Event{Type: events.Resumed, Session: fmt.Sprint(i)})
+			w.gw.Watch().Events.Publish(events.Event{Type: events.Resumed, Session: fmt.Sprint(i)})
 		}
 		late := s.listen("", "Last-Event-ID: "+l.last)
 		late.want("gap", "session.resumed 1", "session.resumed 2")
@@ -205,9 +205,9 @@ func TestStreamIsFiltered(t *testing.T) {
 		}
 		for _, e := range all {
 			e.Type = events.Created
-			w.gw.Events().Publish(e)
+			w.gw.Watch().Events.Publish(e)
 		}
-		w.gw.Events().Publish(events.Event{Type: events.Gap})
+		w.gw.Watch().Events.Publish(events.Event{Type: events.Gap})
 		for i, l := range streams {
 			var got []string
 			for e := l.next(); e.Type != events.Gap; e = l.next() {

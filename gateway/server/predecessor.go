@@ -120,7 +120,7 @@ func commonFormat(theirs []int) int {
 func (g *giving) offer() error {
 	p := g.u.p
 	o := offer{
-		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
+		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.Watch().BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
 		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump, Posts: g.posts,
 	}
 	if p.node != nil {

@@ -188,7 +188,7 @@ func (g *giving) sendLate() {
 // It closes quiet as soon as none can come to this process any more, but from a connection that
 // had one under way: those go on until they are answered.
 func (p *process) finishRequests(g *giving, quiet chan<- struct{}) {
-	p.gateway.Events().Close() // event streams end, their readers come again
+	p.gateway.Watch().Events.Close() // event streams end, their readers come again
 	ctx, cancel := context.WithTimeout(context.Background(), lateGrace)
 	defer cancel()
 	var both sync.WaitGroup

@@ -74,7 +74,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	}
 	environ = withoutUpgrade(environ)
 	p.upgrader.args, p.upgrader.environ, p.upgrader.stderr = args, environ, stderr
-	defer tuneCollector(environ, p.gateway.BufferBytes)()
+	defer tuneCollector(environ, p.gateway.Watch().BufferBytes)()
 	p.announce(set, own.keys)
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
@@ -283,7 +283,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.node.gateway = p.gateway
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log, Hold: over != nil && over.offer.Posts})
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: over != nil && over.offer.Posts})
 		p.hook.Register(vitals.registry)
 	}
 	p.addPages(set)
@@ -634,7 +634,7 @@ func (p *process) closeHook() {
 
 func (p *process) close() {
 	if p.gateway != nil && p.admin != nil {
-		p.gateway.Events().Close()
+		p.gateway.Watch().Events.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), streamsEnd)
 		p.admin.Shutdown(ctx)
 		cancel()

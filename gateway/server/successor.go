@@ -391,7 +391,7 @@ func (t *takeover) keepConns(m *handover.Message) error {
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
 	for _, e := range t.last {
-		p.gateway.Events().Publish(e)
+		p.gateway.Watch().Events.Publish(e)
 	}
 	t.sessions.Adopt(t.rest.Left)
 	if p.node != nil {
@@ -475,7 +475,7 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	case handover.Event:
 		var e events.Event
 		if err = json.Unmarshal(m.Body, &e); err == nil {
-			p.gateway.Events().Publish(e)
+			p.gateway.Watch().Events.Publish(e)
 		}
 	case handover.Posts:
 		if len(m.Body) == 0 {

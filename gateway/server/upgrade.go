@@ -11,6 +11,7 @@ import (
 	"reseat/gateway/cluster"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
+	"reseat/gateway/watch"
 )
 
 // This file has what both sides of an upgrade say to each other, and what operators see of
@@ -85,7 +86,7 @@ const (
 // A rest is the body of handover.Rest.
 type rest struct {
 	Gateway  gateway.Rest
-	Samples  []gateway.Totals
+	Samples  []watch.Totals
 	Upgrades map[string]float64
 	Left     []string      // ids of the sessions that follow later
 	Pump     time.Duration // how long this process forwards bytes

@@ -1,4 +1,4 @@
-package gateway
+package watch
 
 import (
 	"reseat/gateway/front"
@@ -22,11 +22,11 @@ type RouteFigures struct {
 	Keepalive string `json:"keepalive"`
 }
 
-// countsOf are those of a session's route.
-func (g *Gateway) countsOf(e *registry.Record) *front.Counts { return g.table.Route(e.Route).Counts }
+// counts are those of a session's route.
+func (w *Watch) counts(e *registry.Record) *front.Counts { return w.o.Table.Route(e.Route).Counts }
 
-// routeFigures are those of each route, in the order of Config.Routes.
-func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {
+// routeFigures are those of each route, in the order of the settings.
+func (w *Watch) routeFigures(all *registry.Survey) []RouteFigures {
 	states := make(map[string]*StateCounts)
 	for i, e := range all.List {
 		n := states[e.Route]
@@ -43,9 +43,9 @@ func (g *Gateway) routeFigures(all *registry.Survey) []RouteFigures {
 			n.Detached++
 		}
 	}
-	list := make([]RouteFigures, 0, len(g.cfg.Routes))
-	for _, r := range g.cfg.Routes {
-		c := g.table.Route(r.Pattern).Counts
+	list := make([]RouteFigures, 0, len(w.o.Routes))
+	for _, r := range w.o.Routes {
+		c := w.o.Table.Route(r.Pattern).Counts
 		f := RouteFigures{
 			Pattern: r.Pattern, Upstream: r.Upstream.URL.Redacted(),
 			Created: c.Created.Load(), Detached: c.Detached.Load(), Resumed: c.Resumed.Load(), Refused: c.Refused.Load(), Ended: c.Ended.Load(),

@@ -1,4 +1,4 @@
-package gateway
+package watch
 
 import (
 	"errors"
@@ -13,13 +13,13 @@ import (
 // noSetting begins a hint if no flag would change the refusal.
 const noSetting = "no setting: "
 
-// hint says which flag would change a refusal: by its label and fault, or by its label
+// Hint says which flag would change a refusal: by its label and fault, or by its label
 // alone, with the flag ready to paste if the fault is its value.
-func hint(label, fault string) string {
-	if h, ok := hints[label+": "+fault]; ok {
+func Hint(label, fault string) string {
+	if h, ok := Hints[label+": "+fault]; ok {
 		return h
 	}
-	h := hints[label]
+	h := Hints[label]
 	switch pattern := handshake.OriginPattern(fault); {
 	case label == "origin" && pattern != "":
 		h = strings.Replace(h, "its origin", "--origin "+pattern, 1)
@@ -32,9 +32,9 @@ func hint(label, fault string) string {
 // hostForm matches a Host that --host takes, without anything that a shell would read.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]+)?$`)
 
-// hints begin with a flag. The labels are those of refusalReasons, and of resumes the
+// Hints begin with a flag. The labels are those of RefusalReasons, and of resumes the
 // names of wire.Names that a resume can be refused by.
-var hints = map[string]string{
+var Hints = map[string]string{
 	"bad_handshake":             noSetting + "the client's handshake violates RFC 6455; does a proxy in front remove headers?",
 	"buffer_total":              "--buffer-total: raise it, or lower --buffer-bytes or --grace",
 	"descriptors":               noSetting + "raise the limit of open files (ulimit -n, LimitNOFILE)",
@@ -64,7 +64,7 @@ var hints = map[string]string{
 	"bad_token: expired":        "--token-ttl: the client was away for longer than its token lives",
 	"bad_token: foreign":        "--token-audience: the token is of another environment",
 	"bad_token: superseded":     noSetting + "the client kept an older token, or somebody else has it",
-	"bad_token: " + otherPlayer: "--origin: the resume comes from another origin, or with another player's login",
+	"bad_token: " + OtherPlayer: "--origin: the resume comes from another origin, or with another player's login",
 	"no_session: grace_over":    "--grace: the client was away for longer",
 	"no_session":                noSetting + "the session has ended, was in a process that is gone, or is in another of several gateways",
 	"window_exceeded":           "--buffer-bytes: the session's buffer overflowed; --buffer-messages, --buffer-total and --overflow decide too",
@@ -80,7 +80,8 @@ const (
 	refusedThere = "refused there"
 	busyThere    = "busy there"
 	tooSlow      = "too slow"
-	otherPlayer  = "for another player or origin"
+	// OtherPlayer is why a resume is refused that the token alone would allow.
+	OtherPlayer = "for another player or origin"
 )
 
 // upstreamFault is which hint fits an error of a first dial.

@@ -1,4 +1,4 @@
-package gateway
+package watch
 
 import (
 	"net/http"
@@ -14,13 +14,10 @@ import (
 // This file is what operators hear of the keepalives that clients send by themselves, --keepalive, and of game servers
 // that close the connection of a client who is away, perhaps because they miss them.
 
-// KeepaliveFlag returns the flag that has the gateway send k, to paste into a shell.
-func KeepaliveFlag(k session.Keepalive) string { return registry.KeepaliveFlag(k) }
-
 // noticed keeps the flag for what e's client sends at a steady pace, and reports whether it is the first of e's route.
-func (g *Gateway) noticed(e *registry.Record, k session.Keepalive) (flag string, first bool) {
+func (w *Watch) noticed(e *registry.Record, k session.Keepalive) (flag string, first bool) {
 	flag = registry.KeepaliveFlag(k)
-	return flag, g.countsOf(e).Keepalive.Swap(&flag) == nil
+	return flag, w.counts(e).Keepalive.Swap(&flag) == nil
 }
 
 // alone says for how long the client was away when the game server closed the connection, for a log line, and which
@@ -38,19 +35,20 @@ func alone(ev session.Event) (args []any) {
 
 // keepAlone keeps it among the refusals that e's client comes back for nothing: its game server has closed the connection
 // meanwhile, which it is about to hear.
-func (g *Gateway) keepAlone(e *registry.Record) {
+func (w *Watch) keepAlone(e *registry.Record) {
 	a := e.Alone()
 	if a == nil {
 		return
 	}
-	s, _ := g.Session(e.ID)
+	i, _ := w.o.Registry.Info(e)
+	s := e.Snapshot(i)
 	label, code := wire.Name(wire.CodeUpstreamLost), wire.CodeUpstreamLost
 	if strings.HasPrefix(a.Reason, "closed") {
 		label, code = session.ReasonUpstreamClosed, wire.CodeEnded
 	}
-	g.refused.add(Refusal{
+	w.ring.add(Refusal{
 		Time: time.Now().UTC(), Status: http.StatusSwitchingProtocols, Code: &code,
-		Why: front.Clip(label + ": " + afterSilence(a.Reason, s)), Path: e.Path, Peer: e.Peer(), Hint: g.keepaliveHint(s),
+		Why: front.Clip(label + ": " + afterSilence(a.Reason, s)), Path: e.Path, Peer: e.Peer(), Hint: w.keepaliveHint(s),
 	})
 }
 
@@ -68,9 +66,9 @@ func afterSilence(detail string, s registry.Snapshot) string {
 }
 
 // keepaliveHint is the hint for a session whose game server has closed the connection while the client was away.
-func (g *Gateway) keepaliveHint(s registry.Snapshot) string {
+func (w *Watch) keepaliveHint(s registry.Snapshot) string {
 	mode := session.KeepaliveOff
-	if rt := g.table.Route(s.Route); rt != nil {
+	if rt := w.o.Table.Route(s.Route); rt != nil {
 		mode = rt.Policy.Keepalive
 	}
 	switch {

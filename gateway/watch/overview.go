@@ -1,4 +1,4 @@
-package gateway
+package watch
 
 import (
 	"slices"
@@ -57,6 +57,15 @@ func countDurable(all *registry.Survey) (n DurableCounts) {
 	return n
 }
 
+// DrainInfo is a drain as the control API shows it.
+type DrainInfo struct {
+	Draining bool `json:"draining"`
+	// Until is when the remaining sessions will be closed. Nil if they have been closed,
+	// if there is no drain, or if the process is shutting down.
+	Until    *time.Time `json:"until"`
+	Sessions int        `json:"sessions"`
+}
+
 // An Overview is a gateway at one moment: its totals, and the sessions that a
 // registry.View selects.
 type Overview struct {
@@ -72,7 +81,7 @@ type Overview struct {
 	Totals    Totals            `json:"totals"`
 	EndedBy   map[string]uint64 `json:"ended_by"`   // reason
 	ResumesBy map[string]uint64 `json:"resumes_by"` // result
-	Refusals  int               `json:"refusals"`   // first handshakes and resumes that were refused: see Gateway.Refusals
+	Refusals  int               `json:"refusals"`   // first handshakes and resumes that were refused: see Watch.Refusals
 	Routes    []RouteFigures    `json:"routes"`
 
 	Matching int                 `json:"matching"` // sessions that fit the registry.View
@@ -81,50 +90,49 @@ type Overview struct {
 }
 
 // Totals returns the current totals.
-func (g *Gateway) Totals() Totals {
-	all := g.reg.Survey()
-	return g.totals(&all)
+func (w *Watch) Totals() Totals {
+	all := w.o.Registry.Survey()
+	return w.totals(&all)
 }
 
 // Overview returns the totals and the sessions that v selects. It asks every living
 // session once, as a scrape of the metrics does.
-func (g *Gateway) Overview(v registry.View) Overview {
-	all := g.reg.Survey()
+func (w *Watch) Overview(v registry.View) Overview {
+	all := w.o.Registry.Survey()
+	drain := w.o.Drain()
 	o := Overview{
-		Totals: g.totals(&all), Since: g.began.UTC(), ID: g.id, DrainTime: registry.FormatDuration(g.cfg.Drain),
-		MaxSessions: g.cfg.MaxSessions, BufferMaxBytes: g.cfg.BufferTotal,
-		EndedBy: g.metrics.endedBy(), ResumesBy: g.metrics.resumesBy(), Refusals: g.refused.count(), Routes: g.routeFigures(&all),
+		Totals: w.totals(&all), Since: w.began.UTC(), ID: w.o.ID, DrainTime: registry.FormatDuration(w.o.DrainTime),
+		Draining: drain.Draining, DrainUntil: drain.Until, MaxSessions: w.o.MaxSessions, BufferMaxBytes: w.o.Store.Limit(),
+		EndedBy: w.Metrics.endedBy(), ResumesBy: w.Metrics.resumesBy(), Refusals: w.ring.count(), Routes: w.routeFigures(&all),
 	}
-	drain := g.DrainInfo()
-	o.Draining, o.DrainUntil = drain.Draining, drain.Until
 	o.Time = o.Totals.Time
 	if v.State == session.Ended.String() {
 		ended := v.Filter
 		ended.Limit = 0 // the window is chosen once they are sorted
-		o.Sessions, o.Offset, o.Matching = v.Remembered(g.reg.ListTombstones(ended))
+		o.Sessions, o.Offset, o.Matching = v.Remembered(w.o.Registry.ListTombstones(ended))
 	} else {
 		o.Sessions, o.Offset, o.Matching = v.Living(&all)
 	}
 	return o
 }
 
-func (g *Gateway) totals(all *registry.Survey) Totals {
+func (w *Watch) totals(all *registry.Survey) Totals {
 	states, sum := all.Census()
-	m := g.metrics
+	m := w.Metrics
 	t := Totals{
 		Time:     time.Now().UTC(),
 		Sessions: StateCounts{states[session.Connecting], states[session.Attached], states[session.Detached]},
 		Durable:  countDurable(all),
-		Created:  value(m.created), Detached: value(m.drops),
+		Created:  value(m.Created), Detached: value(m.Drops),
 		ToUpstream: sum.ToUpstream, ToClient: sum.ToClient, ToUpstreamBytes: sum.ToUpstreamBytes, ToClientBytes: sum.ToClientBytes,
 		Replayed: sum.Replayed, Dropped: sum.Dropped,
-		BufferBytes: g.store.Used(),
+		BufferBytes: w.o.Store.Used(),
 	}
 	for _, n := range m.endedBy() {
 		t.Ended += n
 	}
 	for result, n := range m.resumesBy() {
-		if result == resumeOK {
+		if result == ResumeOK {
 			t.Resumed = n
 		} else {
 			t.Refused += n
@@ -151,11 +159,11 @@ func roundTrips(infos []session.Info) (median, high float64) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// resumeOK is the label of a resume that was not refused.
-const resumeOK = "ok"
+func (m *Metrics) endedBy() map[string]uint64 { return values(m.Ended, session.Reasons()) }
 
-func (m *metrics) endedBy() map[string]uint64 { return values(m.ended, session.Reasons()) }
-
-func (m *metrics) resumesBy() map[string]uint64 {
-	return values(m.resumes, append(wire.Names(), resumeOK))
+func (m *Metrics) resumesBy() map[string]uint64 {
+	return values(m.Resumes, append(wire.Names(), ResumeOK))
 }
+
+// BufferBytes is the memory that all replay buffers hold, in bytes.
+func (w *Watch) BufferBytes() int64 { return w.o.Store.Used() }

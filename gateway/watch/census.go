@@ -1,4 +1,4 @@
-package gateway
+package watch
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,7 +9,7 @@ import (
 
 // A census collects what the sessions count themselves. It asks them when it is scraped,
 // so that messages need not update any metric.
-type census struct{ g *Gateway }
+type census struct{ *Watch }
 
 var (
 	descSessions = prometheus.NewDesc("reseat_sessions", "Living sessions, by state.", []string{"state"}, nil)
@@ -36,7 +36,7 @@ func (c *census) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *census) Collect(ch chan<- prometheus.Metric) {
-	all := c.g.reg.Survey()
+	all := c.o.Registry.Survey()
 	states, total := all.Census()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -53,24 +53,19 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	counter(descBytes, total.ToClientBytes, "to_client")
 	counter(descReplayed, total.Replayed)
 	counter(descDropped, total.Dropped)
-	gauge(descBuffer, float64(c.g.store.Used()))
-	gauge(descLimit, float64(c.g.store.Limit()))
-	gauge(descWindows, float64(c.g.windows.Load()))
+	gauge(descBuffer, float64(c.o.Store.Used()))
+	gauge(descLimit, float64(c.o.Store.Limit()))
+	gauge(descWindows, float64(c.o.Windows()))
 	draining := 0.0
-	if c.g.Draining() {
+	if c.o.Drain().Draining {
 		draining = 1
 	}
 	gauge(descDraining, draining)
-	gauge(descForwards, float64(c.g.passedIn.Load()), "in")
-	gauge(descForwards, float64(c.g.relays.count()), "out")
+	in, out := c.o.Forwarded()
+	gauge(descForwards, float64(in), "in")
+	gauge(descForwards, float64(out), "out")
 	durable := countDurable(&all)
 	gauge(descDurable, float64(durable.Covered), registry.Covered)
 	gauge(descDurable, float64(durable.Exposed), registry.Exposed)
-	counter(descMissed, c.g.events.Missed())
+	counter(descMissed, c.Events.Missed())
 }
-
-// BufferBytes is the memory that all replay buffers hold, in bytes.
-func (g *Gateway) BufferBytes() int64 { return g.store.Used() }
-
-// Metrics returns the gateway's metrics. Metrics of the process are not among them.
-func (g *Gateway) Metrics() prometheus.Gatherer { return g.metrics.registry }

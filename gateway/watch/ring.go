@@ -1,4 +1,4 @@
-package gateway
+package watch
 
 import (
 	"sync"
@@ -22,15 +22,15 @@ type Refusal struct {
 	Hint   string `json:"hint"` // begins with the flag that would change it, or with noSetting
 }
 
-// A refusalRing keeps the newest refusals: a stranger who is refused often takes no more
+// A ring keeps the newest refusals: a stranger who is refused often takes no more
 // memory than one who is refused once.
-type refusalRing struct {
+type ring struct {
 	mu   sync.Mutex
 	list []Refusal // refusal n, counted from 0, is at n mod maxRefusals
 	n    int
 }
 
-func (k *refusalRing) add(r Refusal) {
+func (k *ring) add(r Refusal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.list) < maxRefusals {
@@ -42,7 +42,7 @@ func (k *refusalRing) add(r Refusal) {
 }
 
 // newestFirst copies the refusals that are kept.
-func (k *refusalRing) newestFirst() []Refusal {
+func (k *ring) newestFirst() []Refusal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	list := make([]Refusal, len(k.list))
@@ -53,14 +53,14 @@ func (k *refusalRing) newestFirst() []Refusal {
 }
 
 // count is how many there ever were.
-func (k *refusalRing) count() int {
+func (k *ring) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.n
 }
 
 // setCount sets how many refusals there were, at least those that are kept.
-func (k *refusalRing) setCount(n int) {
+func (k *ring) setCount(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.list) < maxRefusals || n < k.n {
