@@ -192,7 +192,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *front.Request) {
 		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	up, err := g.dials.dialFirst(ctx, r.Visit, e)
+	up, err := g.dialer.First(ctx, r.Visit, e)
 	if err != nil {
 		g.reg.Remove(e)
 		r.Visit.Leave() // the refusal's body may take long

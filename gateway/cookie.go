@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 
+	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/registry"
@@ -57,11 +58,11 @@ func setCookie(r *front.Request, e *registry.Record, h http.Header, token string
 func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *front.Request, token string) bool {
 	a := g.arrivalOf(r)
 	e, claims, ok := g.sessionOfCookie(&a, token)
-	if !ok || g.busy(r, e, a.want) {
+	if !ok || g.busy(r, e, a.Want) {
 		return false
 	}
 	var err error
-	a.conn, a.early, err = g.answer(e, e.Protocol(), g.freshCookie(r, e, claims, a.at)).Switch(w, r.Request)
+	a.Conn, a.Early, err = g.answer(e, e.Protocol(), g.freshCookie(r, e, claims, a.At)).Switch(w, r.Request)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return true
@@ -72,28 +73,28 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *front.Request, token 
 
 // sessionOfCookie returns the session that a plain client's cookie names, if the client may
 // resume it, and completes a.
-func (g *Gateway) sessionOfCookie(a *arrival, token string) (*registry.Record, tokens.Claims, bool) {
+func (g *Gateway) sessionOfCookie(a *dial.Arrival, token string) (*registry.Record, tokens.Claims, bool) {
 	claims, err := g.keys.VerifyKnown(token, g.reg.Memo)
 	if err != nil {
 		return nil, claims, false
 	}
 	e := g.reg.Find(claims.Session)
 	if e == nil || e.Driver() == nil { // it may be on its way from a predecessor
-		e = g.late.await(g.ctx, a.r.Visit, g.reg, claims.Session)
+		e = g.late.await(g.ctx, a.Request.Visit, g.reg, claims.Session)
 	}
-	if e == nil || !e.Kept() || e.Route != a.r.Route.Pattern || e.Subject() != claims.Subject {
+	if e == nil || !e.Kept() || e.Route != a.Request.Route.Pattern || e.Subject() != claims.Subject {
 		return nil, claims, false
 	}
-	only, same := sameLogin(g.ctx, e, a.r)
-	if !same || e.Driver() == nil || !e.Offered(a.r.Offer.Protocols) {
+	only, same := sameLogin(g.ctx, e, a.Request)
+	if !same || e.Driver() == nil || !e.Offered(a.Request.Offer.Protocols) {
 		return nil, claims, false
 	}
-	a.r, a.want = only, session.Resume{Gen: claims.Gen}
+	a.Request, a.Want = only, session.Resume{Gen: claims.Gen}
 	return e, claims, true
 }
 
 // finishByCookie attaches a plain client that has its 101.
-func (g *Gateway) finishByCookie(r *front.Request, a *arrival, e *registry.Record) {
+func (g *Gateway) finishByCookie(r *front.Request, a *dial.Arrival, e *registry.Record) {
 	refusal := session.Refuse(wire.CodeNoSession, "")
 	if d := e.Driver(); d != nil {
 		refusal = g.attach(e, d, a)
@@ -107,7 +108,7 @@ func (g *Gateway) finishByCookie(r *front.Request, a *arrival, e *registry.Recor
 	}
 	g.watch.Metrics.Resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
 	g.watch.ResumeRefused(r, e.Identity(), refusal)
-	a.conn.Close() // a plain client reconnects, and gets a new session if this one has ended
+	a.Conn.Close() // a plain client reconnects, and gets a new session if this one has ended
 }
 
 // freshCookie returns a header with a new cookie if the client's was signed by a key that

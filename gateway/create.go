@@ -78,7 +78,7 @@ func (g *Gateway) Create(ctx context.Context, v *gate.Visit, w CreateRequest) (i
 	default:
 		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
-	up, err := g.dials.dialFirst(ctx, v, e)
+	up, err := g.dialer.First(ctx, v, e)
 	if err != nil {
 		g.reg.Remove(e)
 		if listen.NoDescriptor(err) {

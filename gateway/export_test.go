@@ -73,12 +73,9 @@ func Leftovers(g *Gateway) map[string]int {
 	for what, n := range g.reg.Usage() {
 		count(what, n)
 	}
-	g.redials.mu.Lock()
-	defer g.redials.mu.Unlock()
-	count("redials", len(g.redials.of))
-	g.dials.mu.Lock()
-	defer g.dials.mu.Unlock()
-	count("dial queues", len(g.dials.queues))
+	redials, queues := g.dialer.Usage()
+	count("redials", redials)
+	count("dial queues", queues)
 	for what, t := range map[string]*listen.ConnTracker{"": g.conns, "admin ": g.adminConns} {
 		conns, waiting := t.Counts()
 		count(what+"connections that wait", waiting)

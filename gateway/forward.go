@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 
+	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/transport/rawconn"
 )
@@ -54,12 +55,12 @@ func hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
 }
 
 // forwardAnswered hands a client over that was refused because its session has moved.
-func (g *Gateway) forwardAnswered(r *front.Request, a *arrival, id string) bool {
+func (g *Gateway) forwardAnswered(r *front.Request, a *dial.Arrival, id string) bool {
 	to := g.movedTo()
 	if to == nil || g.reg.Find(id) != nil {
 		return false
 	}
-	to.Conn(LateConn{Conn: rawconn.OffLoop(a.conn), Request: requestHead(r.Request), Early: a.early, Answered: true, Secure: r.TLS != nil})
+	to.Conn(LateConn{Conn: rawconn.OffLoop(a.Conn), Request: requestHead(r.Request), Early: a.Early, Answered: true, Secure: r.TLS != nil})
 	return true
 }
 

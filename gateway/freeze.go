@@ -83,7 +83,7 @@ func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration, 
 func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.Record, err error) {
 	for _, e := range list {
 		d := e.Driver()
-		if d == nil || f.g.redials.dialling(e) {
+		if d == nil || f.g.dialer.Dialling(e) {
 			f.leave(e)
 			continue
 		}

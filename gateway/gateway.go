@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/listen"
@@ -52,9 +53,7 @@ type Gateway struct {
 	moves     moves        // and those that were
 	passedIn  atomic.Int64 // connections that other nodes have passed on
 	windows   atomic.Int64 // bytes of compression windows; part of what store has lent
-	dials     dials
-	redials   redialer
-	outages   outages
+	dialer    *dial.Dialer
 	tags      atomic.Uint64   // of the sessions' data; each is used once
 	pressed   chan struct{}   // one slot: see memory.go
 	ctx       context.Context // until Close

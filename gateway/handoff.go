@@ -90,7 +90,7 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 		return false
 	}
 	d := e.Driver()
-	if d == nil || g.redials.dialling(e) || g.movedTo() != nil {
+	if d == nil || g.dialer.Dialling(e) || g.movedTo() != nil {
 		return false
 	}
 	left := g.leaving.begin(e)

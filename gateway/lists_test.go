@@ -4,14 +4,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"runtime"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"reseat/gateway/front"
 	"reseat/gateway/internal/test/wstest"
@@ -185,28 +181,6 @@ func TestRemovedSessionDoesNotAnswer(t *testing.T) {
 	if g.reg.Answers(t.Context(), e) {
 		t.Error("a session that never began must not answer")
 	}
-}
-
-// The client disconnects just as its dial succeeds: that connection is closed.
-func TestUpstreamWithoutWaitingClientIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newCrowd(t, 1)
-		e := g.reg.All()[0]
-		e.SetTerms(&registry.Terms{Policy: policy.Policy{DialTimeout: 5 * time.Second}})
-		game := wstest.NewGame(t, 1<<10)
-		d := &redial{waiter: &waiter{arrival: &arrival{}}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
-		game.Refuse = func(net.Conn, *http.Request) bool { // what leave does, too late to cancel the dial
-			g.redials.mu.Lock()
-			defer g.redials.mu.Unlock()
-			d.waiter = nil
-			return false
-		}
-		e.Target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.decided {
-			t.Errorf("outcome %v, again %v, decided %v; want none for anybody", out, again, d.decided)
-		}
-		game.Next().WantEnd()
-	})
 }
 
 // Of many conditional writes of a session's data with the same tag, one succeeds: checking

@@ -31,7 +31,7 @@ func (o observer) event(ev session.Event) {
 	case session.Pong:
 		e.Answered()
 	case session.UpstreamLost:
-		g.outages.begin(e)
+		g.dialer.BeginOutage(e)
 	case session.Confirmed:
 		g.seats.touch(e)
 	case session.AskOwner:
@@ -59,8 +59,7 @@ func (o observer) ended(ev session.Event) {
 	}
 	e.ReleaseMemory(g.store)
 	e.Answered()
-	g.redials.cancel(e)
-	g.outages.cancel(e)
+	g.dialer.Cancel(e)
 	g.releasePlayer(e)
 	if !over {
 		return

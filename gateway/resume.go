@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/handshake"
 	"reseat/gateway/registry"
@@ -36,20 +37,20 @@ func (g *Gateway) resume(w http.ResponseWriter, r *front.Request) {
 }
 
 // arrivalOf begins the arrival of a returning client.
-func (g *Gateway) arrivalOf(r *front.Request) arrival {
-	a := arrival{r: r, at: g.clock.Now()}
+func (g *Gateway) arrivalOf(r *front.Request) dial.Arrival {
+	a := dial.Arrival{Request: r, At: g.clock.Now()}
 	if r.From != nil {
-		a.at -= session.Time(r.From.Age)
+		a.At -= session.Time(r.From.Age)
 	}
 	return a
 }
 
 // answerResume answers 101 to a resume of e, nil if there is no such session. It reports false
 // if the client has gone.
-func (g *Gateway) answerResume(w http.ResponseWriter, r *front.Request, e *registry.Record) (*arrival, bool) {
+func (g *Gateway) answerResume(w http.ResponseWriter, r *front.Request, e *registry.Record) (*dial.Arrival, bool) {
 	a := g.arrivalOf(r)
 	var err error
-	a.conn, a.early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(e)}).Switch(w, r.Request)
+	a.Conn, a.Early, err = (&handshake.Answer{Protocol: wire.Subprotocol, Deflate: g.deflate(e)}).Switch(w, r.Request)
 	if err != nil {
 		g.log.Debug("client.disconnected_early", "err", err)
 		return nil, false
@@ -58,8 +59,8 @@ func (g *Gateway) answerResume(w http.ResponseWriter, r *front.Request, e *regis
 }
 
 // finishResume attaches a client that has its 101, or refuses it by a close.
-func (g *Gateway) finishResume(a *arrival) {
-	r := a.r
+func (g *Gateway) finishResume(a *dial.Arrival) {
+	r := a.Request
 	of, refusal := g.resumeByToken(a)
 	if refusal != nil && g.forwardAnswered(r, a, of.ID) {
 		return
@@ -74,10 +75,10 @@ func (g *Gateway) finishResume(a *arrival) {
 }
 
 // refuseResume refuses a client that has its 101 by a close.
-func (g *Gateway) refuseResume(a *arrival, refusal *session.Refusal) {
-	a.r.Visit.Leave() // the close takes up to six seconds
+func (g *Gateway) refuseResume(a *dial.Arrival, refusal *session.Refusal) {
+	a.Request.Visit.Leave() // the close takes up to six seconds
 	g.watch.Metrics.Resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	g.sendClose(a.conn, wire.Closing{
+	g.sendClose(a.Conn, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
 	})
@@ -86,31 +87,31 @@ func (g *Gateway) refuseResume(a *arrival, refusal *session.Refusal) {
 // resumeByToken verifies token, session and received, in the order of protocol section 2,
 // and attaches the client. It returns the session as far as known, for the log line of a
 // refusal.
-func (g *Gateway) resumeByToken(a *arrival) (registry.Snapshot, *session.Refusal) {
-	offer := a.r.Offer
+func (g *Gateway) resumeByToken(a *dial.Arrival) (registry.Snapshot, *session.Refusal) {
+	offer := a.Request.Offer
 	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.Memo)
 	if err != nil {
 		return registry.Snapshot{}, session.Refuse(wire.CodeBadToken, "%s", tokens.Reason(err))
 	}
 	e := g.reg.Find(claims.Session)
 	if e == nil || e.Driver() == nil { // it may be on its way from a predecessor
-		e = g.late.await(g.ctx, a.r.Visit, g.reg, claims.Session)
+		e = g.late.await(g.ctx, a.Request.Visit, g.reg, claims.Session)
 	}
 	if e == nil {
 		return g.refuseMissing(claims)
 	}
-	only, same := sameLogin(g.ctx, e, a.r)
-	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.r.Header, a.r.Target) {
+	only, same := sameLogin(g.ctx, e, a.Request)
+	if !e.Resumable || e.Subject() != claims.Subject || !same || !handshake.OriginAllowed(e.Terms().Origins, a.Request.Header, a.Request.Target) {
 		return e.Identity(), session.Refuse(wire.CodeBadToken, watch.OtherPlayer)
 	}
 	d := e.Driver()
 	if d == nil { // it has just ended, or its first attach is in flight and its token not yet sent
 		return g.refuseMissing(claims)
 	}
-	a.r = only
-	a.want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
+	a.Request = only
+	a.Want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
 	if e.Durable && offer.SettledOK {
-		a.want.Settled = settledOf(e.Terms().Redeliver, offer)
+		a.Want.Settled = settledOf(e.Terms().Redeliver, offer)
 	}
 	return e.Identity(), g.attach(e, d, a)
 }
@@ -133,7 +134,7 @@ func (g *Gateway) hasSeats(id string) bool {
 // attach attaches a returning client to e once the session has an upstream. It signs the
 // new token outside the session's lock. If another attach overtakes it, or the upstream
 // disconnects meanwhile, it starts again.
-func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *session.Refusal {
+func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *dial.Arrival) *session.Refusal {
 	finish := func() {}
 	defer func() { finish() }()
 	for {
@@ -141,7 +142,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 		var needs bool
 		var refusal *session.Refusal
 		d.Do(func(core *session.Session, now session.Time) {
-			gen, needs, refusal = core.NextGen(), core.NeedsUpstream(), core.Check(now, a.want)
+			gen, needs, refusal = core.NextGen(), core.NeedsUpstream(), core.Check(now, a.Want)
 		})
 		switch {
 		case refusal != nil:
@@ -153,28 +154,28 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 			}
 			continue
 		}
-		p, kid := session.Pass{Arrived: a.at}, g.keys.SigningKeyID()
+		p, kid := session.Pass{Arrived: a.At}, g.keys.SigningKeyID()
 		if e.Resumable {
 			var err error
-			if p, kid, err = g.pass(e, gen, a.at); err != nil {
+			if p, kid, err = g.pass(e, gen, a.At); err != nil {
 				return session.Refuse(wire.CodeInternalError, "")
 			}
 		}
-		p.Peer, p.Parts, p.Durable = a.r.Addr.String(), a.r.Offer.Parts, e.Durable && e.Seat().Covered
-		if refusal := g.seats.confirm(a.r.Context(), a.r.Visit, e); refusal != nil {
+		p.Peer, p.Parts, p.Durable = a.Request.Addr.String(), a.Request.Offer.Parts, e.Durable && e.Seat().Covered
+		if refusal := g.seats.confirm(a.Request.Context(), a.Request.Visit, e); refusal != nil {
 			return refusal
 		}
-		refusal = d.Attach(a.conn, a.early, a.want, p)
+		refusal = d.Attach(a.Conn, a.Early, a.Want, p)
 		switch {
 		case refusal == nil:
 			if e.Seat().Moved == wire.MovedFailover && gen == generation.FirstOf(e.Seat().Epoch) {
-				g.watch.Metrics.Failover.Observe(g.clock.Now().Sub(a.at).Seconds())
+				g.watch.Metrics.Failover.Observe(g.clock.Now().Sub(a.At).Seconds())
 			}
 			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
 				g.renew(e)
 			}
 			if e.Terms().Redial && e.Resumable {
-				e.SetAgain(g.redials.firstAgain(e, a.r, nil), g.store)
+				e.SetAgain(g.dialer.FirstAgain(e, a.Request, nil), g.store)
 			}
 			return nil
 		case refusal.Code != 0:
@@ -185,15 +186,15 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *arrival) *
 
 // redial dials a new upstream for a waiting client, or returns why it could not.
 // finish is never nil.
-func (g *Gateway) redial(e *registry.Record, d *transport.Session, a *arrival) (finish func(), refusal *session.Refusal) {
-	finish, err := g.redials.reconnect(e, a)
+func (g *Gateway) redial(e *registry.Record, d *transport.Session, a *dial.Arrival) (finish func(), refusal *session.Refusal) {
+	finish, err := g.dialer.Reconnect(e, a)
 	if err == nil {
 		return finish, nil
 	}
-	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, a.want) })
+	d.Do(func(core *session.Session, now session.Time) { refusal = core.Check(now, a.Want) })
 	if refusal == nil {
 		g.watch.Limited.Info("upstream.redial_failed", "session", e.ID, "err", err)
-		refusal = redialRefusal(err)
+		refusal = dial.Refusal(err)
 	}
 	return func() {}, refusal
 }

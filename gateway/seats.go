@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"reseat/gateway/cluster"
+	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/registry"
@@ -207,7 +208,7 @@ func (k *seatKeeper) writeHeld(e *registry.Record) {
 // numbered is numbered for a session that dials again. A durable one also says how it came here, and which
 // messages the upstream gets and is expected to send; its seat has the number before the upstream does.
 func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstream.Request, want session.Resume) upstream.Request {
-	ask = numbered(e, ask)
+	ask = dial.Numbered(e, ask)
 	d := e.Driver()
 	if !e.Durable || d == nil {
 		return ask
@@ -223,7 +224,7 @@ func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstr
 	if how != "" {
 		more["Reseat-Resumed"] = []string{how}
 	}
-	ask.Header = with(ask.Header, more)
+	ask.Header = dial.With(ask.Header, more)
 	return ask
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"reseat/gateway/cluster"
+	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
@@ -52,7 +53,6 @@ func New(cfg Config) (*Gateway, error) {
 		Drain: g.DrainInfo, Forwarded: g.Forwarded, Windows: g.windows.Load,
 	})
 	g.trackConns()
-	g.dials.conns = g.conns
 	g.seats = seatKeeper{
 		store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.watch.Metrics, moved: func() bool { return g.movedTo() != nil }, log: g.watch.Limited,
 		ctx: ctx, running: &g.running,
@@ -61,8 +61,10 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Cluster != nil {
 		g.seats.self = cfg.Cluster.ID
 	}
-	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, seats: &g.seats, request: g.upstreamRequest}
-	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: g.gate, clock: g.clock, log: g.watch.Limited, seats: &g.seats}
+	g.dialer = dial.New(dial.Options{
+		Ctx: ctx, Running: &g.running, Conns: g.conns, Gate: g.gate, Clock: g.clock, Log: g.watch.Limited,
+		Request: g.upstreamRequest, Numbered: g.seats.numbered,
+	})
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
 			g.Close()
@@ -189,7 +191,7 @@ func (g *Gateway) Close() {
 	g.reg.Close()
 	g.closeIdle()
 	g.relays.close()
-	g.outages.close()
+	g.dialer.Close()
 	g.seats.close()
 	for _, v := range g.cfg.logins {
 		v.Close()

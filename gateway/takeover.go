@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/dial"
 	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/policy"
@@ -202,7 +203,7 @@ func (t *Takeover) adopt(r restored) {
 	without, _ := r.core.Outage()
 	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, observer{t.g, r.e}))
 	if without > 0 {
-		t.g.outages.begin(r.e)
+		t.g.dialer.BeginOutage(r.e)
 	}
 }
 
@@ -317,7 +318,7 @@ func (g *Gateway) ResumeAnswered(c LateConn) error {
 		req.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
 	}
 	r := front.Read(req, g.cfg.TrustedProxies, g.table)
-	a := arrival{r: r, at: g.clock.Now(), conn: c.Conn, early: c.Early}
+	a := dial.Arrival{Request: r, At: g.clock.Now(), Conn: c.Conn, Early: c.Early}
 	if r.Offer.Resume {
 		g.finishResume(&a)
 		return nil

@@ -1,4 +1,4 @@
-package gateway
+package dial
 
 import (
 	"container/list"
@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"sync"
 
-	"reseat/gateway/gate"
-	"reseat/gateway/listen"
 	"reseat/gateway/registry"
 	"reseat/upstream"
 )
@@ -23,15 +21,13 @@ import (
 // more than 29, and the next address up to half of what is left.
 const dialsAtOnce = 64
 
-// dials are the dials in flight, by upstream address.
-type dials struct {
-	conns *listen.ConnTracker // can free a descriptor
-
-	mu     sync.Mutex
-	queues map[string]*dialQueue
+// queues are the dials in flight, by upstream address.
+type queues struct {
+	mu sync.Mutex
+	of map[string]*dialQueue
 }
 
-// A dialQueue limits the dials to one upstream. It is guarded by dials.mu.
+// A dialQueue limits the dials to one upstream. It is guarded by queues.mu.
 //
 // A grant looks at few of those that wait: at most dialsAtOnce addresses have a dial in flight, so the
 // search for one with the fewest ends at the first that has none; likewise among the paths of an address.
@@ -159,15 +155,15 @@ func fewest[T any](l *list.List, load func(T) int) (best T) {
 
 // turn waits until c may dial addr, and reports false if ctx was done before. The caller calls
 // done once the dial has ended.
-func (d *dials) turn(ctx context.Context, addr string, c caller) (done func(), ok bool) {
+func (d *queues) turn(ctx context.Context, addr string, c caller) (done func(), ok bool) {
 	d.mu.Lock()
-	if d.queues == nil {
-		d.queues = make(map[string]*dialQueue)
+	if d.of == nil {
+		d.of = make(map[string]*dialQueue)
 	}
-	q := d.queues[addr]
+	q := d.of[addr]
 	if q == nil {
 		q = &dialQueue{addrs: make(map[netip.Prefix]*dialAddr)}
-		d.queues[addr] = q
+		d.of[addr] = q
 	}
 	t := q.add(c)
 	q.grant()
@@ -182,8 +178,8 @@ func (d *dials) turn(ctx context.Context, addr string, c caller) (done func(), o
 			q.grant()
 		}
 		q.forget(c, t)
-		if len(q.addrs) == 0 && d.queues[addr] == q {
-			delete(d.queues, addr)
+		if len(q.addrs) == 0 && d.of[addr] == q {
+			delete(d.of, addr)
 		}
 	}
 	select {
@@ -195,42 +191,19 @@ func (d *dials) turn(ctx context.Context, addr string, c caller) (done func(), o
 	}
 }
 
-// dialFirst dials for a session's first handshake.
-func (ds *dials) dialFirst(ctx context.Context, v *gate.Visit, e *registry.Record) (up *upstream.Conn, err error) {
-	first := e.First()
-	v.Away(func() { up, err = ds.dial(ctx, e, func() upstream.Request { return numbered(e, first) }) })
-	return up, err
-}
-
-// numbered returns ask with the header Reseat-Epoch, by which a game server tells an older
+// Numbered returns ask with the header Reseat-Epoch, by which a game server tells an older
 // connection of a session from a newer one. Only sessions that may be dialled again have it.
-func numbered(e *registry.Record, ask upstream.Request) upstream.Request {
+func Numbered(e *registry.Record, ask upstream.Request) upstream.Request {
 	if e.Redials() {
 		ask.Epoch = e.NextEpoch()
 	}
 	return ask
 }
 
-// with returns a copy of h, which may be nil, with the fields of more.
-func with(h, more http.Header) http.Header {
+// With returns a copy of h, which may be nil, with the fields of more.
+func With(h, more http.Header) http.Header {
 	n := make(http.Header, len(h)+len(more))
 	maps.Copy(n, h)
 	maps.Copy(n, more)
 	return n
-}
-
-// dial waits for a free slot, dials e's upstream and sends the request that ask returns
-// then. ctx limits the wait too.
-func (ds *dials) dial(ctx context.Context, e *registry.Record, ask func() upstream.Request) (*upstream.Conn, error) {
-	target := &e.Target
-	done, ok := ds.turn(ctx, target.Address(), caller{e.Block(), e.Path})
-	if !ok {
-		return nil, target.Late(ctx)
-	}
-	defer done()
-	up, err := target.Dial(ctx, ask())
-	if listen.NoDescriptor(err) && ds.conns.FreeOne() {
-		return target.Dial(ctx, ask())
-	}
-	return up, err
 }

@@ -1,4 +1,4 @@
-package gateway
+package dial
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"reseat/gateway/front"
@@ -17,33 +16,20 @@ import (
 	"reseat/upstream"
 )
 
-// A redialer dials new upstreams for sessions that have lost theirs, --disconnect hard.
-type redialer struct {
-	ctx     context.Context // until Gateway.Close
-	running *sync.WaitGroup // of the dials
-	dials   *dials
-	seats   *seatKeeper
-	// request builds the request of a handshake with an upstream.
-	request func(e *registry.Record, r *front.Request, protocols []string, more http.Header) upstream.Request
-
-	mu sync.Mutex // never held over a call of the driver
-	of map[*registry.Record]*redial
-}
-
-// An arrival is a returning client, by token or by cookie, that has its 101.
-type arrival struct {
-	r     *front.Request
-	conn  net.Conn
-	early []byte       // what it sent after its handshake
-	at    session.Time // of its handshake
-	want  session.Resume
+// An Arrival is a returning client, by token or by cookie, that has its 101.
+type Arrival struct {
+	Request *front.Request
+	Conn    net.Conn
+	Early   []byte       // what it sent after its handshake
+	At      session.Time // of its handshake
+	Want    session.Resume
 }
 
 // A redial is the dial of a new upstream for a session, and the client that waits for it.
 // A session has one at a time: a later resume replaces the waiting client and inherits
 // its dial.
 //
-// All fields but done are guarded by redialer.mu.
+// All fields but done are guarded by Dialer.mu.
 type redial struct {
 	ask     upstream.Request // from the handshake of the waiting client
 	waiter  *waiter          // nil if none is left
@@ -60,7 +46,7 @@ type outcome struct {
 
 // A waiter is a client that waits for its session's upstream.
 type waiter struct {
-	*arrival
+	*Arrival
 	outcome      chan outcome
 	replaced     chan struct{} // closed when another resume replaces it
 	disconnected chan struct{} // closed when its client disconnects
@@ -81,22 +67,22 @@ var (
 	errOtherProtocol = errors.New("the upstream chose another subprotocol than before")
 )
 
-// reconnect dials a new upstream for e while the client a waits, and adds what the client
-// sends meanwhile to a.early. If err is nil, the caller must call finish once the client
+// Reconnect dials a new upstream for e while the client a waits, and adds what the client
+// sends meanwhile to a.Early. If err is nil, the caller must call finish once the client
 // is attached or refused.
-func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), err error) {
+func (dr *Dialer) Reconnect(e *registry.Record, a *Arrival) (finish func(), err error) {
 	w := &waiter{
-		arrival: a, outcome: make(chan outcome, 1),
+		Arrival: a, outcome: make(chan outcome, 1),
 		replaced: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	d := rd.join(e, w)
+	d := dr.join(e, w)
 	if d == nil {
 		return func() {}, nil
 	}
 	go w.watch()
 	defer w.stop()
 	var out outcome
-	a.r.Visit.Away(func() { out, err = rd.await(d, w) })
+	a.Request.Visit.Away(func() { out, err = dr.await(d, w) })
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +91,10 @@ func (rd *redialer) reconnect(e *registry.Record, a *arrival) (finish func(), er
 		out.up.Close()
 	}
 	if out.err != nil {
-		rd.finish(e, d)
+		dr.finish(e, d)
 		return nil, out.err
 	}
-	return func() { rd.finish(e, d) }, nil
+	return func() { dr.finish(e, d) }, nil
 }
 
 // reconnected gives e its new upstream, dialled in an outage or else for a waiting client.
@@ -119,7 +105,7 @@ func reconnected(e *registry.Record, up *upstream.Conn, inOutage bool) bool {
 }
 
 // await waits for the outcome of d, unless w is replaced or disconnects.
-func (rd *redialer) await(d *redial, w *waiter) (outcome, error) {
+func (dr *Dialer) await(d *redial, w *waiter) (outcome, error) {
 	select {
 	case out := <-w.outcome:
 		return out, nil
@@ -127,7 +113,7 @@ func (rd *redialer) await(d *redial, w *waiter) (outcome, error) {
 		return outcome{}, errReplaced
 	case <-w.disconnected:
 	}
-	if rd.leave(d, w) {
+	if dr.leave(d, w) {
 		return outcome{}, errDisconnected
 	}
 	select { // the outcome is already on its way
@@ -141,29 +127,29 @@ func (rd *redialer) await(d *redial, w *waiter) (outcome, error) {
 // join makes w the client that waits for e's upstream, unless the present one arrived
 // later, and starts the dial if none is under way. It returns nil if another client was
 // being attached; join has waited for that.
-func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
-	rd.mu.Lock()
-	d := rd.of[e]
+func (dr *Dialer) join(e *registry.Record, w *waiter) *redial {
+	dr.mu.Lock()
+	d := dr.redials[e]
 	switch {
 	case d == nil:
-		d = &redial{waiter: w, done: make(chan struct{}), ask: rd.requestAgain(e, w.r)}
-		rd.of[e] = d
-		rd.mu.Unlock()
+		d = &redial{waiter: w, done: make(chan struct{}), ask: dr.requestAgain(e, w.Request)}
+		dr.redials[e] = d
+		dr.mu.Unlock()
 		e.Do(func(core *session.Session, now session.Time) { core.BeginRedial(now) })
-		rd.running.Go(func() { rd.redialFor(e, d) })
+		dr.o.Running.Go(func() { dr.redialFor(e, d) })
 		return d
 	case d.decided:
-		rd.mu.Unlock()
-		w.r.Visit.Away(func() { <-d.done })
+		dr.mu.Unlock()
+		w.Request.Visit.Away(func() { <-d.done })
 		return nil
 	}
 	out := d.waiter
-	if out != nil && out.at > w.at {
+	if out != nil && out.At > w.At {
 		out = w
 	} else {
-		d.waiter, d.ask = w, rd.requestAgain(e, w.r)
+		d.waiter, d.ask = w, dr.requestAgain(e, w.Request)
 	}
-	rd.mu.Unlock()
+	dr.mu.Unlock()
 	if out != nil {
 		close(out.replaced)
 	}
@@ -172,9 +158,9 @@ func (rd *redialer) join(e *registry.Record, w *waiter) *redial {
 
 // leave removes w and cancels the dial. It reports false if w has been replaced, or the
 // dial is over.
-func (rd *redialer) leave(d *redial, w *waiter) bool {
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
+func (dr *Dialer) leave(d *redial, w *waiter) bool {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
 	if d.decided || d.waiter != w {
 		return false
 	}
@@ -186,36 +172,36 @@ func (rd *redialer) leave(d *redial, w *waiter) bool {
 }
 
 // finish ends d, whatever its outcome.
-func (rd *redialer) finish(e *registry.Record, d *redial) {
+func (dr *Dialer) finish(e *registry.Record, d *redial) {
 	e.Do(func(core *session.Session, now session.Time) { core.CancelRedial(now) })
-	rd.mu.Lock()
-	delete(rd.of, e)
-	rd.mu.Unlock()
+	dr.mu.Lock()
+	delete(dr.redials, e)
+	dr.mu.Unlock()
 	close(d.done)
 }
 
 // requestAgain is the request of a hard resume: path, query and subprotocols of the first
 // handshake, headers of the latest one.
-func (rd *redialer) requestAgain(e *registry.Record, r *front.Request) upstream.Request {
-	return rd.firstAgain(e, r, http.Header{"Reseat-Resumed": {"hard"}})
+func (dr *Dialer) requestAgain(e *registry.Record, r *front.Request) upstream.Request {
+	return dr.FirstAgain(e, r, http.Header{"Reseat-Resumed": {"hard"}})
 }
 
-// firstAgain is e's first request with the headers of r, and more.
-func (rd *redialer) firstAgain(e *registry.Record, r *front.Request, more http.Header) upstream.Request {
+// FirstAgain is e's first request with the headers of r, and more.
+func (dr *Dialer) FirstAgain(e *registry.Record, r *front.Request, more http.Header) upstream.Request {
 	first := e.First()
-	ask := rd.request(e, r, first.Protocols, more)
+	ask := dr.o.Request(e, r, first.Protocols, more)
 	ask.Path, ask.RawQuery, ask.ForceQuery = first.Path, first.RawQuery, first.ForceQuery
 	return ask
 }
 
 // redialFor dials for d until it has an outcome or no client waits.
-func (rd *redialer) redialFor(e *registry.Record, d *redial) {
+func (dr *Dialer) redialFor(e *registry.Record, d *redial) {
 	for {
-		out, again := rd.dialOnce(e, d)
+		out, again := dr.dialOnce(e, d)
 		switch {
 		case again:
 		case out == nil:
-			rd.finish(e, d)
+			dr.finish(e, d)
 			return
 		default:
 			d.waiter.outcome <- *out
@@ -226,30 +212,30 @@ func (rd *redialer) redialFor(e *registry.Record, d *redial) {
 
 // dialOnce dials once. out is nil if no client waits for it. again is true if the dial was
 // cancelled and a client has joined since.
-func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again bool) {
-	ctx, cancel := context.WithTimeout(rd.ctx, e.Terms().DialTimeout)
+func (dr *Dialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again bool) {
+	ctx, cancel := context.WithTimeout(dr.o.Ctx, e.Terms().DialTimeout)
 	defer cancel()
-	rd.mu.Lock()
+	dr.mu.Lock()
 	d.cancel = cancel
 	if d.waiter == nil {
 		cancel()
 	}
-	rd.mu.Unlock()
-	up, err := rd.dials.dial(ctx, e, func() upstream.Request {
-		rd.mu.Lock()
+	dr.mu.Unlock()
+	up, err := dr.dial(ctx, e, func() upstream.Request {
+		dr.mu.Lock()
 		ask, want := d.ask, session.Resume{}
 		if d.waiter != nil {
-			want = d.waiter.want
+			want = d.waiter.Want
 		}
-		rd.mu.Unlock()
-		return rd.seats.numbered(ctx, e, ask, want)
+		dr.mu.Unlock()
+		return dr.o.Numbered(ctx, e, ask, want)
 	})
 	if err == nil && up.Protocol != e.Protocol() {
 		up.Close()
 		err = errOtherProtocol
 	}
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
 	switch {
 	case d.waiter == nil:
 		if err == nil {
@@ -257,26 +243,29 @@ func (rd *redialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again
 		}
 		d.decided = true
 		return nil, false
-	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.Driver() != nil && rd.ctx.Err() == nil:
+	case err != nil && errors.Is(ctx.Err(), context.Canceled) && e.Driver() != nil && dr.o.Ctx.Err() == nil:
 		return nil, true
 	}
 	d.decided = true
 	return &outcome{up, err}, false
 }
 
-// dialling reports whether e waits for a new upstream.
-func (rd *redialer) dialling(e *registry.Record) bool {
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
-	return rd.of[e] != nil
+// Dialling reports whether e waits for a new upstream.
+func (dr *Dialer) Dialling(e *registry.Record) bool {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	return dr.redials[e] != nil
 }
 
-// cancel cancels the dial for e, whose session has ended.
-func (rd *redialer) cancel(e *registry.Record) {
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
-	if d := rd.of[e]; d != nil && d.cancel != nil {
+// Cancel ends the dials for e, whose session has ended.
+func (dr *Dialer) Cancel(e *registry.Record) {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	if d := dr.redials[e]; d != nil && d.cancel != nil {
 		d.cancel()
+	}
+	if r := dr.outages[e]; r != nil {
+		r.cancel()
 	}
 }
 
@@ -285,12 +274,12 @@ func (w *waiter) watch() {
 	defer close(w.stopped)
 	buf := make([]byte, 512)
 	for {
-		n, err := w.conn.Read(buf)
-		w.early = append(w.early, buf[:n]...)
+		n, err := w.Conn.Read(buf)
+		w.Early = append(w.Early, buf[:n]...)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return
-		case err != nil, len(w.early) > maxEarly:
+		case err != nil, len(w.Early) > maxEarly:
 			close(w.disconnected)
 			return
 		}
@@ -299,13 +288,13 @@ func (w *waiter) watch() {
 
 // stop ends watch. It may be called twice.
 func (w *waiter) stop() {
-	w.conn.SetReadDeadline(time.Unix(1, 0))
+	w.Conn.SetReadDeadline(time.Unix(1, 0))
 	<-w.stopped
-	w.conn.SetReadDeadline(time.Time{})
+	w.Conn.SetReadDeadline(time.Time{})
 }
 
-// redialRefusal is the refusal for a client whose upstream could not be reached.
-func redialRefusal(err error) *session.Refusal {
+// Refusal is the refusal for a client whose upstream could not be reached.
+func Refusal(err error) *session.Refusal {
 	if errors.Is(err, errReplaced) {
 		return session.Refuse(wire.CodeSuperseded, "")
 	}

@@ -1,37 +1,16 @@
-package gateway
+package dial
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 	"time"
 
-	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
-	"reseat/gateway/transport"
-	"reseat/gateway/watch"
 	"reseat/upstream"
 )
-
-// outages dials new upstreams for sessions that go on without theirs, --upstream-lost
-// redial. When an outage begins, how long it may last, and what it ends with is the core's
-// decision.
-type outages struct {
-	ctx     context.Context // until Gateway.Close
-	running *sync.WaitGroup
-	dials   *dials
-	gate    *gate.Gate
-	clock   *transport.Clock
-	log     *watch.LimitedLog
-	seats   *seatKeeper
-
-	mu     sync.Mutex // never held over a call of the driver
-	of     map[*registry.Record]*outage
-	closed bool
-}
 
 // An outage is the goroutine that dials for one session.
 type outage struct {
@@ -53,64 +32,57 @@ func redialDelay(passed time.Duration) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// begin dials for e, whose upstream has been lost, until the outage is over.
-func (o *outages) begin(e *registry.Record) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch r := o.of[e]; {
-	case o.closed:
+// BeginOutage dials for e, which goes on without its upstream, until the outage is over:
+// --upstream-lost redial. When an outage begins, how long it may last, and what it ends with is
+// the core's decision.
+func (dr *Dialer) BeginOutage(e *registry.Record) {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	switch r := dr.outages[e]; {
+	case dr.closed:
 		return
 	case r != nil:
 		r.again = true
 		return
 	}
-	ctx, cancel := context.WithCancel(o.ctx)
+	ctx, cancel := context.WithCancel(dr.o.Ctx)
 	r := &outage{cancel: cancel}
-	o.of[e] = r
-	o.running.Go(func() {
+	dr.outages[e] = r
+	dr.o.Running.Go(func() {
 		defer cancel()
-		for o.dial(ctx, e) || o.further(e, r) {
+		for dr.dialOutage(ctx, e) || dr.further(e, r) {
 		}
 	})
 }
 
-// close has no further dials begin.
-func (o *outages) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
+// Close has no further outages begin.
+func (dr *Dialer) Close() {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	dr.closed = true
 }
 
 // further ends r, unless a further outage has begun.
-func (o *outages) further(e *registry.Record, r *outage) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (dr *Dialer) further(e *registry.Record, r *outage) bool {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
 	if r.again {
 		r.again = false
 		return true
 	}
-	delete(o.of, e)
+	delete(dr.outages, e)
 	return false
 }
 
-// cancel ends the dials for e, whose session has ended.
-func (o *outages) cancel(e *registry.Record) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if r := o.of[e]; r != nil {
-		r.cancel()
-	}
-}
-
-// dial waits and dials once. It reports whether the outage goes on.
-func (o *outages) dial(ctx context.Context, e *registry.Record) bool {
+// dialOutage waits and dials once. It reports whether the outage goes on.
+func (dr *Dialer) dialOutage(ctx context.Context, e *registry.Record) bool {
 	until, ok := outageOf(e)
 	if !ok {
 		return false
 	}
 	terms := e.Terms()
 	began := until.Add(-terms.RedialFor)
-	wait := time.NewTimer(redialDelay(o.clock.Now().Sub(began)))
+	wait := time.NewTimer(redialDelay(dr.o.Clock.Now().Sub(began)))
 	defer wait.Stop()
 	select {
 	case <-wait.C:
@@ -120,23 +92,23 @@ func (o *outages) dial(ctx context.Context, e *registry.Record) bool {
 	if _, ok := outageOf(e); !ok {
 		return false
 	}
-	left := until.Sub(o.clock.Now())
+	left := until.Sub(dr.o.Clock.Now())
 	attempt, cancel := context.WithTimeout(ctx, min(terms.DialTimeout, left))
 	defer cancel()
-	up, err := o.dials.dial(attempt, e, func() upstream.Request {
+	up, err := dr.dial(attempt, e, func() upstream.Request {
 		var ask upstream.Request
-		if !o.enter(func() { ask = o.request(e) }) {
+		if !dr.enter(func() { ask = again(e) }) {
 			cancel() // a successor has the session, and dials for it
 			return ask
 		}
-		return o.seats.numbered(attempt, e, ask, session.Resume{})
+		return dr.o.Numbered(attempt, e, ask, session.Resume{})
 	})
 	if err == nil && up.Protocol != e.Protocol() {
 		up.Close()
 		err = errOtherProtocol
 	}
 	again := true
-	if here := o.enter(func() { again = o.result(e, up, err) }); !here {
+	if here := dr.enter(func() { again = dr.result(e, up, err) }); !here {
 		if err == nil {
 			up.Close()
 		}
@@ -147,7 +119,7 @@ func (o *outages) dial(ctx context.Context, e *registry.Record) bool {
 }
 
 // result gives e the result of a dial, and reports whether the outage goes on.
-func (o *outages) result(e *registry.Record, up *upstream.Conn, err error) (again bool) {
+func (dr *Dialer) result(e *registry.Record, up *upstream.Conn, err error) (again bool) {
 	switch {
 	case err == nil:
 		if !reconnected(e, up, true) {
@@ -157,15 +129,15 @@ func (o *outages) result(e *registry.Record, up *upstream.Conn, err error) (agai
 	case final(err):
 		e.Do(func(core *session.Session, now session.Time) { core.FailRedial(now, err.Error()) })
 	}
-	o.log.Info("upstream.redial_failed", "session", e.ID, "err", err)
+	dr.o.Log.Info("upstream.redial_failed", "session", e.ID, "err", err)
 	_, again = outageOf(e)
 	return again
 }
 
 // enter calls f while the sessions are here, and waits while they are frozen. It reports false
 // if a successor has them.
-func (o *outages) enter(f func()) bool {
-	v := o.gate.Enter()
+func (dr *Dialer) enter(f func()) bool {
+	v := dr.o.Gate.Enter()
 	if v == nil {
 		return false
 	}
@@ -182,10 +154,10 @@ func outageOf(e *registry.Record) (until session.Time, ok bool) {
 	return until, until > 0
 }
 
-// request is the request of a redial: the first handshake's, with the headers of the newest.
-func (o *outages) request(e *registry.Record) upstream.Request {
+// again is the request of an outage: the first handshake's, with the headers of the newest.
+func again(e *registry.Record) upstream.Request {
 	ask := e.First()
-	ask.Header = with(ask.Header, http.Header{"Reseat-Resumed": {"upstream"}})
+	ask.Header = With(ask.Header, http.Header{"Reseat-Resumed": {"upstream"}})
 	return ask
 }
 
