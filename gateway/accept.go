@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"reseat/gateway/frame"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
@@ -81,11 +82,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *front.Request) {
 		return
 	}
 	if !r.Offer.Resumable && r.Route != nil {
-		if token := cookieToken(r); token != "" && (g.resumeByCookieElsewhere(w, r, token) || g.resumeByCookie(w, r, token)) {
+		if token := cookieToken(r); token != "" && (g.plainElsewhere(w, r, token) || g.resumeByCookie(w, r, token)) {
 			return
 		}
 	}
-	if g.notHereAnswer(w, r) {
+	if g.owner.AnswerNode(w, r) {
 		return
 	}
 	switch {
@@ -172,7 +173,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *front.Request) {
 	}
 	r = only
 	e := g.newRecord(rt, r.URL.EscapedPath(), player, r.Offer.Resumable, r.Addr)
-	e.Durable = g.durable(rt) && r.Offer.SettledOK && r.Offer.Settled == wire.Settled{}
+	e.Durable = g.owner.Durable(rt) && r.Offer.SettledOK && r.Offer.Settled == wire.Settled{}
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // after a refusal's body has been read
 	e.SetFirst(g.upstreamRequest(e, r, r.Offer.Protocols, nil), cancel)
@@ -227,10 +228,18 @@ func (g *Gateway) commit(e *registry.Record) bool {
 	return ok
 }
 
+// dismiss removes a session that its game server has accepted and that is not to begin: the
+// game server gets 1001. It does not wait for the answer.
+func (g *Gateway) dismiss(e *registry.Record, up *upstream.Conn) {
+	g.reg.Remove(e)
+	bye := frame.AppendMasked(nil, frame.Close, registry.MaskingKey(), frame.ClosePayload(wire.CodeGoingAway, "duplicate"))
+	g.running.Go(func() { transport.Farewell(up.Conn, bye) })
+}
+
 // newRecord makes the record of a session on rt. path is percent-encoded; peer is the client's address, zero for
 // a pre-created session.
 func (g *Gateway) newRecord(rt *front.Route, path, player string, resumable bool, peer netip.Addr) *registry.Record {
-	s := registry.Spec{ID: g.newSessionID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.Terms, Realm: rt.Realm()}
+	s := registry.Spec{ID: g.owner.NewSessionID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.Terms, Realm: rt.Realm()}
 	return registry.NewRecord(g.clock, s)
 }
 
@@ -245,7 +254,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
-		g.releasePlayer(e)
+		g.owner.ReleasePlayer(e)
 	}
 	pass, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
@@ -254,7 +263,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
 		return
 	}
-	if !g.holdPlayer(r.Context(), r.Visit, e) {
+	if !g.owner.HoldPlayer(r.Context(), r.Visit, e) {
 		g.dismiss(e, up)
 		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
@@ -280,13 +289,10 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 	}
 	p.Peer, p.Parts = e.Peer(), r.Offer.Parts
 	d := g.beginSession(e, up, conn)
-	p.Durable = g.seats.settle(r.Context(), r.Visit, e)
+	p.Durable = g.owner.Settle(r.Context(), r.Visit, e)
 	d.AttachFirst(conn, early, p)
 	e.RunQueued()
 }
-
-// durable reports whether new sessions on rt outlive their node.
-func (g *Gateway) durable(rt *front.Route) bool { return rt.Policy.Durable && g.seats.store != nil }
 
 // upstreamRequest builds the request that opens e's upstream for the client's handshake
 // r. The gateway's own headers in more are added.

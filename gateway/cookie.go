@@ -71,6 +71,22 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *front.Request, token 
 	return true
 }
 
+// plainElsewhere is resumeElsewhere for a plain client. It reports false if the client is to be
+// served here.
+func (g *Gateway) plainElsewhere(w http.ResponseWriter, r *front.Request, token string) bool {
+	found := g.owner.FindPlain(w, r, token)
+	switch {
+	case found.Refusal == nil:
+		return found.Served
+	case g.forwardMoved(w, r):
+		return true
+	}
+	g.watch.NotForwarded(r, found.Session, found.Session[:registry.NodeIDLen], found.Evidence)
+	w.Header().Set("Retry-After", "1")
+	g.refuseHTTP(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
+	return true
+}
+
 // sessionOfCookie returns the session that a plain client's cookie names, if the client may
 // resume it, and completes a.
 func (g *Gateway) sessionOfCookie(a *dial.Arrival, token string) (*registry.Record, tokens.Claims, bool) {

@@ -58,9 +58,9 @@ func (g *Gateway) Create(ctx context.Context, v *gate.Visit, w CreateRequest) (i
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
 	e := g.newRecord(rt, ask.Path, w.Player, true, netip.Addr{})
-	e.Durable = g.durable(rt)
+	e.Durable = g.owner.Durable(rt)
 	if w.Data != nil {
-		e.SetData(w.Data, g.tags.Add(1), nil)
+		e.SetData(w.Data, g.reg.NextTag(), nil)
 	}
 	ask.Header.Set("Reseat-Session", e.ID)
 	if w.Player != "" {
@@ -94,7 +94,7 @@ func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
-		g.releasePlayer(e)
+		g.owner.ReleasePlayer(e)
 	}
 	_, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
@@ -109,7 +109,7 @@ func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record
 		giveUp()
 		return "", "", ErrDuplicate
 	}
-	if !g.holdPlayer(ctx, v, e) {
+	if !g.owner.HoldPlayer(ctx, v, e) {
 		g.dismiss(e, up)
 		return "", "", ErrDuplicate
 	}
@@ -120,7 +120,7 @@ func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record
 	}
 	p.Peer = e.Peer()
 	g.beginSession(e, up, nil)
-	g.seats.settle(ctx, v, e)
+	g.owner.Settle(ctx, v, e)
 	e.Do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
 	e.RunQueued()
 	return e.ID, p.Token, nil

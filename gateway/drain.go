@@ -41,7 +41,7 @@ func (g *Gateway) BeginDrain() {
 		return
 	}
 	g.log.Info("drain.begun", "time", g.cfg.Drain)
-	g.running.Go(func() { g.handOffAll(g.ctx) })
+	g.running.Go(func() { g.owner.HandOffAll(g.ctx) })
 	d.until = time.Now().Add(g.cfg.Drain)
 	var own *time.Timer
 	own = time.AfterFunc(g.cfg.Drain, func() {
@@ -92,7 +92,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 	g.endDrain()
 	hand, stop := context.WithTimeout(ctx, g.cfg.Drain)
 	defer stop()
-	g.running.Go(func() { g.handOffAll(hand) })
+	g.running.Go(func() { g.owner.HandOffAll(hand) })
 	select {
 	case <-g.reg.Drained():
 		return

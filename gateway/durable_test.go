@@ -20,6 +20,7 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/owner"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -28,7 +29,7 @@ import (
 	"reseat/tokens"
 )
 
-// Takers implements gateway.Cluster: all nodes that can be reached.
+// Takers implements owner.Cluster: all nodes that can be reached.
 func (m member) Takers(string) (list []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,8 +43,8 @@ func (m member) Takers(string) (list []string) {
 	return list
 }
 
-// HandOver implements gateway.Cluster.
-func (m member) HandOver(_ context.Context, node string, h *gateway.Handoff) error {
+// HandOver implements owner.Cluster.
+func (m member) HandOver(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -61,11 +62,11 @@ func (m member) HandOver(_ context.Context, node string, h *gateway.Handoff) err
 	for i, w := range m.of {
 		if nodeID(i) == node {
 			rec := httptest.NewRecorder()
-			w.gw.ServeHandoff(rec, httptest.NewRequest(http.MethodPost, gateway.HandoffPath+h.Session, strings.NewReader(string(b))))
+			w.gw.Owner().ServeHandoff(rec, httptest.NewRequest(http.MethodPost, owner.HandoffPath+h.Session, strings.NewReader(string(b))))
 			if lost {
 				return errors.New("the answer was lost")
 			}
-			return gateway.HandoffError(rec.Result())
+			return owner.HandoffError(rec.Result())
 		}
 	}
 	return errors.New("no such node")
@@ -91,10 +92,10 @@ func hardDurable() policy.Policy {
 }
 
 // What the nodes know of one that has vanished, or is silent from now on.
-var lostNode = gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"}
+var lostNode = owner.NodeVerdict{State: owner.NodeGone, Evidence: "test"}
 
-func silentNode() gateway.NodeVerdict {
-	return gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()}
+func silentNode() owner.NodeVerdict {
+	return owner.NodeVerdict{State: owner.NodeSilent, Evidence: "test", Heard: time.Now()}
 }
 
 func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
@@ -376,7 +377,7 @@ func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
 		synctest.Wait()
 		own := d.seats.Records()[p.Hello.Session]
 		d.claimFor(1, p.Hello.Session)
-		d.of[0].gw.Fenced(p.Hello.Session, 1)
+		d.of[0].gw.Owner().Fenced(p.Hello.Session, 1)
 		game.WantClose(wire.CodeGoingAway)
 		d.seats.Set(p.Hello.Session, own.Value) // as if the write of node 1 had been lost
 		synctest.Wait()                         // while the session ends, its client is asked to try again
@@ -411,7 +412,7 @@ func TestImpossibleCountsClaimNothing(t *testing.T) {
 func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		p.Pass(game, "a")
-		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
+		d.lose(1, owner.NodeVerdict{State: owner.NodeUnclear}) // nobody to take it
 		d.drain(0)
 		game.WantReason(wire.CodeGoingAway, "moved")
 		p.WantRetry(wire.CodeDraining)

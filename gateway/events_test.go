@@ -435,7 +435,7 @@ var refusedWith = regexp.MustCompile(`(?:refuse(?:HTTP|Busy)\(w, r, (?:[\w.]+, )
 // Each reason for a refused handshake is a series from the start.
 func TestRefusalReasonsExistFromTheStart(t *testing.T) {
 	used := make(map[string]bool)
-	for _, f := range []string{"accept.go", "serve.go", "refusals.go", "peers.go", "watch/refusals.go"} {
+	for _, f := range []string{"accept.go", "serve.go", "refusals.go", "cookie.go", "watch/refusals.go"} {
 		source, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -14,6 +12,7 @@ import (
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/listen"
+	"reseat/gateway/owner"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
 	"reseat/gateway/transport"
@@ -46,41 +45,14 @@ type Gateway struct {
 	late      late                      // sessions that a predecessor still has
 	draining  atomic.Bool               // new sessions are refused; drain.go sets it
 	drain     drain
-	relays    relays       // clients of other nodes' sessions
-	seats     seatKeeper   // of durable sessions
-	claims    claims       // durable sessions that are being taken in
-	leaving   leavings     // and those that are being handed over
-	moves     moves        // and those that were
-	passedIn  atomic.Int64 // connections that other nodes have passed on
 	windows   atomic.Int64 // bytes of compression windows; part of what store has lent
 	dialer    *dial.Dialer
-	tags      atomic.Uint64   // of the sessions' data; each is used once
+	owner     *owner.Owner
 	pressed   chan struct{}   // one slot: see memory.go
 	ctx       context.Context // until Close
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 	renewals  atomic.Int32 // runs of RenewTokens
-}
-
-// sessionIDLen is the length of newID. In a cluster, a node's id comes before it.
-const sessionIDLen = 32
-
-// nodeIDLen is the length of a node's id in a session's.
-const nodeIDLen = 8
-
-// newID makes an id of 128 random bits.
-func newID() string {
-	var b [sessionIDLen / 2]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// newSessionID makes a session's id. In a cluster it says which node has the session.
-func (g *Gateway) newSessionID() string {
-	if g.cfg.Cluster == nil {
-		return newID()
-	}
-	return g.cfg.Cluster.ID() + newID()
 }
 
 // A drain is a period in which the gateway refuses new sessions. An operator's drain can
@@ -102,3 +74,6 @@ func (d *drain) stopLocked() {
 
 // Watch returns what operators see of the gateway.
 func (g *Gateway) Watch() *watch.Watch { return g.watch }
+
+// Owner returns what knows where sessions are in a cluster.
+func (g *Gateway) Owner() *owner.Owner { return g.owner }

@@ -119,7 +119,7 @@ func (g *Gateway) change(id string, f func(*registry.Record, *session.Session, s
 	if !done {
 		return Conflict
 	}
-	g.seats.changed(e)
+	g.owner.Changed(e)
 	return Done
 }
 

@@ -27,21 +27,15 @@ func (o observer) event(ev session.Event) {
 		e.SetPeer(ev.Peer)
 	}
 	g.watch.Session(e, ev)
+	g.owner.Event(e, ev)
 	switch ev.Kind {
 	case session.Pong:
 		e.Answered()
 	case session.UpstreamLost:
 		g.dialer.BeginOutage(e)
-	case session.Confirmed:
-		g.seats.touch(e)
-	case session.AskOwner:
-		g.seats.ask(e)
-	case session.Left, session.Stays:
-		g.leaving.left(e)
 	case session.Renew:
 		g.running.Go(func() { g.renew(e) })
 	case session.SessionEnded:
-		g.leaving.left(e)
 		o.ended(ev)
 	}
 }
@@ -60,14 +54,11 @@ func (o observer) ended(ev session.Event) {
 	e.ReleaseMemory(g.store)
 	e.Answered()
 	g.dialer.Cancel(e)
-	g.releasePlayer(e)
-	if !over {
-		return
+	g.owner.ReleasePlayer(e)
+	if over {
+		g.owner.Ended(e, *ev.Info)
+		g.watch.Ended(e, ev)
 	}
-	if e.Durable {
-		g.seats.end(e, *ev.Info)
-	}
-	g.watch.Ended(e, ev)
 }
 
 // Closed is called once both legs of an ended session are closed.

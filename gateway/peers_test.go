@@ -18,6 +18,7 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/owner"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -33,9 +34,9 @@ type nodes struct {
 	mu       sync.Mutex
 	links    map[string]*wstest.Listener // node listeners, by id
 	dials    int
-	cut      map[string]gateway.NodeVerdict // of nodes that cannot be reached
-	mute     map[string]bool                // of nodes that accept, and don't answer
-	requests []http.Header                  // what came to node listeners
+	cut      map[string]owner.NodeVerdict // of nodes that cannot be reached
+	mute     map[string]bool              // of nodes that accept, and don't answer
+	requests []http.Header                // what came to node listeners
 
 	dialling    chan struct{} // not nil: dials fail once it is closed
 	lostAnswers bool          // to hand-offs
@@ -71,7 +72,7 @@ func (m member) Dial(_ context.Context, node string) (net.Conn, error) {
 	return ln.Dial()
 }
 
-func (m member) Judge(_ context.Context, node string) gateway.NodeVerdict {
+func (m member) Judge(_ context.Context, node string) owner.NodeVerdict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cut[node]
@@ -82,7 +83,7 @@ func nodeID(i int) string { return fmt.Sprintf("%08x", 0xa0+i) }
 
 func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Config)) *nodes {
 	t.Helper()
-	all := &nodes{t: t, links: make(map[string]*wstest.Listener), cut: make(map[string]gateway.NodeVerdict), mute: make(map[string]bool)}
+	all := &nodes{t: t, links: make(map[string]*wstest.Listener), cut: make(map[string]owner.NodeVerdict), mute: make(map[string]bool)}
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Conf
 			all.mu.Lock()
 			all.requests = append(all.requests, r.Header.Clone())
 			all.mu.Unlock()
-			w.gw.ServeNode(wr, r)
+			w.gw.Owner().ServeNode(wr, r, w.gw)
 		})}
 		go server.Serve(ln)
 		t.Cleanup(func() { server.Close() })
@@ -107,7 +108,7 @@ func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Conf
 }
 
 // lose makes node i unreachable.
-func (n *nodes) lose(i int, v gateway.NodeVerdict) {
+func (n *nodes) lose(i int, v owner.NodeVerdict) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut[nodeID(i)] = v
@@ -189,8 +190,8 @@ func TestSessionIsResumedAtAnyNode(t *testing.T) {
 					p.Pass(game, "up")
 					p.Ack(uint64(i + 1))
 					p.Sync()
-					wstest.Equal(t, "node of the client", n.of[0].gw.FrontOf(p.Hello.Session), nodeID(at))
-					wstest.Equal(t, "node of the session", n.of[at].gw.NodeOf(p.Hello.Session), nodeID(0))
+					wstest.Equal(t, "node of the client", n.of[0].gw.Owner().FrontOf(n.of[0].gw.ClientConn(p.Hello.Session)), nodeID(at))
+					wstest.Equal(t, "node of the session", n.of[at].gw.Owner().NodeOf(p.Hello.Session), nodeID(0))
 				}
 				n.of[0].wantState(p, session.Attached)
 				if _, ok := n.of[2].gw.Session(p.Hello.Session); ok {
@@ -212,11 +213,11 @@ func TestForwardedConnectionsEndTogether(t *testing.T) {
 			wstest.Equal(t, "connections that are forwarded", n.of[1].metrics()["reseat_forwarded_connections{out}"], want)
 			wstest.Equal(t, "connections from other nodes", n.of[0].metrics()["reseat_forwarded_connections{in}"], want)
 		}
-		<-n.of[1].gw.Passed()
+		<-n.of[1].gw.Owner().Passed()
 		p.Drop()
 		p = n.at(1, p).Resume(0)
 		wantForwarded(1)
-		passed := n.of[1].gw.Passed()
+		passed := n.of[1].gw.Owner().Passed()
 		select {
 		case <-passed:
 			t.Error("Passed is closed, with a client that is passed on")
@@ -245,21 +246,21 @@ func TestUnreachableOwner(t *testing.T) {
 	grace := testPolicy().Grace
 	const never = -1
 	for name, try := range map[string]struct {
-		state gateway.NodeState
+		state owner.NodeState
 		heard time.Duration // before the resume
 		want  int
 	}{
-		"unclear":                             {gateway.NodeUnclear, 0, wire.CodeNodeUnreachable},
-		"up":                                  {gateway.NodeUp, 0, wire.CodeNodeUnreachable},
-		"silent, and its grace period":        {gateway.NodeSilent, grace - time.Second, wire.CodeNodeUnreachable},
-		"silent, and nobody knows since when": {gateway.NodeSilent, never, wire.CodeNodeUnreachable},
-		"silent for longer than a grace":      {gateway.NodeSilent, grace + time.Second, wire.CodeNoSession},
-		"gone":                                {gateway.NodeGone, 0, wire.CodeNoSession},
+		"unclear":                             {owner.NodeUnclear, 0, wire.CodeNodeUnreachable},
+		"up":                                  {owner.NodeUp, 0, wire.CodeNodeUnreachable},
+		"silent, and its grace period":        {owner.NodeSilent, grace - time.Second, wire.CodeNodeUnreachable},
+		"silent, and nobody knows since when": {owner.NodeSilent, never, wire.CodeNodeUnreachable},
+		"silent for longer than a grace":      {owner.NodeSilent, grace + time.Second, wire.CodeNoSession},
+		"gone":                                {owner.NodeGone, 0, wire.CodeNoSession},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, game *wstest.Peer) {
 				p.Sync()
-				v := gateway.NodeVerdict{State: try.state}
+				v := owner.NodeVerdict{State: try.state}
 				if try.heard != never {
 					v.Heard = time.Now().Add(-try.heard)
 				}
@@ -407,7 +408,7 @@ func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
 		}
 		r.RemoteAddr = "10.0.0.2:1"
 		rec := httptest.NewRecorder()
-		n.of[0].gw.ServeNode(rec, r)
+		n.of[0].gw.Owner().ServeNode(rec, r, n.of[0].gw)
 		if list := n.of[0].gw.Watch().Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
 			t.Errorf("%d, refusals %+v; want 403, and one of 203.0.113.66", rec.Code, list)
 		}
@@ -453,7 +454,7 @@ func TestPlainClientOfUnreachableNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, keptPlain())
 		_, cookie := n.of[0].visit("")
-		n.lose(0, gateway.NodeVerdict{State: gateway.NodeUnclear})
+		n.lose(0, owner.NodeVerdict{State: owner.NodeUnclear})
 		_, _, resp, err := n.of[1].Handshake("/", nil, ownOrigin+"Cookie: "+cookie+"\r\n")
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
 			t.Fatalf("%v, %v; want 503, and retry after 1 s", resp, err)
@@ -470,7 +471,7 @@ func TestForwardsAreCounted(t *testing.T) {
 		p.Drop()
 		p = n.at(1, p).Resume(0)
 		p.Drop()
-		n.lose(0, gateway.NodeVerdict{State: gateway.NodeUnclear})
+		n.lose(0, owner.NodeVerdict{State: owner.NodeUnclear})
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
 		n.lose(0, lostNode)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
@@ -481,7 +482,7 @@ func TestForwardsAreCounted(t *testing.T) {
 // A directory holds one session of each player for all nodes of a test, as the cluster does.
 type directory struct {
 	mu sync.Mutex
-	of map[gateway.Player]string // session
+	of map[owner.Player]string // session
 	n  *nodes
 }
 
@@ -494,15 +495,15 @@ func (d *directory) node(session string) *world {
 	return nil
 }
 
-func (d *directory) Hold(ctx context.Context, p gateway.Player, session string, oldestWins bool) bool {
+func (d *directory) Hold(ctx context.Context, p owner.Player, session string, oldestWins bool) bool {
 	d.mu.Lock()
 	other := d.of[p]
 	d.mu.Unlock()
 	if other != "" && d.node(other) != d.node(session) {
-		if oldestWins && d.node(other).gw.Answers(ctx, other) {
+		if oldestWins && d.node(other).gw.Owner().Answers(ctx, other) {
 			return false
 		}
-		defer d.node(other).gw.Supersede(other)
+		defer d.node(other).gw.Owner().Supersede(other)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -510,13 +511,13 @@ func (d *directory) Hold(ctx context.Context, p gateway.Player, session string, 
 	return true
 }
 
-func (d *directory) Keep(p gateway.Player, session string, _ time.Time, _ bool) {
+func (d *directory) Keep(p owner.Player, session string, _ time.Time, _ bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.of[p] = session
 }
 
-func (d *directory) Release(p gateway.Player, session string) {
+func (d *directory) Release(p owner.Player, session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of[p] == session {
@@ -528,7 +529,7 @@ func (d *directory) Release(p gateway.Player, session string) {
 func inNodesWithPlayers(t *testing.T, duplicate policy.Duplicate, f func(*testing.T, *nodes, *directory, *wstest.Player, *wstest.Peer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{of: make(map[gateway.Player]string)}
+		d := &directory{of: make(map[owner.Player]string)}
 		d.n = newNodes(t, 2, loggedIn(duplicate), func(c *gateway.Config) { c.Players = d })
 		p, game := d.n.of[0].loginAs("ada")
 		f(t, d.n, d, p, game)

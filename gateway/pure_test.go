@@ -46,7 +46,7 @@ func TestDurationSurvivesFormattingAndParsing(t *testing.T) {
 func TestSessionIDsAre128RandomBits(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
-		id := newID()
+		id := registry.NewID()
 		if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || seen[id] {
 			t.Fatalf("id %q", id)
 		}

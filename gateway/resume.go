@@ -7,6 +7,7 @@ import (
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/handshake"
+	"reseat/gateway/owner"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -15,15 +16,6 @@ import (
 	"reseat/tokens"
 	"reseat/tokens/generation"
 )
-
-// settledOf is the newest of a client's messages that is not to be written again, after the loss of a
-// node.
-func settledOf(redeliver bool, o wire.Offer) uint64 {
-	if redeliver {
-		return o.Settled.Acked
-	}
-	return o.Settled.Sent
-}
 
 // minRenewInterval is the minimum interval between two renewals of a token.
 const minRenewInterval = 500 * time.Millisecond
@@ -43,6 +35,24 @@ func (g *Gateway) arrivalOf(r *front.Request) dial.Arrival {
 		a.At -= session.Time(r.From.Age)
 	}
 	return a
+}
+
+// resumeElsewhere serves a resume of another node's session, or refuses it. It reports false if the
+// session is to be resumed here.
+func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool {
+	found := g.owner.Find(w, r)
+	switch {
+	case found.Refusal == nil:
+		return found.Served
+	case g.forwardMoved(w, r):
+		return true
+	}
+	g.watch.NotForwarded(r, found.Session, found.Session[:registry.NodeIDLen], found.Evidence)
+	if a, ok := g.answerResume(w, r, nil); ok {
+		g.refuseResume(a, found.Refusal)
+		g.watch.RefusedElsewhere(r, found.Refusal.Code, found.Evidence)
+	}
+	return true
 }
 
 // answerResume answers 101 to a resume of e, nil if there is no such session. It reports false
@@ -111,7 +121,7 @@ func (g *Gateway) resumeByToken(a *dial.Arrival) (registry.Snapshot, *session.Re
 	a.Request = only
 	a.Want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
 	if e.Durable && offer.SettledOK {
-		a.Want.Settled = settledOf(e.Terms().Redeliver, offer)
+		a.Want.Settled = owner.SettledOf(e.Terms().Redeliver, offer)
 	}
 	return e.Identity(), g.attach(e, d, a)
 }
@@ -120,15 +130,10 @@ func (g *Gateway) resumeByToken(a *dial.Arrival) (registry.Snapshot, *session.Re
 // node has passed the client on: if it has not ended here, it may have gone to another node meanwhile, which
 // its seat tells the next handshake.
 func (g *Gateway) refuseMissing(c tokens.Claims) (registry.Snapshot, *session.Refusal) {
-	if g.hasSeats(c.Session) {
+	if g.owner.HasSeat(c.Session) {
 		return registry.Snapshot{ID: c.Session}, session.RefuseMoved()
 	}
 	return g.reg.Refusal(c)
-}
-
-// hasSeats reports whether a session may have a seat that says where it is.
-func (g *Gateway) hasSeats(id string) bool {
-	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
 }
 
 // attach attaches a returning client to e once the session has an upstream. It signs the
@@ -162,7 +167,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *dial.Arriv
 			}
 		}
 		p.Peer, p.Parts, p.Durable = a.Request.Addr.String(), a.Request.Offer.Parts, e.Durable && e.Seat().Covered
-		if refusal := g.seats.confirm(a.Request.Context(), a.Request.Visit, e); refusal != nil {
+		if refusal := g.owner.Confirm(a.Request.Context(), a.Request.Visit, e); refusal != nil {
 			return refusal
 		}
 		refusal = d.Attach(a.Conn, a.Early, a.Want, p)

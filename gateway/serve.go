@@ -9,11 +9,11 @@ import (
 	"runtime"
 	"time"
 
-	"reseat/gateway/cluster"
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
+	"reseat/gateway/owner"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
@@ -35,7 +35,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
-		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
+		cfg: cfg, id: registry.NewID(), log: cfg.Log, keys: cfg.Keys,
 		clock:   cfg.Clock,
 		table:   front.NewTable(),
 		pages:   make(map[string]http.Handler),
@@ -50,20 +50,22 @@ func New(cfg Config) (*Gateway, error) {
 	g.watch = watch.New(watch.Options{
 		Log: g.log, Registry: g.reg, Store: g.store, Table: g.table, Routes: cfg.Routes,
 		ID: g.id, DrainTime: cfg.Drain, MaxSessions: cfg.MaxSessions, Descriptors: cfg.Descriptors,
-		Drain: g.DrainInfo, Forwarded: g.Forwarded, Windows: g.windows.Load,
+		Drain: g.DrainInfo, Forwarded: func() (in, out int) { return g.owner.Forwarded() }, Windows: g.windows.Load,
 	})
 	g.trackConns()
-	g.seats = seatKeeper{
-		store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.watch.Metrics, moved: func() bool { return g.movedTo() != nil }, log: g.watch.Limited,
-		ctx: ctx, running: &g.running,
-		writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
-	}
-	if cfg.Cluster != nil {
-		g.seats.self = cfg.Cluster.ID
-	}
+	g.owner = owner.New(owner.Options{
+		Cluster: cfg.Cluster, Seats: cfg.Seats, Players: cfg.Players,
+		Ctx: ctx, Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver, Keys: g.keys,
+		Registry: g.reg, Store: g.store, Table: g.table, Default: cfg.Default, TokenTTL: cfg.TokenTTL,
+		Observe:  func(e *registry.Record) session.Observer { return observer{g, e} },
+		Dialling: func(e *registry.Record) bool { return g.dialer.Dialling(e) },
+		Late:     func(id string) bool { return g.late.next(id) != nil },
+		Moved:    func() bool { return g.movedTo() != nil },
+		Draining: g.draining.Load, MemoryLow: g.memoryLow,
+	})
 	g.dialer = dial.New(dial.Options{
 		Ctx: ctx, Running: &g.running, Conns: g.conns, Gate: g.gate, Clock: g.clock, Log: g.watch.Limited,
-		Request: g.upstreamRequest, Numbered: g.seats.numbered,
+		Request: g.upstreamRequest, Numbered: g.owner.Numbered,
 	})
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
@@ -72,9 +74,6 @@ func New(cfg Config) (*Gateway, error) {
 		}
 	}
 	g.running.Go(func() { g.relieve(ctx) })
-	if cfg.Seats != nil {
-		g.running.Go(func() { g.seats.watch(g.reg.All) })
-	}
 	return g, nil
 }
 
@@ -190,9 +189,8 @@ func (g *Gateway) Close() {
 	g.stop()
 	g.reg.Close()
 	g.closeIdle()
-	g.relays.close()
 	g.dialer.Close()
-	g.seats.close()
+	g.owner.Close()
 	for _, v := range g.cfg.logins {
 		v.Close()
 	}

@@ -27,7 +27,7 @@ func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
 	release := e.Hold()
 	made, ok := change(e, c)
 	release()
-	g.seats.changed(e)
+	g.owner.Changed(e)
 	info, known := g.Session(id)
 	switch {
 	case !known:
@@ -115,7 +115,7 @@ func (g *Gateway) eachInGroup(group string, f func(*registry.Record)) int {
 			of = append(of, e)
 		}
 	}
-	g.seats.changed(of...)
+	g.owner.Changed(of...)
 	return len(of)
 }
 
@@ -137,7 +137,7 @@ func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (t
 	if e == nil {
 		return 0, g.missing(id)
 	}
-	tag = g.tags.Add(1)
+	tag = g.reg.NextTag()
 	release := e.Hold()
 	here, set := g.reg.Find(id) == e, e.SetData(data, tag, want)
 	release()
@@ -147,6 +147,6 @@ func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (t
 	case !set:
 		return 0, Stale
 	}
-	g.seats.changed(e)
+	g.owner.Changed(e)
 	return tag, Done
 }

@@ -109,7 +109,7 @@ func (t *Takeover) Restore(d Decoded) error {
 	if rt == nil {
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
-	e, err := g.restoreRecord(s, rt, t.termsOf(rt, &s.Terms))
+	e, err := rt.Restore(g.reg, s, t.termsOf(rt, &s.Terms), g.store)
 	if err != nil {
 		return err
 	}
@@ -167,9 +167,7 @@ func (t *Takeover) Adopt(left []string) {
 	t.adoptAll()
 	t.g.driver.Pause()()    // returns when all event loops have the sessions
 	t.g.running.Go(func() { // the predecessor may have been about to write them
-		if s := &t.g.seats; s.store != nil {
-			s.renew(t.g.reg.All(), false)
-		}
+		t.g.owner.RenewSeats()
 	})
 }
 
@@ -194,7 +192,7 @@ func (t *Takeover) adoptAll() {
 }
 
 func (t *Takeover) adopt(r restored) {
-	t.g.keepPlayer(r.e)
+	t.g.owner.KeepPlayer(r.e)
 	now := t.g.clock.Now() // nobody else has the core yet
 	r.core.RenewSoon(now)
 	if r.DownForwarded {
@@ -369,7 +367,7 @@ func (g *Gateway) RecentEvents(after uint64) (r RecentEvents) {
 // Rest returns what a successor needs besides the sessions. Its events are those after the
 // one with that ID.
 func (g *Gateway) Rest(after uint64) Rest {
-	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.tags.Load(), Routes: make(map[string][5]uint64), Counters: g.watch.Metrics.Counts(), Renewing: g.renewals.Load() > 0}
+	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.reg.Tags(), Routes: make(map[string][5]uint64), Counters: g.watch.Metrics.Counts(), Renewing: g.renewals.Load() > 0}
 	r.Refusals, r.Refused = g.watch.RefusalsSoFar()
 	for rt := range g.table.All() {
 		r.Routes[rt.Pattern] = rt.Counts.Load()
@@ -385,7 +383,7 @@ func (g *Gateway) RestoreRest(r Rest) {
 	}
 	g.watch.Events.Continue(list, r.Events.Evicted)
 	g.reg.RestoreTotals(r.Totals)
-	g.tags.Store(max(g.tags.Load(), r.Tags))
+	g.reg.ContinueTags(r.Tags)
 	g.watch.ContinueRefusals(r.Refusals, r.Refused)
 	for pattern, n := range r.Routes {
 		if rt := g.table.Route(pattern); rt != nil {

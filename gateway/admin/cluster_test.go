@@ -20,6 +20,7 @@ import (
 	"reseat/gateway/front"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/owner"
 	"reseat/tokens"
 )
 
@@ -251,7 +252,7 @@ func (id placeID) ID() string { return string(id) }
 
 func (id placeID) Dial(context.Context, string) (net.Conn, error) { return nil, errNodeDown }
 
-func (id placeID) Judge(context.Context, string) gateway.NodeVerdict { return gateway.NodeVerdict{} }
+func (id placeID) Judge(context.Context, string) owner.NodeVerdict { return owner.NodeVerdict{} }
 
 var three = []string{"ann", "bob", "cid"}
 
@@ -478,4 +479,4 @@ func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 
 func (placeID) Takers(string) []string { return nil }
 
-func (placeID) HandOver(context.Context, string, *gateway.Handoff) error { return errNodeDown }
+func (placeID) HandOver(context.Context, string, *owner.Handoff) error { return errNodeDown }

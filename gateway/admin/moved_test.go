@@ -17,6 +17,7 @@ import (
 	"reseat/gateway/cluster"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/owner"
 	"reseat/gateway/transport"
 	"reseat/tokens"
 )
@@ -56,18 +57,18 @@ type neighbour struct {
 	town *town
 }
 
-// Judge implements gateway.Cluster.
-func (n neighbour) Judge(_ context.Context, node string) gateway.NodeVerdict {
-	v := gateway.NodeVerdict{State: gateway.NodeUp, Evidence: "test"}
+// Judge implements owner.Cluster.
+func (n neighbour) Judge(_ context.Context, node string) owner.NodeVerdict {
+	v := owner.NodeVerdict{State: owner.NodeUp, Evidence: "test"}
 	n.each(func(p *place) {
 		if p.node.ID == node && p.gone {
-			v.State = gateway.NodeGone
+			v.State = owner.NodeGone
 		}
 	})
 	return v
 }
 
-// Takers implements gateway.Cluster: all other nodes that live.
+// Takers implements owner.Cluster: all other nodes that live.
 func (n neighbour) Takers(string) (list []string) {
 	n.each(func(p *place) {
 		if p.node.ID != n.ID() && !p.gone && !p.down {
@@ -85,8 +86,8 @@ func (n neighbour) each(f func(*place)) {
 	}
 }
 
-// HandOver implements gateway.Cluster.
-func (n neighbour) HandOver(_ context.Context, node string, h *gateway.Handoff) error {
+// HandOver implements owner.Cluster.
+func (n neighbour) HandOver(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -98,8 +99,8 @@ func (n neighbour) HandOver(_ context.Context, node string, h *gateway.Handoff) 
 		}
 	})
 	rec := httptest.NewRecorder()
-	to.gw.ServeHandoff(rec, httptest.NewRequest(http.MethodPost, gateway.HandoffPath+h.Session, strings.NewReader(string(b))))
-	return gateway.HandoffError(rec.Result())
+	to.gw.Owner().ServeHandoff(rec, httptest.NewRequest(http.MethodPost, owner.HandoffPath+h.Session, strings.NewReader(string(b))))
+	return owner.HandoffError(rec.Result())
 }
 
 // Seat implements Cluster.

@@ -30,7 +30,7 @@ func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 		of := id(r)
 		_, known := a.g.Settled(visitOf(r.Context()), of)
 		if !known && callerOf(r).node != "" {
-			w.Header()[movedHeader] = []string{a.g.MovedTo(of)}
+			w.Header()[movedHeader] = []string{a.g.Owner().MovedTo(of)}
 		}
 		switch {
 		case known || a.alone(r) || !hexDigits(of):
@@ -54,7 +54,7 @@ func (a *api) passToOwner(w http.ResponseWriter, r *http.Request, here http.Hand
 		return
 	}
 	s := &search{a: a, w: w, r: r, body: body, here: here}
-	at := a.g.NodeOf(id(r))
+	at := a.g.Owner().NodeOf(id(r))
 	for n := 0; at != "" && n < maxMoves; n++ {
 		var done bool
 		if done, at = s.try(at); done {
@@ -86,7 +86,7 @@ func (s *search) try(node string) (done bool, next string) {
 		return true, ""
 	}
 	if node == self {
-		return false, s.a.g.MovedTo(id(s.r))
+		return false, s.a.g.Owner().MovedTo(id(s.r))
 	}
 	to, ok := s.a.byID(node)
 	if !ok {

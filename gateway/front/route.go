@@ -13,6 +13,7 @@ import (
 
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
+	"reseat/gateway/replay"
 	"reseat/upstream"
 )
 
@@ -131,4 +132,16 @@ func (rt *Route) Realm() any {
 		return nil
 	}
 	return rt.Policy.Login.Realm()
+}
+
+// Restore registers a session of rt that another process, or another node, has had.
+func (rt *Route) Restore(reg *registry.Registry, s *registry.State, terms *registry.Terms, store *replay.Store) (*registry.Record, error) {
+	target := rt.Upstream
+	if s.Target != "" {
+		var err error
+		if target.URL, err = upstream.ParseTarget(s.Target); err != nil {
+			return nil, fmt.Errorf("session %s: %w", s.ID, err)
+		}
+	}
+	return reg.Restore(s, target, terms, rt.Realm(), store), nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"reseat/gateway/session"
@@ -22,6 +23,7 @@ const remembered = 30 * time.Second
 type Registry struct {
 	Limits
 	clock *transport.Clock
+	tags  atomic.Uint64 // of the sessions' data: see NextTag
 
 	mu      sync.RWMutex
 	seq     uint64

@@ -28,6 +28,7 @@ import (
 	"reseat/gateway/demo"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
+	"reseat/gateway/owner"
 	"reseat/gateway/session"
 	"reseat/tokens"
 )
@@ -103,13 +104,13 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	n.players.Unchecked = unchecked.Inc
 	if o.Seats {
 		n.seats = cluster.NewSeats(n.ID, e, keys.Derive, log)
-		n.seats.OnFenced(func(session string, epoch uint64) { n.gateway.Fenced(session, epoch) })
-		n.OnSynced(func() { n.gateway.RenewSeats() })
+		n.seats.OnFenced(func(session string, epoch uint64) { n.gateway.Owner().Fenced(session, epoch) })
+		n.OnSynced(func() { n.gateway.Owner().RenewSeats() })
 	}
 	n.OnSynced(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		n.players.Announce(ctx, n.gateway.Supersede)
+		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
 	n.ln = tls.NewListener(ln, n.identity.Server(n.ID, n.Refused))
@@ -192,7 +193,7 @@ func (n *member) end() {
 }
 
 func (n *member) load() cluster.Load {
-	in, out := n.gateway.Forwarded()
+	in, out := n.gateway.Owner().Forwarded()
 	return cluster.Load{Sessions: n.gateway.Living(), ForwardsIn: in, ForwardsOut: out}
 }
 
@@ -200,7 +201,7 @@ func (n *member) load() cluster.Load {
 func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
 	case hop.Passed(r.Header):
-		n.gateway.ServeNode(w, r)
+		n.gateway.Owner().ServeNode(w, r, n.gateway)
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(n.Hello())
@@ -208,42 +209,42 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		n.api.ServeHTTP(w, r)
 	case n.demo != nil && strings.HasPrefix(r.URL.Path, demo.NodePath):
 		n.demo.ServeHTTP(w, r)
-	case r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, gateway.HandoffPath):
-		n.gateway.ServeHandoff(w, r)
+	case r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, owner.HandoffPath):
+		n.gateway.Owner().ServeHandoff(w, r)
 	case isPlayer && r.Method == http.MethodDelete:
-		n.gateway.Supersede(id)
+		n.gateway.Owner().Supersede(id)
 		w.WriteHeader(http.StatusNoContent)
-	case isPlayer && r.Method == http.MethodGet && n.gateway.Answers(r.Context(), id):
+	case isPlayer && r.Method == http.MethodGet && n.gateway.Owner().Answers(r.Context(), id):
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-// Dial implements gateway.Cluster.
+// Dial implements owner.Cluster.
 func (n *member) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return n.Cluster.Dial(ctx, id)
 }
 
-// Judge implements gateway.Cluster.
-func (n *member) Judge(ctx context.Context, id string) gateway.NodeVerdict {
+// Judge implements owner.Cluster.
+func (n *member) Judge(ctx context.Context, id string) owner.NodeVerdict {
 	j := n.Cluster.Judge(ctx, id)
-	states := map[cluster.Verdict]gateway.NodeState{cluster.Alive: gateway.NodeUp, cluster.Silent: gateway.NodeSilent, cluster.Gone: gateway.NodeGone}
-	return gateway.NodeVerdict{State: states[j.Verdict], Evidence: j.Evidence, Heard: j.Heard}
+	states := map[cluster.Verdict]owner.NodeState{cluster.Alive: owner.NodeUp, cluster.Silent: owner.NodeSilent, cluster.Gone: owner.NodeGone}
+	return owner.NodeVerdict{State: states[j.Verdict], Evidence: j.Evidence, Heard: j.Heard}
 }
 
-// Takers implements gateway.Cluster.
+// Takers implements owner.Cluster.
 func (n *member) Takers(session string) []string { return n.Cluster.Takers(session) }
 
-// HandOver implements gateway.Cluster.
-func (n *member) HandOver(ctx context.Context, id string, h *gateway.Handoff) error {
+// HandOver implements owner.Cluster.
+func (n *member) HandOver(ctx context.Context, id string, h *owner.Handoff) error {
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, handoffTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+gateway.HandoffPath+h.Session, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+owner.HandoffPath+h.Session, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -252,7 +253,7 @@ func (n *member) HandOver(ctx context.Context, id string, h *gateway.Handoff) er
 		return err
 	}
 	defer resp.Body.Close()
-	return gateway.HandoffError(resp)
+	return owner.HandoffError(resp)
 }
 
 // keepSwept has seats swept until end.
@@ -275,7 +276,7 @@ func (n *member) sweepSeats(ctx context.Context) {
 			if !n.Engine().Up {
 				continue
 			}
-			if err := n.seats.Sweep(ctx, n.Lost, n.Shares, n.gateway.SeatOver); err != nil && ctx.Err() == nil {
+			if err := n.seats.Sweep(ctx, n.Lost, n.Shares, n.gateway.Owner().SeatOver); err != nil && ctx.Err() == nil {
 				n.log.Warn("seats.not_swept", "err", err)
 			}
 		case <-ctx.Done():
@@ -315,11 +316,11 @@ func (n *member) askPlayer(ctx context.Context, method, id, session string) (sta
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// holders implements gateway.Players.
+// holders implements owner.Players.
 type holders struct{ *member }
 
 // key hides the player's name from readers of NATS.
-func (h holders) key(p gateway.Player) string {
+func (h holders) key(p owner.Player) string {
 	secrets, err := h.keys.Derive(playerPurpose, sha256.Size)
 	if err != nil || len(secrets) == 0 {
 		return ""
@@ -336,15 +337,15 @@ func policyOf(oldestWins bool) cluster.PlayerPolicy {
 	return cluster.NewestWins
 }
 
-func (h holders) Hold(ctx context.Context, p gateway.Player, session string, oldestWins bool) bool {
+func (h holders) Hold(ctx context.Context, p owner.Player, session string, oldestWins bool) bool {
 	return h.players.Hold(ctx, h.key(p), session, policyOf(oldestWins))
 }
 
-func (h holders) Keep(p gateway.Player, session string, began time.Time, oldestWins bool) {
+func (h holders) Keep(p owner.Player, session string, began time.Time, oldestWins bool) {
 	h.players.Keep(h.key(p), session, began, policyOf(oldestWins))
 }
 
-func (h holders) Release(p gateway.Player, session string) {
+func (h holders) Release(p owner.Player, session string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

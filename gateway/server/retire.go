@@ -118,7 +118,7 @@ func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.
 	defer limit.Stop()
 	patience := time.NewTimer(servingWait)
 	defer patience.Stop()
-	for done, passed := p.pump.done(), p.gateway.Passed(); done != nil || passed != nil || requests != nil || serving != nil; {
+	for done, passed := p.pump.done(), p.gateway.Owner().Passed(); done != nil || passed != nil || requests != nil || serving != nil; {
 		select {
 		case <-done:
 			done = nil

@@ -1,4 +1,4 @@
-package gateway
+package owner
 
 import (
 	"context"
@@ -30,22 +30,24 @@ const (
 	handoffAgain = time.Second
 	// handoffSpread is over how long the clients of a drain come back.
 	handoffSpread = 2 * time.Second
+	// leftPoll is how often a session that leaves is looked at.
+	leftPoll = time.Millisecond
 	// maxHandoff bounds a session on its way, in bytes, besides the content of its buffers.
 	maxHandoff = 16 << 20
 )
 
-// handOffAll offers all durable sessions to other nodes until ctx is done, or the drain is over.
-func (g *Gateway) handOffAll(ctx context.Context) {
-	if g.seats.store == nil {
+// HandOffAll offers all durable sessions to other nodes until ctx is done, or the drain is over.
+func (o *Owner) HandOffAll(ctx context.Context) {
+	if o.seats.store == nil {
 		return
 	}
 	begun, done := time.Now(), 0
 	tick := time.NewTicker(handoffAgain)
 	defer tick.Stop()
-	for g.draining.Load() {
-		n := g.handOffOnce(ctx)
+	for o.Draining() {
+		n := o.handOffOnce(ctx)
 		if done += n; n > 0 {
-			g.log.Info("drain.released", "sessions", done, "time", time.Since(begun).Round(time.Millisecond))
+			o.Log.Info("drain.released", "sessions", done, "time", time.Since(begun).Round(time.Millisecond))
 		}
 		select {
 		case <-tick.C:
@@ -56,11 +58,11 @@ func (g *Gateway) handOffAll(ctx context.Context) {
 }
 
 // handOffOnce offers each durable session once, and returns how many were taken.
-func (g *Gateway) handOffOnce(ctx context.Context) (taken int) {
+func (o *Owner) handOffOnce(ctx context.Context) (taken int) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan struct{}, handoffsAtOnce)
-	for _, e := range g.reg.All() {
+	for _, e := range o.Registry.All() {
 		if !e.Durable || e.Driver() == nil {
 			continue
 		}
@@ -72,7 +74,7 @@ func (g *Gateway) handOffOnce(ctx context.Context) (taken int) {
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if g.handOff(ctx, e) {
+			if o.handOff(ctx, e) {
 				mu.Lock()
 				taken++
 				mu.Unlock()
@@ -84,20 +86,20 @@ func (g *Gateway) handOffOnce(ctx context.Context) (taken int) {
 }
 
 // handOff hands one session over, and reports whether another node has it now.
-func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
-	takers := g.cfg.Cluster.Takers(e.ID)
-	if len(takers) == 0 || !g.seats.hasContact() || !g.seats.settle(ctx, nil, e) {
+func (o *Owner) handOff(ctx context.Context, e *registry.Record) bool {
+	takers := o.Cluster.Takers(e.ID)
+	if len(takers) == 0 || !o.seats.hasContact() || !o.seats.settle(ctx, nil, e) {
 		return false
 	}
 	d := e.Driver()
-	if d == nil || g.dialer.Dialling(e) || g.movedTo() != nil {
+	if d == nil || o.Dialling(e) || o.Moved() {
 		return false
 	}
-	left := g.leaving.begin(e)
+	left := o.leaving.begin(e)
 	if left == nil { // it is being handed over already
 		return false
 	}
-	defer g.leaving.left(e)
+	defer o.leaving.left(e)
 	begun := false
 	d.Do(func(core *session.Session, now session.Time) { begun = core.Leave(now) })
 	if !begun {
@@ -109,63 +111,63 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 	}
 	release := e.Hold()
 	defer release()
-	h, err := g.freezeLeft(ctx, e, left)
+	h, err := o.freezeLeft(ctx, e, left)
 	for _, node := range takers {
 		if err != nil || !e.Alive() {
 			break
 		}
-		if err = g.offer(ctx, e, node, h); err == nil {
-			g.handedOver(e, node)
+		if err = o.offer(ctx, e, node, h); err == nil {
+			o.handedOver(e, node)
 			return true
 		}
-		g.log.Warn("handoff.failed", "session", e.ID, "node", node, "err", err)
+		o.Log.Warn("handoff.failed", "session", e.ID, "node", node, "err", err)
 		if errors.Is(err, errTaken) {
-			g.watch.Metrics.Handoffs.WithLabelValues("lost").Inc()
-			g.seats.fence(e, "another node has it")
+			o.Watch.Metrics.Handoffs.WithLabelValues("lost").Inc()
+			o.seats.fence(e, "another node has it")
 			return false
 		}
 		if err = nil; !e.Seat().Covered {
 			break
 		}
 	}
-	g.watch.Metrics.Handoffs.WithLabelValues("failed").Inc()
+	o.Watch.Metrics.Handoffs.WithLabelValues("failed").Inc()
 	d.Do(func(core *session.Session, now session.Time) { core.Stay(now) })
 	return false
 }
 
 // offer hands a session over to one node: nil, errNotTaken, or errTaken if this node must not go on with it.
-func (g *Gateway) offer(ctx context.Context, e *registry.Record, node string, h *Handoff) error {
-	err := g.cfg.Cluster.HandOver(ctx, node, h)
+func (o *Owner) offer(ctx context.Context, e *registry.Record, node string, h *Handoff) error {
+	err := o.Cluster.HandOver(ctx, node, h)
 	if err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
 	conflict := errors.Is(err, errTaken)
-	if err = g.afterFailedHandoff(ctx, e, node, h, err); !conflict || !errors.Is(err, errNotTaken) {
+	if err = o.afterFailedHandoff(ctx, e, node, h, err); !conflict || !errors.Is(err, errNotTaken) {
 		return err
 	}
 	// It was a write of this node's own that came late, and h has its revision now.
-	if err = g.cfg.Cluster.HandOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
+	if err = o.Cluster.HandOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
-	return g.afterFailedHandoff(ctx, e, node, h, err)
+	return o.afterFailedHandoff(ctx, e, node, h, err)
 }
 
 // afterFailedHandoff finds out by the seat whether a node has taken a session whose answer was lost, or that says
 // that somebody has written the seat, which may have been this node. nil: it has; errTaken: it or another node has, or
 // may have; errNotTaken: h, with a new revision, can be given to another.
-func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
-	seat, err := g.seats.get(ctx, nil, e.ID)
+func (o *Owner) afterFailedHandoff(ctx context.Context, e *registry.Record, node string, h *Handoff, cause error) error {
+	seat, err := o.seats.get(ctx, nil, e.ID)
 	switch {
 	case err != nil: // it may have been: this node must not go on with it
 		return fmt.Errorf("%w: %w, and its seat cannot be read: %w", errTaken, cause, err)
 	case seat.Owner == node && seat.Epoch == h.Epoch+1:
 		return nil
-	case seat.Owner != g.seats.self() || seat.Epoch != h.Epoch:
+	case seat.Owner != o.seats.self() || seat.Epoch != h.Epoch:
 		return fmt.Errorf("%w: %w", errTaken, cause)
 	}
 	// That node may still be about to write it. A write of this node's own forestalls that.
 	e.UpdateSeat(func(s *registry.Seat) { s.Covered = false })
-	if g.seats.writeHeld(e); e.Seat().Covered {
+	if o.seats.writeHeld(e); e.Seat().Covered {
 		h.Revision = e.Seat().Revision
 		return fmt.Errorf("%w: %v", errNotTaken, cause) // not errTaken, though the node may have said so
 	}
@@ -173,9 +175,9 @@ func (g *Gateway) afterFailedHandoff(ctx context.Context, e *registry.Record, no
 }
 
 // handedOver lets go of a session that another node has taken.
-func (g *Gateway) handedOver(e *registry.Record, node string) {
-	g.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
-	g.watch.Metrics.Handoffs.WithLabelValues("ok").Inc()
+func (o *Owner) handedOver(e *registry.Record, node string) {
+	o.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
+	o.Watch.Metrics.Handoffs.WithLabelValues("ok").Inc()
 	e.Do(func(core *session.Session, now session.Time) {
 		core.HandedOver(now, time.Millisecond+rand.N(handoffSpread))
 	})
@@ -185,7 +187,7 @@ func (g *Gateway) handedOver(e *registry.Record, node string) {
 var errStays = errors.New("the game server has ended the session")
 
 // freezeLeft waits until a session has left its game server, and returns a copy of it.
-func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-chan struct{}) (*Handoff, error) {
+func (o *Owner) freezeLeft(ctx context.Context, e *registry.Record, left <-chan struct{}) (*Handoff, error) {
 	select {
 	case <-left:
 	case <-ctx.Done():
@@ -216,7 +218,7 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 		})
 		switch {
 		case err == nil:
-			h.Record = e.AppendState(nil, g.table.Route(e.Route).Upstream)
+			h.Record = e.AppendState(nil, o.Table.Route(e.Route).Upstream)
 			return h, nil
 		case errors.Is(err, errStays), time.Since(begun) > handoffTime:
 			return nil, err
@@ -225,7 +227,7 @@ func (g *Gateway) freezeLeft(ctx context.Context, e *registry.Record, left <-cha
 			d.Do(func(core *session.Session, now session.Time) { core.CloseClient(now, wire.CodeServiceRestart, "") })
 		}
 		select {
-		case <-time.After(settlePoll):
+		case <-time.After(leftPoll):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -237,57 +239,57 @@ const HandoffPath = "/node/v1/sessions/"
 
 // ServeHandoff takes in a session that another node hands over. The caller has made sure that a node asks.
 // 204: taken; 409: another node has it; 504: unclear; any other status: not taken.
-func (g *Gateway) ServeHandoff(w http.ResponseWriter, r *http.Request) {
+func (o *Owner) ServeHandoff(w http.ResponseWriter, r *http.Request) {
 	var h Handoff
-	limit := maxHandoff + g.cfg.BufferTotal
+	limit := maxHandoff + o.Store.Limit()
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(&h); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	v := g.Enter()
+	v := o.Gate.TryEnter()
 	if v == nil {
 		http.Error(w, "an upgrade is under way", http.StatusServiceUnavailable)
 		return
 	}
 	defer v.Leave()
-	switch err := g.takeIn(r.Context(), v, &h); {
+	switch err := o.takeIn(r.Context(), v, &h); {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, errTaken):
 		http.Error(w, err.Error(), http.StatusConflict)
 	case errors.Is(err, errNotTaken):
-		g.log.Warn("handoff.refused", "session", h.Session, "err", err)
+		o.Log.Warn("handoff.refused", "session", h.Session, "err", err)
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
-		g.log.Warn("handoff.unclear", "session", h.Session, "err", err)
+		o.Log.Warn("handoff.unclear", "session", h.Session, "err", err)
 		http.Error(w, err.Error(), http.StatusGatewayTimeout)
 	}
 }
 
 // takeIn takes in a session of another node: it writes its seat, and serves it from then on.
-func (g *Gateway) takeIn(ctx context.Context, v *gate.Visit, h *Handoff) error {
-	if g.draining.Load() || g.seats.store == nil || g.memoryLow() {
+func (o *Owner) takeIn(ctx context.Context, v *gate.Visit, h *Handoff) error {
+	if o.Draining() || o.seats.store == nil || o.MemoryLow() {
 		return fmt.Errorf("%w: this node takes no sessions now", errNotTaken)
 	}
 	s, err := registry.ReadState(h.Record)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	rt := g.table.Route(s.Route)
+	rt := o.Table.Route(s.Route)
 	if rt == nil || s.ID != h.Session {
 		return fmt.Errorf("%w: no route %q", errNotTaken, s.Route)
 	}
-	core, err := session.Restore(h.Format, h.State, h.Content, g.store, registry.MaskingKey)
+	core, err := session.Restore(h.Format, h.State, h.Content, o.Store, registry.MaskingKey)
 	if err == nil {
-		if err = core.Arrive(g.clock.Now(), h.At, h.Epoch+1); err != nil {
+		if err = core.Arrive(o.Clock.Now(), h.At, h.Epoch+1); err != nil {
 			core.Discard()
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	end, ok := g.claims.begin(h.Session)
-	if !ok || g.reg.Find(h.Session) != nil {
+	end, ok := o.claims.begin(h.Session)
+	if !ok || o.Registry.Find(h.Session) != nil {
 		if ok {
 			end()
 		}
@@ -296,13 +298,13 @@ func (g *Gateway) takeIn(ctx context.Context, v *gate.Visit, h *Handoff) error {
 	}
 	s.Durable = true
 	s.Seat = registry.Seat{Epoch: h.Epoch + 1, Revision: h.Revision, Moved: wire.MovedHandoff}
-	e, err := g.restoreRecord(s, rt, s.Terms.Apply(rt.Terms))
+	e, err := rt.Restore(o.Registry, s, s.Terms.Apply(rt.Terms), o.Store)
 	if err != nil {
 		core.Discard()
 		end()
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	return g.takeArrived(ctx, v, &arrived{e, core, g.seats.seatOf(e, core.Info()), end})
+	return o.takeArrived(ctx, v, &arrived{e, core, o.seats.seatOf(e, core.Info()), end})
 }
 
 // An arrived session is registered, and waits for its seat to be written. Its resumes wait until end.
@@ -318,32 +320,32 @@ const arrivalTime = 30 * time.Second
 
 // takeArrived writes the seat of a session that has arrived whole, and serves it. If nobody knows whether the seat
 // was written, the session is kept until that is known: the older node may let it go meanwhile.
-func (g *Gateway) takeArrived(ctx context.Context, v *gate.Visit, a *arrived) (err error) {
+func (o *Owner) takeArrived(ctx context.Context, v *gate.Visit, a *arrived) (err error) {
 	var revision uint64
-	v.Away(func() { revision, err = g.seats.store.Put(ctx, a.seat) })
+	v.Away(func() { revision, err = o.seats.store.Put(ctx, a.seat) })
 	switch {
 	case err == nil:
-		g.arrive(a, revision)
+		o.arrive(a, revision)
 		return nil
 	case errors.Is(err, cluster.ErrSeatTaken):
-		g.turnAway(a)
+		o.turnAway(a)
 		return fmt.Errorf("%w: %w", errTaken, err)
 	}
-	g.running.Go(func() { g.awaitSeat(a) })
+	o.Running.Go(func() { o.awaitSeat(a) })
 	return fmt.Errorf("take in session %s: %w", a.e.ID, err)
 }
 
 // awaitSeat reads the seat of an arrived session until its owner is known.
-func (g *Gateway) awaitSeat(a *arrived) {
-	ctx, cancel := context.WithTimeout(g.ctx, arrivalTime)
+func (o *Owner) awaitSeat(a *arrived) {
+	ctx, cancel := context.WithTimeout(o.Ctx, arrivalTime)
 	defer cancel()
 	for ctx.Err() == nil {
-		switch seat, err := g.seats.store.Get(ctx, a.e.ID); {
+		switch seat, err := o.seats.store.Get(ctx, a.e.ID); {
 		case err == nil && seat.Owner == a.seat.Owner && seat.Epoch == a.seat.Epoch:
-			g.arrive(a, seat.Revision)
+			o.arrive(a, seat.Revision)
 			return
 		case err == nil && seat.Revision != a.seat.Revision: // this node's write cannot succeed any more
-			g.turnAway(a)
+			o.turnAway(a)
 			return
 		}
 		select {
@@ -351,19 +353,19 @@ func (g *Gateway) awaitSeat(a *arrived) {
 		case <-ctx.Done():
 		}
 	}
-	g.turnAway(a)
+	o.turnAway(a)
 }
 
 // arrive serves an arrived session, whose seat is written.
-func (g *Gateway) arrive(a *arrived, revision uint64) {
+func (o *Owner) arrive(a *arrived, revision uint64) {
 	a.e.UpdateSeat(func(s *registry.Seat) { s.Revision, s.Covered = revision, true })
-	g.adopt(a.e, a.core)
+	o.adopt(a.e, a.core)
 	a.end()
 }
 
 // turnAway forgets an arrived session, which another node has.
-func (g *Gateway) turnAway(a *arrived) {
-	g.reg.Release(a.e, g.store)
+func (o *Owner) turnAway(a *arrived) {
+	o.Registry.Release(a.e, o.Store)
 	a.core.Discard()
 	a.end()
 }

@@ -1,4 +1,4 @@
-package gateway
+package owner
 
 import (
 	"bufio"
@@ -11,11 +11,12 @@ import (
 
 	"reseat/gateway/front"
 	"reseat/gateway/hop"
+	"reseat/gateway/registry"
 )
 
-// ServeNode serves a client that another node has passed on. The caller has made sure that
+// ServeNode has next serve a client that another node has passed on. The caller has made sure that
 // r comes from a node.
-func (g *Gateway) ServeNode(w http.ResponseWriter, r *http.Request) {
+func (o *Owner) ServeNode(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c, err := hop.Read(r.Header)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -26,8 +27,8 @@ func (g *Gateway) ServeNode(w http.ResponseWriter, r *http.Request) {
 	if c.HTTPS {
 		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
 	}
-	g.watch.Metrics.Forwards.WithLabelValues("in", "ok").Inc()
-	g.ServeHTTP(countedWriter{w, &g.passedIn, c.From}, r)
+	o.Watch.Metrics.Forwards.WithLabelValues("in", "ok").Inc()
+	next.ServeHTTP(countedWriter{w, &o.passedIn, c.From}, r)
 }
 
 // A countedWriter counts the connection of its request, once that has been taken over and
@@ -71,27 +72,26 @@ func (c *countedConn) CloseWrite() error {
 }
 
 // NodeOf returns the node that has a session, "" without a cluster.
-func (g *Gateway) NodeOf(session string) string {
+func (o *Owner) NodeOf(session string) string {
 	switch {
-	case g.cfg.Cluster == nil || len(session) != nodeIDLen+sessionIDLen:
+	case o.Cluster == nil || len(session) != registry.NodeIDLen+registry.SessionIDLen:
 		return ""
-	case g.reg.Find(session) != nil:
-		return g.cfg.Cluster.ID()
+	case o.Registry.Find(session) != nil:
+		return o.Cluster.ID()
 	}
-	if to := g.moves.node(session); to != "" {
+	if to := o.moves.node(session); to != "" {
 		return to
 	}
-	return session[:nodeIDLen]
+	return session[:registry.NodeIDLen]
 }
 
 // MovedTo returns the node that this one has handed a session to, "" if it has not.
-func (g *Gateway) MovedTo(session string) string { return g.moves.node(session) }
+func (o *Owner) MovedTo(session string) string { return o.moves.node(session) }
 
-// FrontOf returns the node that the client of a session of this node is connected to, "" if it
-// is not connected.
-func (g *Gateway) FrontOf(session string) string {
-	c := g.ClientConn(session)
-	if c == nil || g.cfg.Cluster == nil {
+// FrontOf returns the node that a client of this node's is connected to, by its connection. "" if
+// it is not connected.
+func (o *Owner) FrontOf(c net.Conn) string {
+	if c == nil || o.Cluster == nil {
 		return ""
 	}
 	for {
@@ -100,7 +100,7 @@ func (g *Gateway) FrontOf(session string) string {
 		}
 		below, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {
-			return g.cfg.Cluster.ID()
+			return o.Cluster.ID()
 		}
 		c = below.NetConn()
 	}

@@ -1,4 +1,4 @@
-package gateway
+package owner
 
 import (
 	"context"
@@ -205,15 +205,15 @@ func (k *seatKeeper) writeHeld(e *registry.Record) {
 	}
 }
 
-// numbered is numbered for a session that dials again. A durable one also says how it came here, and which
+// Numbered is dial.Numbered for a session that dials again. A durable one also says how it came here, and which
 // messages the upstream gets and is expected to send; its seat has the number before the upstream does.
-func (k *seatKeeper) numbered(ctx context.Context, e *registry.Record, ask upstream.Request, want session.Resume) upstream.Request {
+func (o *Owner) Numbered(ctx context.Context, e *registry.Record, ask upstream.Request, want session.Resume) upstream.Request {
 	ask = dial.Numbered(e, ask)
 	d := e.Driver()
 	if !e.Durable || d == nil {
 		return ask
 	}
-	k.settle(ctx, nil, e)
+	o.seats.settle(ctx, nil, e)
 	var how string
 	var up, down uint64
 	d.Do(func(core *session.Session, _ session.Time) {

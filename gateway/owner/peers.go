@@ -1,4 +1,4 @@
-package gateway
+package owner
 
 import (
 	"bufio"
@@ -16,7 +16,6 @@ import (
 	"reseat/gateway/hop"
 	"reseat/gateway/pipe"
 	"reseat/gateway/registry"
-	"reseat/gateway/session"
 	"reseat/tokens"
 )
 
@@ -40,8 +39,8 @@ const movedHeader = "Reseat-Node-Moved"
 
 // ownerOf returns the node that a token leads to, "" if that is this one, or if nobody else is
 // to be asked.
-func (g *Gateway) ownerOf(r *front.Request, c tokens.Claims) string {
-	if g.cfg.Cluster == nil || len(c.Session) != nodeIDLen+sessionIDLen {
+func (o *Owner) ownerOf(r *front.Request, c tokens.Claims) string {
+	if o.Cluster == nil || len(c.Session) != registry.NodeIDLen+registry.SessionIDLen {
 		return ""
 	}
 	if r.From != nil {
@@ -49,42 +48,12 @@ func (g *Gateway) ownerOf(r *front.Request, c tokens.Claims) string {
 	}
 	node := c.Owner
 	if node == "" {
-		node = c.Session[:nodeIDLen]
+		node = c.Session[:registry.NodeIDLen]
 	}
-	if node != g.cfg.Cluster.ID() {
+	if node != o.Cluster.ID() {
 		return node
 	}
-	return g.moves.node(c.Session)
-}
-
-// resumeByCookieElsewhere is resumeElsewhere for a plain client. It reports false if the
-// client gets a new session here.
-func (g *Gateway) resumeByCookieElsewhere(w http.ResponseWriter, r *front.Request, token string) bool {
-	if g.cfg.Cluster == nil {
-		return false
-	}
-	claims, err := g.keys.VerifyForOwner(token)
-	if err != nil {
-		return false
-	}
-	node := g.ownerOf(r, claims)
-	if node == "" {
-		return false
-	}
-	switch answer, verdict, _ := g.passOn(w, r, node, claims.Session); answer {
-	case passServed:
-		return true
-	case passGone, passNotThere:
-		return false
-	default:
-		if g.forwardMoved(w, r) {
-			return true
-		}
-		g.logNotForwarded(r, claims.Session, verdict)
-		w.Header().Set("Retry-After", "1")
-		g.refuseHTTP(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
-		return true
-	}
+	return o.moves.node(c.Session)
 }
 
 // A passAnswer is the result of passing a client on.
@@ -97,38 +66,40 @@ const (
 	passUnreachable                   // nobody knows
 )
 
-// passOn connects a client with the owner of its session, and returns when the connection
-// has ended, or why it could not be made. other is the node that has the session now, if the owner knows
-// one.
-func (g *Gateway) passOn(w http.ResponseWriter, r *front.Request, node, id string) (_ passAnswer, v NodeVerdict, other string) {
+// passOn connects a client with a node that has its session, and returns when the connection
+// has ended, or why it could not be made. other is the node that has the session now, if that node
+// knows one.
+func (o *Owner) passOn(s *search, node string) (_ passAnswer, other string) {
+	r, id := s.r, s.claims.Session
 	began := time.Now()
 	var conn net.Conn
 	var first []byte
 	var err error
-	var verdict NodeVerdict
+	s.v = NodeVerdict{}
 	r.Visit.Away(func() {
-		if conn, first, err = g.askOwner(r, node); err != nil {
-			verdict = g.cfg.Cluster.Judge(r.Context(), node)
-			verdict.Evidence = fmt.Sprintf("%s (%v)", verdict.Evidence, err)
+		if conn, first, err = o.askOwner(r, node); err != nil {
+			s.v = o.Cluster.Judge(r.Context(), node)
+			s.v.Evidence = fmt.Sprintf("%s (%v)", s.v.Evidence, err)
 		}
 	})
+	forwards := o.Watch.Metrics.Forwards
 	switch {
-	case err != nil && g.sessionIsGone(r.Route, verdict):
-		g.watch.Metrics.Forwards.WithLabelValues("out", "gone").Inc()
-		return passGone, verdict, ""
+	case err != nil && o.sessionIsGone(r.Route, s.v):
+		forwards.WithLabelValues("out", "gone").Inc()
+		return passGone, ""
 	case err != nil:
-		g.watch.Metrics.Forwards.WithLabelValues("out", "unreachable").Inc()
-		return passUnreachable, verdict, ""
+		forwards.WithLabelValues("out", "unreachable").Inc()
+		return passUnreachable, ""
 	case len(first) >= len(notHere) && string(first[:len(notHere)]) == notHere:
 		conn.Close()
-		g.watch.Metrics.Forwards.WithLabelValues("out", "not_there").Inc()
-		return passNotThere, verdict, movedFrom(first)
+		forwards.WithLabelValues("out", "not_there").Inc()
+		return passNotThere, movedFrom(first)
 	}
-	g.watch.Metrics.Forwards.WithLabelValues("out", "ok").Inc()
-	g.watch.Metrics.Forward.Observe(time.Since(began).Seconds())
-	g.log.Debug("resume.forwarded", "session", id, "node", node, "peer", r.Addr)
-	g.relay(w, r, conn, first)
-	return passServed, verdict, ""
+	forwards.WithLabelValues("out", "ok").Inc()
+	o.Watch.Metrics.Forward.Observe(time.Since(began).Seconds())
+	o.Log.Debug("resume.forwarded", "session", id, "node", node, "peer", r.Addr)
+	o.relay(s.w, r, conn, first)
+	return passServed, ""
 }
 
 // movedFrom reads movedHeader in the beginning of an answer.
@@ -143,8 +114,8 @@ func movedFrom(answer []byte) string {
 
 // sessionIsGone reports whether the sessions of a node cannot live any more. A node that is
 // only silent may have them until their grace period is over.
-func (g *Gateway) sessionIsGone(rt *front.Route, v NodeVerdict) bool {
-	terms := &registry.Terms{Policy: g.cfg.Default}
+func (o *Owner) sessionIsGone(rt *front.Route, v NodeVerdict) bool {
+	terms := &registry.Terms{Policy: o.Default}
 	if rt != nil {
 		terms = rt.Terms
 	}
@@ -153,10 +124,10 @@ func (g *Gateway) sessionIsGone(rt *front.Route, v NodeVerdict) bool {
 
 // askOwner sends a client's request to a node, and returns the connection with the beginning
 // of the answer.
-func (g *Gateway) askOwner(r *front.Request, node string) (net.Conn, []byte, error) {
+func (o *Owner) askOwner(r *front.Request, node string) (net.Conn, []byte, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
-	conn, err := g.cfg.Cluster.Dial(ctx, node)
+	conn, err := o.Cluster.Dial(ctx, node)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,7 +135,7 @@ func (g *Gateway) askOwner(r *front.Request, node string) (net.Conn, []byte, err
 	conn.SetDeadline(until)
 	first := make([]byte, maxFirstAnswer)
 	n := 0
-	if _, err = conn.Write(g.describedRequest(r)); err == nil {
+	if _, err = conn.Write(o.describedRequest(r)); err == nil {
 		n, err = io.ReadAtLeast(conn, first, len(notHere))
 	}
 	if err != nil {
@@ -176,8 +147,8 @@ func (g *Gateway) askOwner(r *front.Request, node string) (net.Conn, []byte, err
 }
 
 // describedRequest is r as the owner gets it.
-func (g *Gateway) describedRequest(r *front.Request) []byte {
-	c := hop.Client{From: g.cfg.Cluster.ID(), Peer: r.Addr.String(), TLS: "none", Host: r.Target.Host, HTTPS: r.Secure}
+func (o *Owner) describedRequest(r *front.Request) []byte {
+	c := hop.Client{From: o.Cluster.ID(), Peer: r.Addr.String(), TLS: "none", Host: r.Target.Host, HTTPS: r.Secure}
 	if direct, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && direct.Addr().Unmap() == r.Addr {
 		c.Peer = netip.AddrPortFrom(r.Addr, direct.Port()).String()
 	}
@@ -187,16 +158,16 @@ func (g *Gateway) describedRequest(r *front.Request) []byte {
 	out := *r.Request
 	out.Header = r.Header.Clone()
 	c.Set(out.Header)
-	return requestHead(&out)
+	return front.Head(&out)
 }
 
 // relay copies bytes between the client of r and the owner of its session until one
 // connection ends. first is what the owner has said already.
-func (g *Gateway) relay(w http.ResponseWriter, r *front.Request, owner net.Conn, first []byte) {
-	client, early, err := hijack(w)
+func (o *Owner) relay(w http.ResponseWriter, r *front.Request, owner net.Conn, first []byte) {
+	client, early, err := front.Hijack(w)
 	if err != nil {
 		owner.Close()
-		g.log.Debug("client.disconnected_early", "err", err)
+		o.Log.Debug("client.disconnected_early", "err", err)
 		return
 	}
 	r.Visit.Leave() // an upgrade and a drain don't wait for it
@@ -204,33 +175,19 @@ func (g *Gateway) relay(w http.ResponseWriter, r *front.Request, owner net.Conn,
 	if _, err = client.Write(first); err == nil {
 		_, err = owner.Write(early)
 	}
-	if err != nil || !g.relays.add(client, owner) {
+	if err != nil || !o.relays.add(client, owner) {
 		client.Close()
 		owner.Close()
 		return
 	}
 	client.SetWriteDeadline(time.Time{})
 	pipe.Copy(client, owner)
-	g.relays.remove(client)
+	o.relays.remove(client)
 }
 
 // Forwarded counts the client connections that other nodes pass on to this one, and those that
 // this one passes on.
-func (g *Gateway) Forwarded() (in, out int) { return int(g.passedIn.Load()), g.relays.count() }
+func (o *Owner) Forwarded() (in, out int) { return int(o.passedIn.Load()), o.relays.count() }
 
 // Passed returns a channel that is closed once this node passes no client on to another.
-func (g *Gateway) Passed() <-chan struct{} { return g.relays.done() }
-
-// refuseElsewhere refuses a resume of another node's session.
-func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *front.Request, refusal *session.Refusal, id string, v NodeVerdict) {
-	g.logNotForwarded(r, id, v)
-	a, ok := g.answerResume(w, r, nil)
-	if ok {
-		g.refuseResume(a, refusal)
-		g.watch.RefusedElsewhere(r, refusal.Code, v.Evidence)
-	}
-}
-
-func (g *Gateway) logNotForwarded(r *front.Request, id string, v NodeVerdict) {
-	g.watch.NotForwarded(r, id, id[:nodeIDLen], v.Evidence)
-}
+func (o *Owner) Passed() <-chan struct{} { return o.relays.done() }
