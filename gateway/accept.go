@@ -59,7 +59,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *front.Request) {
 		case http.StatusMethodNotAllowed:
 			w.Header().Set("Allow", http.MethodGet)
 		}
-		g.refuseHTTP(w, r, bad.Status, "bad_handshake", bad.Text)
+		g.refuse.http(w, r, bad.Status, "bad_handshake", bad.Text)
 		return
 	}
 	rules := &g.cfg.Default
@@ -69,16 +69,16 @@ func (g *Gateway) serve(w http.ResponseWriter, r *front.Request) {
 	if !handshake.OriginAllowed(rules.Origins, r.Header, r.Target) {
 		origin := front.Clip(r.Header.Get("Origin"))
 		g.watch.OriginRefused(r, origin)
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", origin)
+		g.refuse.http(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", origin)
 		return
 	}
 	if r.Visit = g.gate.EnterInTurn(); r.Visit == nil {
-		g.forward(w, r)
+		g.upgrade.Forward(w, r)
 		return
 	}
 	defer r.Visit.Leave()
 	if len(r.Header.Values("Origin")) == 0 && g.authenticatedByCookie(r) {
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin", "origin", "missing, though a cookie authenticates")
+		g.refuse.http(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin", "origin", "missing, though a cookie authenticates")
 		return
 	}
 	if !r.Offer.Resumable && r.Route != nil {
@@ -94,13 +94,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *front.Request) {
 	case r.Offer.Resume:
 		g.resume(w, r)
 	case r.Unsafe != nil:
-		g.refuseHTTP(w, r, http.StatusBadRequest, "unsafe_path", unsafePath(r), "path_fault", r.Unsafe.Error())
+		g.refuse.http(w, r, http.StatusBadRequest, "unsafe_path", unsafePath(r), "path_fault", r.Unsafe.Error())
 	case r.Route == nil:
-		g.refuseHTTP(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
+		g.refuse.http(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
 	case g.draining.Load():
-		g.refuseBusy(w, r, "draining", "this gateway is shutting down")
-	case g.memoryLow():
-		g.refuseBusy(w, r, "buffer_total", "no memory for new sessions")
+		g.refuse.busy(w, r, "draining", "this gateway is shutting down")
+	case g.memory.low():
+		g.refuse.busy(w, r, "buffer_total", "no memory for new sessions")
 	default:
 		g.begin(w, r)
 	}
@@ -165,10 +165,10 @@ func (g *Gateway) begin(w http.ResponseWriter, r *front.Request) {
 		if r.Offer.Refusals {
 			c, _ := closing(http.StatusUnauthorized, "login: "+reason, "")
 			g.watch.Refused(r, http.StatusUnauthorized, c.Code, "unauthorized", "login", reason)
-			g.refuseByClose(w, r, c)
+			g.refuse.byClose(w, r, c)
 			return
 		}
-		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game requires a login: "+err.Error(), "login", reason)
+		g.refuse.http(w, r, http.StatusUnauthorized, "unauthorized", "this game requires a login: "+err.Error(), "login", reason)
 		return
 	}
 	r = only
@@ -180,24 +180,24 @@ func (g *Gateway) begin(w http.ResponseWriter, r *front.Request) {
 	switch g.admit(ctx, r.Visit, e) {
 	case registry.Admitted:
 	case registry.Duplicate:
-		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
+		g.refuse.http(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
 	case registry.TooManySessions:
-		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
+		g.refuse.busy(w, r, "max_sessions", "no more sessions now")
 		return
 	case registry.OutOfDescriptors:
-		g.refuseExhausted(w, r)
+		g.refuse.exhausted(w, r)
 		return
 	case registry.TooManySessionsPerAddr:
 		w.Header().Set("Retry-After", retryAfter)
-		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
+		g.refuse.http(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
 	up, err := g.dialer.First(ctx, r.Visit, e)
 	if err != nil {
 		g.reg.Remove(e)
 		r.Visit.Leave() // the refusal's body may take long
-		g.refuseUpstream(w, r, e, err)
+		g.refuse.upstream(w, r, e, err)
 		return
 	}
 	g.accept(w, r, e, up, arrived)
@@ -260,19 +260,19 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 	g.direct(e, directives)
 	if !g.commit(e) {
 		giveUp()
-		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
+		g.refuse.http(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
 		return
 	}
 	if !g.owner.HoldPlayer(r.Context(), r.Visit, e) {
 		g.dismiss(e, up)
-		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
+		g.refuse.http(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
 	}
-	p, _, err := g.pass(e, 1, arrived)
+	p, _, err := g.issuer.pass(e, 1, arrived)
 	if err != nil {
 		giveUp()
 		g.log.Error("token.sign_failed", "session", e.ID, "err", err)
-		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "the gateway could not sign a token")
+		g.refuse.http(w, r, http.StatusInternalServerError, "internal_error", "the gateway could not sign a token")
 		return
 	}
 	if e.Kept() {

@@ -78,12 +78,12 @@ func (g *Gateway) plainElsewhere(w http.ResponseWriter, r *front.Request, token 
 	switch {
 	case found.Refusal == nil:
 		return found.Served
-	case g.forwardMoved(w, r):
+	case g.upgrade.ForwardMoved(w, r):
 		return true
 	}
 	g.watch.NotForwarded(r, found.Session, found.Session[:registry.NodeIDLen], found.Evidence)
 	w.Header().Set("Retry-After", "1")
-	g.refuseHTTP(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
+	g.refuse.http(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
 	return true
 }
 
@@ -96,7 +96,7 @@ func (g *Gateway) sessionOfCookie(a *dial.Arrival, token string) (*registry.Reco
 	}
 	e := g.reg.Find(claims.Session)
 	if e == nil || e.Driver() == nil { // it may be on its way from a predecessor
-		e = g.late.await(g.ctx, a.Request.Visit, g.reg, claims.Session)
+		e = g.upgrade.Late.Await(g.ctx, a.Request.Visit, g.reg, claims.Session)
 	}
 	if e == nil || !e.Kept() || e.Route != a.Request.Route.Pattern || e.Subject() != claims.Subject {
 		return nil, claims, false
@@ -119,7 +119,7 @@ func (g *Gateway) finishByCookie(r *front.Request, a *dial.Arrival, e *registry.
 		g.watch.Resumed()
 		return
 	}
-	if g.forwardAnswered(r, a, e.ID) {
+	if g.upgrade.ForwardAnswered(r, a, e.ID) {
 		return
 	}
 	g.watch.Metrics.Resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
@@ -134,7 +134,7 @@ func (g *Gateway) freshCookie(r *front.Request, e *registry.Record, claims token
 	if claims.KeyID == g.keys.SigningKeyID() {
 		return nil
 	}
-	p, _, err := g.pass(e, claims.Gen, arrived)
+	p, _, err := g.issuer.pass(e, claims.Gen, arrived)
 	if err != nil {
 		g.log.Error("cookie.renew_failed", "session", e.ID, "err", err)
 		return nil

@@ -69,7 +69,7 @@ func (w *world) visit(cookie string) (*wstest.Peer, string) {
 func (w *world) onlySession() registry.Snapshot {
 	w.t.Helper()
 	synctest.Wait()
-	list, _ := w.gw.Sessions(registry.Filter{Limit: 10})
+	list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 10})
 	if len(list) != 1 {
 		w.t.Fatalf("%d sessions, want 1", len(list))
 	}
@@ -247,7 +247,7 @@ func TestCookieIsValidForItsRouteOnly(t *testing.T) {
 			t.Errorf("both routes' cookies are called %s", name)
 		}
 		w.PlainWith("/other/", ownOrigin+"Cookie: "+name+"="+token+"\r\n")
-		list, _ := w.gw.Sessions(registry.Filter{Limit: 10})
+		list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 10})
 		wstest.Equal(t, "sessions, one of them its own", len(list), 3)
 	}, func(c *gateway.Config) {
 		other := c.Routes[0]
@@ -268,7 +268,7 @@ func TestCookieNeedsSessionsSubprotocol(t *testing.T) {
 		synctest.Wait()
 		w.game.Choose = ""
 		stranger := w.PlainWith("/", ownOrigin+cookie)
-		list, _ := w.gw.Sessions(registry.Filter{Limit: 10})
+		list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 10})
 		wstest.Equal(t, "sessions, one of them its own", len(list), 2)
 		wstest.Equal(t, "the stranger's subprotocol", stranger.Answer.Header.Get("Sec-WebSocket-Protocol"), "")
 		again := w.PlainWith("/", offer+cookie)
@@ -306,7 +306,7 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 				ended, _ := w.loginAs("ann")
 				living.Sync()
 				ended.Sync()
-				w.gw.End(ended.Hello.Session, 1000, "the secret reason")
+				w.gw.Control().End(ended.Hello.Session, 1000, "the secret reason")
 				synctest.Wait()
 				before := w.metrics()
 				for _, subject := range []string{"bob", ended.Hello.Session[:8], "x"} {
@@ -368,12 +368,12 @@ func TestCookiesThatResumeNothing(t *testing.T) {
 			plain.WantNothing(time.Second)
 			plain.Drop()
 			w.wantState(p, session.Detached)
-			i, _ := w.gw.Session(id)
+			i, _ := w.gw.Control().Session(id)
 			wstest.Equal(t, what+": the session", i.State, session.Detached.String())
 		}
 		w.visit(cookie)
 		synctest.Wait()
-		i, _ := w.gw.Session(id)
+		i, _ := w.gw.Control().Session(id)
 		wstest.Equal(t, "with one cookie the session", i.State, session.Attached.String())
 	})
 }

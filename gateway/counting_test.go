@@ -65,7 +65,7 @@ func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if i, _ := w.gw.Session(p.Hello.Session); i.Received != 10 || i.Written != 3 {
+		if i, _ := w.gw.Control().Session(p.Hello.Session); i.Received != 10 || i.Written != 3 {
 			t.Fatalf("received %d, written %d; want 10, and the 3 whole messages that fit into the stalled game's buffer", i.Received, i.Written)
 		}
 		p.Control("ping")
@@ -130,7 +130,7 @@ func TestDecreasingAckIsIgnored(t *testing.T) {
 			p.Ack(n)
 		}
 		p.Sync()
-		i, _ := w.gw.Session(p.Hello.Session)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "acked", i.Acked, 4)
 		wstest.Equal(t, "kept", i.BufferMessages, 1)
 	})
@@ -143,7 +143,7 @@ func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 		w.detach(p)
 		game.Text("5") // never sent to a client
 		synctest.Wait()
-		before, _ := w.gw.Session(p.Hello.Session)
+		before, _ := w.gw.Control().Session(p.Hello.Session)
 		for code, list := range map[int][]string{
 			wire.CodeWindowExceeded:    {"0", "1"},
 			wire.CodeProtocolViolation: {"5", "6", "9999999999999999", "", "-1", "+3", "3x", "12345678901234567"},
@@ -153,7 +153,7 @@ func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		after, _ := w.gw.Session(p.Hello.Session)
+		after, _ := w.gw.Control().Session(p.Hello.Session)
 		if before.Acked != after.Acked || before.State != after.State || !before.DetachedSince.Equal(*after.DetachedSince) {
 			t.Fatalf("refused resumes changed %+v to %+v", before, after)
 		}
@@ -328,7 +328,7 @@ func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		w.wantState(p, session.Attached)
 		p.Want("s1", "s2")
-		i, _ := w.gw.Session(p.Hello.Session)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "acked", i.Acked, 0)
 		wstest.Equal(t, "received", i.Received, 0)
 		p.Pass(game, "c1")
@@ -529,7 +529,7 @@ func TestMessagesWrittenToSlowUpstreamAreAcked(t *testing.T) {
 				acked = m.Data
 			}
 		}
-		if i, _ := w.gw.Session(p.Hello.Session); acked == "" || fmt.Sprint(i.Written) != acked && fmt.Sprint(i.Written-1) != acked {
+		if i, _ := w.gw.Control().Session(p.Hello.Session); acked == "" || fmt.Sprint(i.Written) != acked && fmt.Sprint(i.Written-1) != acked {
 			t.Fatalf("written %d, and acked only %q", i.Written, acked)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"reseat/gateway/control"
 	"reseat/gateway/frame"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
@@ -54,7 +55,7 @@ func (g *Gateway) Create(ctx context.Context, v *gate.Visit, w CreateRequest) (i
 	switch {
 	case g.draining.Load():
 		return "", "", fmt.Errorf("%w: draining", ErrBusy)
-	case g.memoryLow():
+	case g.memory.low():
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
 	e := g.newRecord(rt, ask.Path, w.Player, true, netip.Addr{})
@@ -99,7 +100,7 @@ func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record
 	_, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	t := *e.Terms()
-	apply(&t, Change{Grace: w.Grace, Group: groupChange(w.Group)})
+	control.Change{Grace: w.Grace, Group: groupChange(w.Group)}.Apply(&t)
 	e.SetTerms(&t)
 	if t.Session().GraceBeforeStart == 0 {
 		giveUp()
@@ -113,7 +114,7 @@ func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record
 		g.dismiss(e, up)
 		return "", "", ErrDuplicate
 	}
-	p, _, err := g.pass(e, 1, 0)
+	p, _, err := g.issuer.pass(e, 1, 0)
 	if err != nil {
 		giveUp()
 		return "", "", fmt.Errorf("sign a token: %w", err)

@@ -101,7 +101,7 @@ func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
 	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
 		p, game := w.loginAs("ann")
 		wstest.Equal(t, "Reseat-Player", strings.Join(game.Req.Header["Reseat-Player"], ", "), "ann")
-		i, _ := w.gw.Session(p.Hello.Session)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "the session's player", i.Player, "ann")
 	})
 }
@@ -249,7 +249,7 @@ func TestOneOfManyConcurrentLoginsStays(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		wstest.Equal(t, "answers", len(accepted)+int(conflicts.Load()), many)
-		list, _ := w.gw.Sessions(registry.Filter{Player: "ann", Limit: many})
+		list, _ := w.gw.Control().Sessions(registry.Filter{Player: "ann", Limit: many})
 		if len(list) != 1 || list[0].State != "attached" {
 			t.Fatalf("sessions %+v, want one that is attached", list)
 		}
@@ -287,7 +287,7 @@ func TestDuplicateAllowPermitsManySessionsPerPlayer(t *testing.T) {
 			p, _ := w.loginAs("ann")
 			p.Sync()
 		}
-		list, _ := w.gw.Sessions(registry.Filter{Player: "ann", State: "attached", Limit: 10})
+		list, _ := w.gw.Control().Sessions(registry.Filter{Player: "ann", State: "attached", Limit: 10})
 		wstest.Equal(t, "sessions", len(list), 5)
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/cluster"
+	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
@@ -118,9 +119,9 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 	}
 	t.Cleanup(func() { // their seats are written before the gateways close
 		for _, w := range d.of {
-			list, _ := w.gw.Sessions(registry.Filter{Limit: 100})
+			list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 100})
 			for _, e := range list {
-				w.gw.End(e.ID, wire.CodeNormal, "")
+				w.gw.Control().End(e.ID, wire.CodeNormal, "")
 			}
 		}
 		time.Sleep(20 * time.Second) // fake: all have ended
@@ -185,7 +186,7 @@ func (d *durableNodes) claimFor(i int, session string) {
 // has reports whether node i has the session.
 func (d *durableNodes) has(i int, p *wstest.Player) bool {
 	synctest.Wait()
-	_, ok := d.of[i].gw.Session(p.Hello.Session)
+	_, ok := d.of[i].gw.Control().Session(p.Hello.Session)
 	return ok
 }
 
@@ -324,28 +325,28 @@ func TestHandOffThatMeetsTroubleIsWhole(t *testing.T) {
 // A game server that writes to the sessions of a draining node moves none of them into nowhere.
 func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
-		outcomes := make(chan gateway.Outcome, 2)
+		outcomes := make(chan control.Outcome, 2)
 		d.handingOver = func() {
 			go func() {
-				_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("late"), nil)
+				_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("late"), nil)
 				outcomes <- o
 			}()
-			go func() { outcomes <- d.of[0].gw.EndBy("", p.Hello.Session, wire.CodeNormal, "late") }()
+			go func() { outcomes <- d.of[0].gw.Control().EndBy("", p.Hello.Session, wire.CodeNormal, "late") }()
 			time.Sleep(100 * time.Millisecond)
 		}
 		d.drain(0)
 		game.WantClose(wire.CodeGoingAway)
-		_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("in time"), nil)
-		wstest.Equal(t, "outcome before the game server's answer", o, gateway.Done)
+		_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("in time"), nil)
+		wstest.Equal(t, "outcome before the game server's answer", o, control.Done)
 		game.Close(wire.CodeGoingAway, "")
 		p.WantClosing(wire.CodeDraining)
 		for range 2 {
-			if o := <-outcomes; o == gateway.Done {
+			if o := <-outcomes; o == control.Done {
 				t.Error("a call for a session that has gone was answered as done")
 			}
 		}
 		cameBy(t, d.resumeAt(p, 1, 0, 0, 0), wire.MovedHandoff, 0)
-		data, _, _ := d.of[1].gw.Data(p.Hello.Session)
+		data, _, _ := d.of[1].gw.Control().Data(p.Hello.Session)
 		wstest.Equal(t, "data", string(data), "in time")
 	})
 }
@@ -358,13 +359,13 @@ func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
 		q.Sync()
 		synctest.Wait()
 		d.links[0].SetBefore(func() { time.Sleep(200 * time.Millisecond) })
-		_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("score"), nil)
-		wstest.Equal(t, "SetData", o, gateway.Done)
-		wstest.Equal(t, "EndBy", d.of[0].gw.EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"), gateway.Done)
+		_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("score"), nil)
+		wstest.Equal(t, "SetData", o, control.Done)
+		wstest.Equal(t, "EndBy", d.of[0].gw.Control().EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"), control.Done)
 		d.links[0].SetCut(true)
 		d.lose(0, lostNode)
 		d.resumeAt(p, 1, 0, 0, 0)
-		data, _, _ := d.of[1].gw.Data(p.Hello.Session)
+		data, _, _ := d.of[1].gw.Control().Data(p.Hello.Session)
 		wstest.Equal(t, "data", string(data), "score")
 		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeEnded)
 	})

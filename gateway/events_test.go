@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
@@ -55,9 +56,9 @@ func TestEachTransitionIsOneEvent(t *testing.T) {
 		p, game := w.play()
 		id := p.Hello.Session
 		l.want(id, events.Created)
-		w.gw.Patch(id, gateway.Change{Started: new(true)})
+		w.gw.Control().Patch(id, control.Change{Started: new(true)})
 		l.want(id, events.Started)
-		w.gw.Disconnect(id)
+		w.gw.Control().Disconnect(id)
 		l.want(id, events.Detached+" disconnected by the operator")
 		q := p.Resume(0)
 		l.want(id, events.Resumed)
@@ -85,7 +86,7 @@ func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
 			p.WantClose(1000)
 			p.Close(1000, "")
 		},
-		wire.Name(wire.CodeEnded):    func(w *world, p *wstest.Player, _ *wstest.Peer) { w.gw.End(p.Hello.Session, 1000, "kicked") },
+		wire.Name(wire.CodeEnded):    func(w *world, p *wstest.Player, _ *wstest.Peer) { w.gw.Control().End(p.Hello.Session, 1000, "kicked") },
 		wire.Name(wire.CodeDraining): func(w *world, _ *wstest.Player, _ *wstest.Peer) { w.gw.Drain(w.t.Context()) },
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -162,7 +163,7 @@ func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
 		l.want(a.Hello.Session)
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		l.want(a.Hello.Session, events.Replayed)
-		list, _, _ := w.gw.History(a.Hello.Session)
+		list, _, _ := w.gw.Control().History(a.Hello.Session)
 		if last := list[len(list)-1]; last.Type != events.Replayed {
 			t.Errorf("its history ends with %+v", last)
 		}
@@ -430,7 +431,7 @@ func TestLimitedLogLinesAreCounted(t *testing.T) {
 	})
 }
 
-var refusedWith = regexp.MustCompile(`(?:refuse(?:HTTP|Busy)\(w, r, (?:[\w.]+, )?|badHandshake\{status, |Refused\.WithLabelValues\()"(\w+)"`)
+var refusedWith = regexp.MustCompile(`(?:(?:refuse|f)\.(?:http|busy)\(w, r, (?:[\w.]+, )?|badHandshake\{status, |Refused\.WithLabelValues\()"(\w+)"`)
 
 // Each reason for a refused handshake is a series from the start.
 func TestRefusalReasonsExistFromTheStart(t *testing.T) {

@@ -11,12 +11,12 @@ import (
 
 // HoldSigning keeps every token of g from being signed until release is called.
 func HoldSigning(g *Gateway) (release func()) {
-	for range cap(g.signing) {
-		g.signing <- struct{}{}
+	for range cap(g.issuer.signing) {
+		g.issuer.signing <- struct{}{}
 	}
 	return func() {
-		for range cap(g.signing) {
-			<-g.signing
+		for range cap(g.issuer.signing) {
+			<-g.issuer.signing
 		}
 	}
 }
@@ -82,7 +82,7 @@ func Leftovers(g *Gateway) map[string]int {
 		count(what+"connections", conns)
 	}
 	count("bytes of replay buffers", int(g.store.Used()))
-	count("tokens being signed", len(g.signing))
+	count("tokens being signed", len(g.issuer.signing))
 	return left
 }
 

@@ -174,7 +174,7 @@ func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
 				t.Errorf("seat of epoch %d, owner %s, %v; want epoch %d, owner %s", seat.Epoch, seat.Owner, err, i, nodeID(i))
 			}
 			p.Sync()
-			if s, _ := d.of[i].gw.Session(p.Hello.Session); s.Epoch == 0 {
+			if s, _ := d.of[i].gw.Control().Session(p.Hello.Session); s.Epoch == 0 {
 				t.Errorf("session %+v, want an epoch", s)
 			}
 		}
@@ -274,7 +274,7 @@ func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
 		q.Sync()
 		synctest.Wait()
 		d.seats.SetAway(true)
-		d.of[0].gw.End(p.Hello.Session, wire.CodeNormal, "kicked")
+		d.of[0].gw.Control().End(p.Hello.Session, wire.CodeNormal, "kicked")
 		q.Control("bye")
 		time.Sleep(10 * time.Second)
 		d.seats.SetAway(false)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"reseat/gateway/control"
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
@@ -15,7 +16,9 @@ import (
 	"reseat/gateway/owner"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
+	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/watch"
 	"reseat/tokens"
 )
@@ -32,27 +35,27 @@ type Gateway struct {
 	store  *replay.Store
 	reg    *registry.Registry
 	watch  *watch.Watch
+	refuse refuser
+	issuer *issuer
+	memory *relief
 
 	conns, adminConns *listen.ConnTracker // idle connections
 
 	table   *front.Table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
-	signing chan struct{} // semaphore: tokens signed at once
 
-	gate      *gate.Gate                // closed while sessions are frozen for an upgrade
-	successor atomic.Pointer[Successor] // set by Frozen.Commit
-	late      late                      // sessions that a predecessor still has
-	draining  atomic.Bool               // new sessions are refused; drain.go sets it
-	drain     drain
-	windows   atomic.Int64 // bytes of compression windows; part of what store has lent
-	dialer    *dial.Dialer
-	owner     *owner.Owner
-	pressed   chan struct{}   // one slot: see memory.go
-	ctx       context.Context // until Close
-	stop      context.CancelFunc
-	running   sync.WaitGroup
-	renewals  atomic.Int32 // runs of RenewTokens
+	gate     *gate.Gate  // closed while sessions are frozen for an upgrade
+	draining atomic.Bool // new sessions are refused; drain.go sets it
+	drain    drain
+	windows  atomic.Int64 // bytes of compression windows; part of what store has lent
+	dialer   *dial.Dialer
+	owner    *owner.Owner
+	upgrade  *upgrade.Sessions
+	ctx      context.Context // until Close
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	renewals atomic.Int32 // runs of RenewTokens
 }
 
 // A drain is a period in which the gateway refuses new sessions. An operator's drain can
@@ -77,3 +80,32 @@ func (g *Gateway) Watch() *watch.Watch { return g.watch }
 
 // Owner returns what knows where sessions are in a cluster.
 func (g *Gateway) Owner() *owner.Owner { return g.owner }
+
+// Living counts the sessions.
+func (g *Gateway) Living() int { return g.reg.Count() }
+
+// DescriptorsInUse counts the descriptors of sessions, requests and idle connections.
+func (g *Gateway) DescriptorsInUse() int {
+	clients, _ := g.conns.Counts()
+	admins, _ := g.adminConns.Counts()
+	return g.reg.InUse() + clients + admins
+}
+
+// Enter begins a call that may act on sessions, unless they are frozen or have moved: then
+// it returns nil.
+func (g *Gateway) Enter() *gate.Visit { return g.gate.TryEnter() }
+
+// DisconnectAll drops the connections of all attached clients. Those that can resume do so.
+func (g *Gateway) DisconnectAll() {
+	for _, e := range g.reg.All() {
+		if d := e.Driver(); d != nil {
+			d.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+		}
+	}
+}
+
+// Upgrade returns what gives the sessions to a successor, and takes those of a predecessor over.
+func (g *Gateway) Upgrade() *upgrade.Sessions { return g.upgrade }
+
+// Control returns what lists and changes sessions.
+func (g *Gateway) Control() *control.Control { return control.New(g.reg, g.owner) }

@@ -141,7 +141,7 @@ func goesOn(a, b talker) {
 // state returns a session's state, "" if it is unknown.
 func (w *world) state(p *wstest.Player) string {
 	synctest.Wait()
-	i, _ := w.gw.Session(p.Hello.Session)
+	i, _ := w.gw.Control().Session(p.Hello.Session)
 	return i.State
 }
 

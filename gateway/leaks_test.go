@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
@@ -117,7 +118,7 @@ func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 		}
 		game := w.game.Next()
 		synctest.Wait()
-		w.gw.End(p.Hello.Session, 1000, "enough")
+		w.gw.Control().End(p.Hello.Session, 1000, "enough")
 		close(gate)
 		c.WantClosing(wire.CodeEnded)
 		game.WantEnd()
@@ -131,7 +132,7 @@ func TestEndCancelsFirstDial(t *testing.T) {
 		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), nil, gateway.CreateRequest{Path: "/"}) },
 	} {
 		for how, end := range map[string]func(w *world){
-			"End":   func(w *world) { w.gw.End(w.onlySession().ID, 1000, "enough") },
+			"End":   func(w *world) { w.gw.Control().End(w.onlySession().ID, 1000, "enough") },
 			"Close": func(w *world) { w.gw.Close() },
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
@@ -169,7 +170,7 @@ func TestCookieOfAnotherPlayerIsIgnored(t *testing.T) {
 		}{{"bob", false}, {"ann", true}} {
 			w.PlainWith("/?player="+c.player, ownOrigin+"Cookie: "+cookie+"\r\n")
 			synctest.Wait()
-			if i, _ := w.gw.Session(id); (i.State == session.Attached.String()) != c.back {
+			if i, _ := w.gw.Control().Session(id); (i.State == session.Attached.String()) != c.back {
 				t.Errorf("with %s's login the session is %s", c.player, i.State)
 			}
 		}
@@ -213,12 +214,12 @@ func TestDisconnectFindsClientBeforeItsAttach(t *testing.T) {
 		go func() { client <- door.Plain("/match/7") }()
 		id := w.game.Next().Req.Header.Get("Reseat-Session")
 		synctest.Wait()
-		outcome := make(chan gateway.Outcome)
-		go func() { outcome <- w.gw.Disconnect(id) }()
+		outcome := make(chan control.Outcome)
+		go func() { outcome <- w.gw.Control().Disconnect(id) }()
 		synctest.Wait()
 		close(gate)
 		c := <-client
-		if o := <-outcome; o != gateway.Done {
+		if o := <-outcome; o != control.Done {
 			t.Errorf("outcome %v, want it disconnected", o)
 		}
 		c.WantEnd()

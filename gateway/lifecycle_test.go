@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
@@ -238,7 +238,7 @@ func TestUnreadCloseTimesOut(t *testing.T) {
 					game.Binary(noise(4 << 10))
 				}
 				synctest.Wait()
-				w.gw.End(p.Hello.Session, 1000, "banned")
+				w.gw.Control().End(p.Hello.Session, 1000, "banned")
 				time.Sleep(wait)
 				p.Hold(false)
 				var last wstest.Message
@@ -287,7 +287,7 @@ func TestReasonOfEndIsRemembered(t *testing.T) {
 	for grace, kept := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Second: 30 * time.Second} {
 		inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = grace }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 			p.Sync()
-			wstest.Equal(t, "the outcome", w.gw.End(p.Hello.Session, 4000, "banned"), gateway.Done)
+			wstest.Equal(t, "the outcome", w.gw.Control().End(p.Hello.Session, 4000, "banned"), control.Done)
 			game.WantClose(4000)
 			p.WantClosing(wire.CodeEnded)
 			time.Sleep(kept - time.Second)
@@ -348,7 +348,7 @@ func TestEndOfEitherSideReachesTheOther(t *testing.T) {
 		w := newWorld(t, testPolicy())
 		end(w.plain())
 		synctest.Wait()
-		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 0 {
+		if list, _ := w.gw.Control().Sessions(gatewayAll); len(list) != 0 {
 			t.Errorf("%d sessions are left", len(list))
 		}
 	})
@@ -374,7 +374,7 @@ func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
 			t.Fatal("the gateway took a megabyte that the upstream does not take")
 		default:
 		}
-		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 2 {
+		if list, _ := w.gw.Control().Sessions(gatewayAll); len(list) != 2 {
 			t.Fatalf("%d sessions, want 2", len(list))
 		}
 	})
@@ -401,7 +401,7 @@ func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
 			t.Fatal("16 MB were read for a client that reads nothing")
 		default:
 		}
-		list, _ := w.gw.Sessions(gatewayAll)
+		list, _ := w.gw.Control().Sessions(gatewayAll)
 		if n := list[0].BufferBytes; n > 1<<20 {
 			t.Fatalf("%d bytes are buffered for it", n)
 		}
@@ -512,10 +512,10 @@ func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
 	game.Pass(other, "down")
 	other.Pass(game, "up")
 	w.play()
-	if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
+	if list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
 		w.t.Errorf("%d sessions are listed, want 3", len(list))
 	}
-	w.gw.Session(other.Hello.Session)
+	w.gw.Control().Session(other.Hello.Session)
 }
 
 // resumeUnread sends a resume of p on a connection that accepts 16 bytes of an answer that is

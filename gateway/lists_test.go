@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"testing"
 
+	"reseat/gateway/control"
 	"reseat/gateway/front"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
@@ -75,7 +76,7 @@ func TestListQueriesOnlySessionsItShows(t *testing.T) {
 		"ended":  {State: "ended", Limit: 10},
 		"none":   {Group: "blue", Limit: 10},
 	} {
-		got, next := g.Sessions(f)
+		got, next := g.Control().Sessions(f)
 		if shown := len(got) == 1 && got[0].ID == want.ID; next != 0 || shown != (f.Group == "red" || f.Player != "") {
 			t.Errorf("%s: %+v, next %d", name, got, next)
 		}
@@ -102,7 +103,7 @@ func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 	allocs := func(f registry.Filter, want int) float64 {
 		t.Helper()
 		return testing.AllocsPerRun(5, func() {
-			if list, _ := g.Sessions(f); len(list) != want {
+			if list, _ := g.Control().Sessions(f); len(list) != want {
 				t.Fatalf("%d sessions, want %d", len(list), want)
 			}
 		})
@@ -141,7 +142,7 @@ func TestOverviewCountsAllEndedSessions(t *testing.T) {
 	if o.Matching != 10 || len(o.Sessions) != 2 || o.Sessions[0].Seq() != 10 {
 		t.Errorf("%d fit, %d shown: %+v", o.Matching, len(o.Sessions), o.Sessions)
 	}
-	if list, next := g.Sessions(registry.Filter{State: "ended", Limit: 2}); len(list) != 2 || next != 2 {
+	if list, next := g.Control().Sessions(registry.Filter{State: "ended", Limit: 2}); len(list) != 2 || next != 2 {
 		t.Errorf("%d listed, next %d", len(list), next)
 	}
 }
@@ -188,12 +189,12 @@ func TestRemovedSessionDoesNotAnswer(t *testing.T) {
 func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 	g := newCrowd(t, 1)
 	id := g.reg.All()[0].ID
-	first, _ := g.SetData(id, []byte("first"), nil)
+	first, _ := g.Control().SetData(id, []byte("first"), nil)
 	want := func(tag uint64) bool { return tag == first }
-	other := make(chan Outcome, 1)
-	_, o := g.SetData(id, []byte("mine"), func(tag uint64) bool {
+	other := make(chan control.Outcome, 1)
+	_, o := g.Control().SetData(id, []byte("mine"), func(tag uint64) bool {
 		go func() {
-			_, o := g.SetData(id, []byte("theirs"), want)
+			_, o := g.Control().SetData(id, []byte("theirs"), want)
 			other <- o
 		}()
 		for range 10_000 { // long enough
@@ -201,10 +202,10 @@ func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 		}
 		return want(tag)
 	})
-	if theirs := <-other; o != Done || theirs != Stale {
+	if theirs := <-other; o != control.Done || theirs != control.Stale {
 		t.Errorf("outcomes %v and %v, want Done and Stale", o, theirs)
 	}
-	if data, _, _ := g.Data(id); string(data) != "mine" {
+	if data, _, _ := g.Control().Data(id); string(data) != "mine" {
 		t.Errorf("the data is %q", data)
 	}
 }
@@ -216,7 +217,7 @@ func TestOfTwoWhoEndASessionTheFirstIsNamed(t *testing.T) {
 	conn, far := wstest.Pipe(1 << 10)
 	t.Cleanup(func() { far.Close() })
 	g.beginSession(e, &upstream.Conn{Conn: conn}, nil).Do(func(core *session.Session, now session.Time) {
-		first, second := terminate(e, core, now, "first", 1000, ""), terminate(e, core, now, "second", 1000, "")
+		first, second := control.Terminate(e, core, now, "first", 1000, ""), control.Terminate(e, core, now, "second", 1000, "")
 		if !first || second || e.Ender() != "first" {
 			t.Errorf("ended by the first: %v, by the second: %v, and it names %q", first, second, e.Ender())
 		}

@@ -13,6 +13,8 @@ type observer struct {
 	e *registry.Record
 }
 
+func (g *Gateway) observe(e *registry.Record) session.Observer { return observer{g, e} }
+
 // Events implements session.Observer.
 func (o observer) Events(list []session.Event) {
 	for _, ev := range list {
@@ -34,7 +36,7 @@ func (o observer) event(ev session.Event) {
 	case session.UpstreamLost:
 		g.dialer.BeginOutage(e)
 	case session.Renew:
-		g.running.Go(func() { g.renew(e) })
+		g.running.Go(func() { g.issuer.renew(e) })
 	case session.SessionEnded:
 		o.ended(ev)
 	}

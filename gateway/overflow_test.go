@@ -39,7 +39,7 @@ func TestPauseKeepsWhatFitsAndReadsTheRestAfterResume(t *testing.T) {
 		w, p, game := newDetached(t, small(session.Pause))
 		sendAll(game, numbered(1, 30))
 		w.wantState(p, session.Detached)
-		if i, _ := w.gw.Session(p.Hello.Session); i.BufferMessages != 10 || i.Sent != 10 {
+		if i, _ := w.gw.Control().Session(p.Hello.Session); i.BufferMessages != 10 || i.Sent != 10 {
 			t.Fatalf("%d messages kept, %d numbered; want 10 and 10", i.BufferMessages, i.Sent)
 		}
 		p = p.Resume(0)
@@ -143,7 +143,7 @@ func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
 			game.Text(strings.Repeat("x", 300))
 		}
 		synctest.Wait()
-		if i, _ := w.gw.Session(p.Hello.Session); i.BufferBytes != 900 || i.BufferMessages != 3 {
+		if i, _ := w.gw.Control().Session(p.Hello.Session); i.BufferBytes != 900 || i.BufferMessages != 3 {
 			t.Fatalf("%d bytes in %d messages kept, want 900 in 3", i.BufferBytes, i.BufferMessages)
 		}
 	})

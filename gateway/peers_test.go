@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/internal/test/wstest"
@@ -22,6 +23,7 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
@@ -190,11 +192,11 @@ func TestSessionIsResumedAtAnyNode(t *testing.T) {
 					p.Pass(game, "up")
 					p.Ack(uint64(i + 1))
 					p.Sync()
-					wstest.Equal(t, "node of the client", n.of[0].gw.Owner().FrontOf(n.of[0].gw.ClientConn(p.Hello.Session)), nodeID(at))
+					wstest.Equal(t, "node of the client", n.of[0].gw.Owner().FrontOf(n.of[0].gw.Control().ClientConn(p.Hello.Session)), nodeID(at))
 					wstest.Equal(t, "node of the session", n.of[at].gw.Owner().NodeOf(p.Hello.Session), nodeID(0))
 				}
 				n.of[0].wantState(p, session.Attached)
-				if _, ok := n.of[2].gw.Session(p.Hello.Session); ok {
+				if _, ok := n.of[2].gw.Control().Session(p.Hello.Session); ok {
 					t.Error("a front node has the session too")
 				}
 				n.of[0].wantNoDial()
@@ -228,7 +230,7 @@ func TestForwardedConnectionsEndTogether(t *testing.T) {
 		wantForwarded(0)
 		<-passed
 		p = n.at(1, p).Resume(0)
-		wstest.Equal(t, "Disconnect", n.of[0].gw.Disconnect(p.Hello.Session), gateway.Done)
+		wstest.Equal(t, "Disconnect", n.of[0].gw.Control().Disconnect(p.Hello.Session), control.Done)
 		p.WantEnd()
 	})
 }
@@ -290,9 +292,9 @@ func TestOwnerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 }
 
 // A successor keeps what an older process passes on.
-type successor struct{ came chan gateway.LateConn }
+type successor struct{ came chan upgrade.LateConn }
 
-func (s successor) Conn(c gateway.LateConn) { s.came <- c }
+func (s successor) Conn(c upgrade.LateConn) { s.came <- c }
 func (s successor) Event(events.Event)      {}
 
 // An upgrade takes a process out of the cluster, which ends its dials to other nodes. The clients that these
@@ -309,11 +311,11 @@ func TestResumeThatAnUpgradeInterruptsIsTheSuccessors(t *testing.T) {
 			n.dialling = make(chan struct{})
 			go n.of[1].Handshake("/match/7", offer, header)
 			synctest.Wait()
-			f, err := n.of[1].gw.Freeze(t.Context(), session.Formats[0], time.Second, func(gateway.FrozenSession) error { return nil })
+			f, err := n.of[1].gw.Upgrade().Freeze(t.Context(), session.Formats[0], time.Second, func(upgrade.FrozenSession) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
-			to := successor{make(chan gateway.LateConn, 1)}
+			to := successor{make(chan upgrade.LateConn, 1)}
 			f.Commit(to)
 			close(n.dialling)
 			synctest.Wait()
@@ -341,7 +343,7 @@ func TestOwnersRefusalReachesTheClient(t *testing.T) {
 		p.Sync() // it has used the second token
 		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
 		p.TryResume(p.Hello.Token, "99").WantClosing(wire.CodeProtocolViolation)
-		n.of[0].gw.EndBy("test", p.Hello.Session, 1000, "over")
+		n.of[0].gw.Control().EndBy("test", p.Hello.Session, 1000, "over")
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
 	})
 }
@@ -370,7 +372,7 @@ func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
 		} {
 			wstest.Equal(t, name, strings.Join(h[name], ", "), want)
 		}
-		s, _ := n.of[0].gw.Session(p.Hello.Session)
+		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
 	})
 }
@@ -390,7 +392,7 @@ func TestClientsOwnDescriptionChangesNothing(t *testing.T) {
 		var header strings.Builder
 		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&header)
 		n.resumeWith(p, header.String())
-		s, _ := n.of[0].gw.Session(p.Hello.Session)
+		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "state", s.State, "attached")
 		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
 	})
@@ -438,7 +440,7 @@ func TestPlainClientResumesByCookieAtAnyNode(t *testing.T) {
 		p.Pass(game, "up")
 
 		// Its session has ended: the front node begins a new one by itself.
-		n.of[0].gw.EndBy("test", n.of[0].onlySession().ID, 1000, "over")
+		n.of[0].gw.Control().EndBy("test", n.of[0].onlySession().ID, 1000, "over")
 		p.WantClose(1000)
 		synctest.Wait()
 		if _, another := n.of[1].visit(cookie); another == cookie {
@@ -558,7 +560,7 @@ func TestSecondLoginAtAnotherNodeIsRejectedWhileTheFirstAnswers(t *testing.T) {
 
 func TestEndedSessionReleasesItsPlayer(t *testing.T) {
 	inNodesWithPlayers(t, policy.Takeover, func(t *testing.T, n *nodes, d *directory, p *wstest.Player, _ *wstest.Peer) {
-		n.of[0].gw.EndBy("test", p.Hello.Session, 1000, "")
+		n.of[0].gw.Control().EndBy("test", p.Hello.Session, 1000, "")
 		synctest.Wait()
 		wstest.Equal(t, "players that are held", len(d.of), 0)
 	})

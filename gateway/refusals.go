@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -99,46 +101,53 @@ func ifRead(r *front.Request, c wire.Closing) wire.Closing {
 	return c
 }
 
-// refuseByClose answers a refused first handshake with 101 and the close c. If that is
+// A refuser refuses handshakes and resumes: by an HTTP answer, or by a close.
+type refuser struct {
+	watch *watch.Watch
+	conns *listen.ConnTracker
+	log   *slog.Logger
+}
+
+// byClose answers a refused first handshake with 101 and the close c. If that is
 // zero, it reports false and has not written to w.
-func (g *Gateway) refuseByClose(w http.ResponseWriter, r *front.Request, c wire.Closing) bool {
+func (f refuser) byClose(w http.ResponseWriter, r *front.Request, c wire.Closing) bool {
 	if c.Code == 0 {
 		return false
 	}
 	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r.Request)
 	if err != nil {
-		g.log.Debug("client.disconnected_early", "err", err)
+		f.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
 	r.Visit.Leave()
-	g.sendClose(conn, c)
+	f.sendClose(conn, c)
 	return true
 }
 
 // sendClose sends the close c to a client that is attached to no session, and waits a while
 // for its Close frame. It tracks the connection meanwhile, as an idle one.
-func (g *Gateway) sendClose(conn net.Conn, c wire.Closing) {
+func (f refuser) sendClose(conn net.Conn, c wire.Closing) {
 	below := rawconn.Lowest(conn)
-	g.conns.Track(below)
-	defer g.conns.Forget(below)
+	f.conns.Track(below)
+	defer f.conns.Forget(below)
 	transport.Farewell(conn, wire.AppendClosing(nil, c))
 }
 
 // refusedBody is how long the gateway waits for the rest of a refused request's body.
 const refusedBody = time.Second
 
-// refuseHTTP refuses a handshake: by an HTTP answer, or by a close if the client reads
+// http refuses a handshake: by an HTTP answer, or by a close if the client reads
 // refusals that way (protocol section 2). It counts and logs the refusal, with more
 // added to the log line, and has the connection closed after an HTTP answer, so that
 // nothing that follows is taken for another request.
-func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *front.Request, status int, label, text string, more ...any) {
+func (f refuser) http(w http.ResponseWriter, r *front.Request, status int, label, text string, more ...any) {
 	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
 	if !ok || c.Reason == "" {
 		c = wire.Closing{}
 	}
 	c = ifRead(r, c)
-	g.watch.Refused(r, status, c.Code, label, more...)
-	if g.refuseByClose(w, r, c) {
+	f.watch.Refused(r, status, c.Code, label, more...)
+	if f.byClose(w, r, c) {
 		return
 	}
 	limitRefused(w)
@@ -166,27 +175,27 @@ func answerWithin(w http.ResponseWriter, d time.Duration) {
 // retryAfter is the Retry-After, in seconds, of a request refused for lack of capacity.
 const retryAfter = "5"
 
-func (g *Gateway) refuseBusy(w http.ResponseWriter, r *front.Request, label, text string) {
+func (f refuser) busy(w http.ResponseWriter, r *front.Request, label, text string) {
 	w.Header().Set("Retry-After", retryAfter)
-	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
+	f.http(w, r, http.StatusServiceUnavailable, label, text)
 }
 
-// refuseExhausted refuses a new session because descriptors ran out.
-func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *front.Request) {
-	g.watch.DescriptorsExhausted()
-	g.refuseBusy(w, r, "descriptors", "no more sessions now")
+// exhausted refuses a new session because descriptors ran out.
+func (f refuser) exhausted(w http.ResponseWriter, r *front.Request) {
+	f.watch.DescriptorsExhausted()
+	f.busy(w, r, "descriptors", "no more sessions now")
 }
 
-func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *front.Request, e *registry.Record, err error) {
-	g.watch.UpstreamFailed(r, e, err)
+func (f refuser) upstream(w http.ResponseWriter, r *front.Request, e *registry.Record, err error) {
+	f.watch.UpstreamFailed(r, e, err)
 	if listen.NoDescriptor(err) { // not the upstream's fault
-		g.refuseExhausted(w, r)
+		f.exhausted(w, r)
 		return
 	}
 	verdict := closingUpstream(err)
 	c := ifRead(r, verdict)
-	g.watch.UpstreamRefused(r, verdict.Status, c.Code, err)
-	if g.refuseByClose(w, r, c) {
+	f.watch.UpstreamRefused(r, verdict.Status, c.Code, err)
+	if f.byClose(w, r, c) {
 		upstream.Discard(err)
 		return
 	}

@@ -423,7 +423,7 @@ func TestEachRouteHasItsFigures(t *testing.T) {
 		chess.Sync()
 		ended := w.Player("/chess/2")
 		w.game.Next()
-		w.gw.End(ended.Hello.Session, 1000, "enough")
+		w.gw.Control().End(ended.Hello.Session, 1000, "enough")
 		w.Handshake("/chess/3", nil, "Origin: https://elsewhere.example\r\n")
 		synctest.Wait()
 		got := w.gw.Watch().Overview(registry.View{}).Routes
@@ -472,7 +472,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 		w.game.Next()
 		p.Sync()
 		id := p.Hello.Session
-		info, _ := w.gw.Session(id)
+		info, _ := w.gw.Control().Session(id)
 		if info.Path != "/match/caf%C3%A9" || info.Client != "resumable" || info.Player != "ann" {
 			t.Errorf("%+v", info)
 		}
@@ -482,7 +482,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 		p.Sync()
 		p = p.Resume(0)
 		p.Sync()
-		w.gw.EndBy("admin-token line 2", id, 1000, "enough")
+		w.gw.Control().EndBy("admin-token line 2", id, 1000, "enough")
 		synctest.Wait()
 		for _, msg := range []string{"session.created", "session.detached", "session.resumed", "session.superseded", "session.ended"} {
 			wantLine(t, said, msg, "session="+id, "player=ann", "path=/match/caf%C3%A9", "client=resumable")
@@ -497,10 +497,10 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		}
-		if info, _ = w.gw.Session(id); info.By != "admin-token line 2" || info.Path != "/match/caf%C3%A9" {
+		if info, _ = w.gw.Control().Session(id); info.By != "admin-token line 2" || info.Path != "/match/caf%C3%A9" {
 			t.Errorf("the ended one: %+v", info)
 		}
-		past, _, _ := w.gw.History(id)
+		past, _, _ := w.gw.Control().History(id)
 		if last := past[len(past)-1]; last.By != "admin-token line 2" {
 			t.Errorf("its history: %+v", last)
 		}
@@ -516,16 +516,16 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 func TestASessionIsEndedByTheFirstWhoEndsIt(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
-		w.gw.EndBy("first", p.Hello.Session, 1000, "")
-		w.gw.EndBy("second", p.Hello.Session, 1000, "")
-		if info, _ := w.gw.Session(p.Hello.Session); info.By != "first" {
+		w.gw.Control().EndBy("first", p.Hello.Session, 1000, "")
+		w.gw.Control().EndBy("second", p.Hello.Session, 1000, "")
+		if info, _ := w.gw.Control().Session(p.Hello.Session); info.By != "first" {
 			t.Errorf("ended by %q", info.By)
 		}
 		q, _ := w.play()
 		q.Control(`bye {"code":1000,"reason":""}`)
 		synctest.Wait()
-		w.gw.EndBy("late", q.Hello.Session, 1000, "")
-		if info, _ := w.gw.Session(q.Hello.Session); info.By != "" || info.Reason != "bye" {
+		w.gw.Control().EndBy("late", q.Hello.Session, 1000, "")
+		if info, _ := w.gw.Control().Session(q.Hello.Session); info.By != "" || info.Reason != "bye" {
 			t.Errorf("ended by %q, %s", info.By, info.Reason)
 		}
 	})
@@ -536,7 +536,7 @@ func TestThePathOfASessionIsBounded(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		p := w.Player("/" + strings.Repeat("x", 10_000))
 		w.game.Next()
-		if info, _ := w.gw.Session(p.Hello.Session); len(info.Path) != 200 {
+		if info, _ := w.gw.Control().Session(p.Hello.Session); len(info.Path) != 200 {
 			t.Errorf("%d bytes", len(info.Path))
 		}
 	})

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"time"
 
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
@@ -16,9 +15,6 @@ import (
 	"reseat/tokens"
 	"reseat/tokens/generation"
 )
-
-// minRenewInterval is the minimum interval between two renewals of a token.
-const minRenewInterval = 500 * time.Millisecond
 
 // resume answers 101 before it verifies: a browser hides HTTP errors from the page, so a
 // refusal is sent as a close (protocol section 2).
@@ -44,7 +40,7 @@ func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool 
 	switch {
 	case found.Refusal == nil:
 		return found.Served
-	case g.forwardMoved(w, r):
+	case g.upgrade.ForwardMoved(w, r):
 		return true
 	}
 	g.watch.NotForwarded(r, found.Session, found.Session[:registry.NodeIDLen], found.Evidence)
@@ -72,7 +68,7 @@ func (g *Gateway) answerResume(w http.ResponseWriter, r *front.Request, e *regis
 func (g *Gateway) finishResume(a *dial.Arrival) {
 	r := a.Request
 	of, refusal := g.resumeByToken(a)
-	if refusal != nil && g.forwardAnswered(r, a, of.ID) {
+	if refusal != nil && g.upgrade.ForwardAnswered(r, a, of.ID) {
 		return
 	}
 	if refusal == nil {
@@ -88,7 +84,7 @@ func (g *Gateway) finishResume(a *dial.Arrival) {
 func (g *Gateway) refuseResume(a *dial.Arrival, refusal *session.Refusal) {
 	a.Request.Visit.Leave() // the close takes up to six seconds
 	g.watch.Metrics.Resumes.WithLabelValues(wire.Name(refusal.Code)).Inc()
-	g.sendClose(a.Conn, wire.Closing{
+	g.refuse.sendClose(a.Conn, wire.Closing{
 		Code: refusal.Code, Reason: refusal.Text,
 		Retry: refusal.Retry > 0, RetryAfter: refusal.Retry.Milliseconds(),
 	})
@@ -105,7 +101,7 @@ func (g *Gateway) resumeByToken(a *dial.Arrival) (registry.Snapshot, *session.Re
 	}
 	e := g.reg.Find(claims.Session)
 	if e == nil || e.Driver() == nil { // it may be on its way from a predecessor
-		e = g.late.await(g.ctx, a.Request.Visit, g.reg, claims.Session)
+		e = g.upgrade.Late.Await(g.ctx, a.Request.Visit, g.reg, claims.Session)
 	}
 	if e == nil {
 		return g.refuseMissing(claims)
@@ -162,7 +158,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *dial.Arriv
 		p, kid := session.Pass{Arrived: a.At}, g.keys.SigningKeyID()
 		if e.Resumable {
 			var err error
-			if p, kid, err = g.pass(e, gen, a.At); err != nil {
+			if p, kid, err = g.issuer.pass(e, gen, a.At); err != nil {
 				return session.Refuse(wire.CodeInternalError, "")
 			}
 		}
@@ -177,7 +173,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *dial.Arriv
 				g.watch.Metrics.Failover.Observe(g.clock.Now().Sub(a.At).Seconds())
 			}
 			if kid != g.keys.SigningKeyID() { // rotated since the token was signed
-				g.renew(e)
+				g.issuer.renew(e)
 			}
 			if e.Terms().Redial && e.Resumable {
 				e.SetAgain(g.dialer.FirstAgain(e, a.Request, nil), g.store)
@@ -203,70 +199,3 @@ func (g *Gateway) redial(e *registry.Record, d *transport.Session, a *dial.Arriv
 	}
 	return func() {}, refusal
 }
-
-// pass makes the credentials of an attach: a token of generation gen. It limits the tokens
-// signed at once to the number of processors, so that a storm of resumes does not delay
-// messages.
-func (g *Gateway) pass(e *registry.Record, gen uint64, arrived session.Time) (p session.Pass, kid string, err error) {
-	g.signing <- struct{}{}
-	defer func() { <-g.signing }()
-	t := e.Terms()
-	life := max(g.cfg.TokenTTL, 2*t.LongestGrace())
-	if e.Kept() {
-		life = cookieLife
-	}
-	claims := tokens.Claims{Session: e.ID, Subject: e.Subject(), Gen: gen, Expires: time.Now().Add(life)}
-	if e.Durable && e.Seat().Epoch > 0 {
-		claims.Owner = g.cfg.Cluster.ID()
-	}
-	token, kid, err := g.keys.Issue(claims)
-	if err == nil {
-		e.SetMemo(tokens.Remember(token, kid, claims))
-	}
-	return session.Pass{
-		Gen: gen, Token: token, Expires: g.clock.Now().Add(life),
-		Renew: renewal(life, t.Heartbeat, t.LongestGrace()), Arrived: arrived, Route: g.route(),
-	}, kid, err
-}
-
-// route is the route of hello, "" for none.
-func (g *Gateway) route() string {
-	if g.cfg.Cluster == nil || !wire.ValidRoute(g.cfg.NodeName) {
-		return ""
-	}
-	return g.cfg.NodeName
-}
-
-// renewal is when a token with this lifetime must be replaced: after half of it, or
-// earlier if the old token would not outlive twice the heartbeat plus the grace period
-// (protocol section 7). If the lifetime is too short for that, it is half of it.
-func renewal(life, heartbeat, grace time.Duration) time.Duration {
-	spare := life - 2*heartbeat - grace
-	if spare <= 0 {
-		return life / 2
-	}
-	return min(life/2, max(spare*3/4, minRenewInterval))
-}
-
-// renew sends an attached client a token of its present generation with a later expiry,
-// signed by the present key.
-func (g *Gateway) renew(e *registry.Record) {
-	d := e.Driver()
-	if d == nil || !e.Resumable || d.Info().State != session.Attached {
-		return
-	}
-	var gen uint64
-	d.Do(func(core *session.Session, _ session.Time) { gen = core.Generation() })
-	if gen == 0 { // a successor has the session: see Rest.Renewing
-		return
-	}
-	p, _, err := g.pass(e, gen, 0)
-	if err != nil {
-		g.log.Error("token.renew_failed", "session", e.ID, "err", err)
-		return
-	}
-	d.Do(func(core *session.Session, now session.Time) { core.SendToken(now, p) })
-}
-
-// cookieLife is the lifetime of a cookie's token. The session's end is its real limit.
-const cookieLife = 10 * 365 * 24 * time.Hour

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/listen"
@@ -107,7 +107,7 @@ func TestOperatorsDisconnectReachesClientOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSecureWorld(t, testPolicy())
 		p, _ := w.play()
-		if got := w.gw.Disconnect(p.Hello.Session); got != gateway.Done {
+		if got := w.gw.Control().Disconnect(p.Hello.Session); got != control.Done {
 			t.Fatalf("Disconnect: %v", got)
 		}
 		p.WantEnd()

@@ -18,6 +18,7 @@ import (
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/watch"
 	"reseat/upstream"
 )
@@ -36,36 +37,45 @@ func New(cfg Config) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
 		cfg: cfg, id: registry.NewID(), log: cfg.Log, keys: cfg.Keys,
-		clock:   cfg.Clock,
-		table:   front.NewTable(),
-		pages:   make(map[string]http.Handler),
-		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		pressed: make(chan struct{}, 1),
-		ctx:     ctx, stop: stop,
+		clock: cfg.Clock,
+		table: front.NewTable(),
+		pages: make(map[string]http.Handler),
+		ctx:   ctx, stop: stop,
 	}
 	g.driver = transport.NewDriver(cfg.Driver, g.clock)
 	g.gate = gate.New(turnsPerProcessor * runtime.GOMAXPROCS(0))
-	g.store = replay.NewStore(cfg.BufferTotal, g.press)
+	g.memory = &relief{clock: g.clock, log: g.log, pressed: make(chan struct{}, 1)}
+	g.store = replay.NewStore(cfg.BufferTotal, g.memory.press)
 	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
 	g.watch = watch.New(watch.Options{
 		Log: g.log, Registry: g.reg, Store: g.store, Table: g.table, Routes: cfg.Routes,
 		ID: g.id, DrainTime: cfg.Drain, MaxSessions: cfg.MaxSessions, Descriptors: cfg.Descriptors,
 		Drain: g.DrainInfo, Forwarded: func() (in, out int) { return g.owner.Forwarded() }, Windows: g.windows.Load,
 	})
+	g.memory.store, g.memory.reg, g.memory.watch = g.store, g.reg, g.watch
 	g.trackConns()
+	g.refuse = refuser{g.watch, g.conns, g.log}
+	g.issuer = newIssuer(&cfg, g.clock)
 	g.owner = owner.New(owner.Options{
 		Cluster: cfg.Cluster, Seats: cfg.Seats, Players: cfg.Players,
 		Ctx: ctx, Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver, Keys: g.keys,
 		Registry: g.reg, Store: g.store, Table: g.table, Default: cfg.Default, TokenTTL: cfg.TokenTTL,
-		Observe:  func(e *registry.Record) session.Observer { return observer{g, e} },
+		Observe:  g.observe,
 		Dialling: func(e *registry.Record) bool { return g.dialer.Dialling(e) },
-		Late:     func(id string) bool { return g.late.next(id) != nil },
-		Moved:    func() bool { return g.movedTo() != nil },
-		Draining: g.draining.Load, MemoryLow: g.memoryLow,
+		Late:     func(id string) bool { return g.upgrade.Late.Has(id) },
+		Moved:    func() bool { return g.upgrade.Moved() },
+		Draining: g.draining.Load, MemoryLow: g.memory.low,
 	})
 	g.dialer = dial.New(dial.Options{
 		Ctx: ctx, Running: &g.running, Conns: g.conns, Gate: g.gate, Clock: g.clock, Log: g.watch.Limited,
 		Request: g.upstreamRequest, Numbered: g.owner.Numbered,
+	})
+	g.upgrade = upgrade.New(upgrade.Options{
+		Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver,
+		Registry: g.reg, Store: g.store, Table: g.table, Dialer: g.dialer, Owner: g.owner, Default: cfg.Default,
+		Observe:       g.observe,
+		CommitSession: g.commit, Renew: g.issuer.renew, RenewTokens: g.RenewTokens,
+		Renewing: func() bool { return g.renewals.Load() > 0 },
 	})
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
@@ -73,7 +83,7 @@ func New(cfg Config) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	g.running.Go(func() { g.relieve(ctx) })
+	g.running.Go(func() { g.memory.run(ctx) })
 	return g, nil
 }
 
@@ -111,7 +121,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
-		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", front.Clip(r.Host))
+		g.refuse.http(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", front.Clip(r.Host))
 		return
 	}
 	if isProbe(r) {
@@ -120,7 +130,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	if r.Method == http.MethodConnect {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
-		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")
+		g.refuse.http(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")
 		return
 	}
 	if page := g.pages[req.URL.EscapedPath()]; page != nil && !r.WebSocket { // exact spelling only
@@ -168,7 +178,7 @@ func (g *Gateway) RenewTokens() {
 	g.running.Go(func() {
 		defer g.renewals.Add(-1)
 		for _, e := range g.reg.All() {
-			g.renew(e)
+			g.issuer.renew(e)
 		}
 	})
 }
@@ -202,5 +212,5 @@ func (g *Gateway) Close() {
 // refuseLoop refuses a request that has passed this gateway before.
 func (g *Gateway) refuseLoop(w http.ResponseWriter, r *front.Request) {
 	g.watch.Limited.Warn("upstream.loop", "path", r.ShownPath(), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
-	g.refuseHTTP(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
+	g.refuse.http(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
 }

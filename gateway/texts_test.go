@@ -51,7 +51,7 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 					game.Want("gone")
 				}
 				game.WantClose(wire.CodeGoingAway)
-				if i, _ := w.gw.Session(p.Hello.Session); i.Received != 3 || i.Written != 3 {
+				if i, _ := w.gw.Control().Session(p.Hello.Session); i.Received != 3 || i.Written != 3 {
 					t.Errorf("received %d, written %d: configured texts must not count as the client's messages", i.Received, i.Written)
 				}
 			})
@@ -185,7 +185,7 @@ func TestKeepaliveIsNamedOnceInLogAndInRouteAndEachRecord(t *testing.T) {
 			p, game := w.play()
 			shown := func(record string) {
 				t.Helper()
-				i, _ := w.gw.Session(p.Hello.Session)
+				i, _ := w.gw.Control().Session(p.Hello.Session)
 				wstest.Equal(t, "keepalive of the session", i.Keepalive, record)
 				wstest.Equal(t, "keepalive of the route", w.gw.Watch().Overview(registry.View{}).Routes[0].Keepalive, route)
 			}
@@ -208,7 +208,7 @@ func TestKeepaliveOfSessionThatHasNoUseForItIsNotNoticed(t *testing.T) {
 		w := newWorld(t, hard)
 		p, game := w.play()
 		beats(p.Peer, game)
-		if i, _ := w.gw.Session(p.Hello.Session); i.Keepalive != "" {
+		if i, _ := w.gw.Control().Session(p.Hello.Session); i.Keepalive != "" {
 			t.Errorf("hard: keepalive %q", i.Keepalive)
 		}
 		w = newWorld(t, keeps(session.KeepaliveAuto))
@@ -299,7 +299,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 			if !strings.Contains(said.String(), "session.upstream_closed") || !strings.Contains(said.String(), "silent=17s detached=15s") {
 				t.Errorf("log %s", &said)
 			}
-			if i, _ := w.gw.Session(p.Hello.Session); i.ClosedAfter != "17s" {
+			if i, _ := w.gw.Control().Session(p.Hello.Session); i.ClosedAfter != "17s" {
 				t.Errorf("closed after %q", i.ClosedAfter)
 			}
 			again := p.Resume(0)
@@ -313,7 +313,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 			if ended.Reason != tt.reason || !strings.HasSuffix(ended.Detail, tt.detail) {
 				t.Errorf("event %+v, want detail %q", ended, tt.detail)
 			}
-			if i, _ := w.gw.Session(p.Hello.Session); !strings.HasSuffix(i.Detail, tt.detail) || i.ClosedAfter != "17s" {
+			if i, _ := w.gw.Control().Session(p.Hello.Session); !strings.HasSuffix(i.Detail, tt.detail) || i.ClosedAfter != "17s" {
 				t.Errorf("record %+v", i)
 			}
 			for range 2 { // the end itself, and a resume that comes later

@@ -330,7 +330,7 @@ func TestEveryRouteRequiresItsToken(t *testing.T) {
 					t.Errorf("%s %s with %s: %d with WWW-Authenticate %q", c.method, c.target, name, rec.Code, rec.Header().Get("WWW-Authenticate"))
 				}
 			}
-			if i, _ := w.gw.Session(p.Hello.Session); (i.State == "ended") != (cred.who == "admin") {
+			if i, _ := w.gw.Control().Session(p.Hello.Session); (i.State == "ended") != (cred.who == "admin") {
 				t.Errorf("with %s the session came to be %s", name, i.State)
 			}
 		}, withTokens(t))

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
@@ -186,8 +187,8 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Post(session+"/disconnect", a.owned(a.disconnect))
 	r.Get(session+"/data", a.owned(a.data))
 	r.Put(session+"/data", a.owned(a.setData))
-	r.Post(v1+"/groups/{group}/start", a.group(func(g *gateway.Gateway, group, _ string) int { return g.StartGroup(group) }))
-	r.Post(v1+"/groups/{group}/end", a.group((*gateway.Gateway).EndGroup))
+	r.Post(v1+"/groups/{group}/start", a.group(func(c *control.Control, group, _ string) int { return c.StartGroup(group) }))
+	r.Post(v1+"/groups/{group}/end", a.group((*control.Control).EndGroup))
 	r.Get(v1+"/drain", a.drain)
 	r.Post(v1+"/drain", a.beginDrain)
 	r.Delete(v1+"/drain", a.cancelDrain)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/wire"
 )
 
@@ -348,8 +349,8 @@ func TestExactlyOneConcurrentConditionalWriteSucceeds(t *testing.T) {
 		done := make(chan int)
 		for range 50 {
 			go func() {
-				tag, o := w.gw.SetData(p.Hello.Session, []byte("x"), func(tag uint64) bool { return etag(tag) == first })
-				if o == gateway.Done && tag > 0 {
+				tag, o := w.gw.Control().SetData(p.Hello.Session, []byte("x"), func(tag uint64) bool { return etag(tag) == first })
+				if o == control.Done && tag > 0 {
 					done <- 1
 					return
 				}

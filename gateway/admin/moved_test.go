@@ -226,7 +226,7 @@ func TestCallsReachSessionThatWasHandedOver(t *testing.T) {
 		game.Close(1001, "")
 		synctest.Wait()
 		to := nodes[1]
-		if _, ok := to.gw.Session(p.Hello.Session); !ok {
+		if _, ok := to.gw.Control().Session(p.Hello.Session); !ok {
 			to = nodes[2]
 		}
 		for _, at := range nodes {

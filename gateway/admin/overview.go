@@ -160,7 +160,7 @@ func (a *api) refusalsElsewhere(r *http.Request, page *refusalPage) {
 
 // history answers with the events of one session.
 func (a *api) history(w http.ResponseWriter, r *http.Request) {
-	list, left, ok := a.g.History(id(r))
+	list, left, ok := a.g.Control().History(id(r))
 	if !ok {
 		problem(w, http.StatusNotFound, noSession)
 		return

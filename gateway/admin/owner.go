@@ -28,7 +28,7 @@ const (
 func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		of := id(r)
-		_, known := a.g.Settled(visitOf(r.Context()), of)
+		_, known := a.g.Control().Settled(visitOf(r.Context()), of)
 		if !known && callerOf(r).node != "" {
 			w.Header()[movedHeader] = []string{a.g.Owner().MovedTo(of)}
 		}
@@ -80,7 +80,7 @@ type search struct {
 func (s *search) try(node string) (done bool, next string) {
 	s.silent = nil
 	self := s.a.cluster.Self().ID
-	if _, known := s.a.g.Settled(visitOf(s.r.Context()), id(s.r)); node == self && known {
+	if _, known := s.a.g.Control().Settled(visitOf(s.r.Context()), id(s.r)); node == self && known {
 		s.r.Body = bodyRead{bytes.NewReader(s.body)}
 		s.here(s.w, s.r)
 		return true, ""

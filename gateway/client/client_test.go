@@ -17,6 +17,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/client"
+	"reseat/gateway/control"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
@@ -165,9 +166,9 @@ func TestGracePeriodThatIsExtendedWhileAwayHolds(t *testing.T) {
 	for name, extend := range map[string]func(w *world, id string){
 		"PATCH": func(w *world, id string) {
 			d := after
-			w.gw.Patch(id, gateway.Change{Grace: &d})
+			w.gw.Control().Patch(id, control.Change{Grace: &d})
 		},
-		"the group starts": func(w *world, id string) { w.gw.StartGroup("m") },
+		"the group starts": func(w *world, id string) { w.gw.Control().StartGroup("m") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -154,7 +154,7 @@ func (w *world) play(o client.Options) (*app, *wstest.Peer) {
 // state returns the session's state at the gateway.
 func (w *world) state(c *app) string {
 	synctest.Wait()
-	i, _ := w.gw.Session(c.Session())
+	i, _ := w.gw.Control().Session(c.Session())
 	return i.State
 }
 

@@ -94,7 +94,7 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
 			return
 		}
-		conn, ok := below(g.ClientConn(c.Session)).(*Conn)
+		conn, ok := below(g.Control().ClientConn(c.Session)).(*Conn)
 		if !ok {
 			http.Error(w, "no such connection", http.StatusNotFound)
 			return
@@ -130,7 +130,7 @@ func below(c net.Conn) net.Conn {
 func (c cut) make(g *gateway.Gateway, conn *Conn) bool {
 	switch c.How {
 	case "close":
-		g.CloseClient(c.Session, 1001, "cut by the demo")
+		g.Control().CloseClient(c.Session, 1001, "cut by the demo")
 	case "reset":
 		conn.SetLinger(0)
 		conn.Close()

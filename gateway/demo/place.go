@@ -79,7 +79,7 @@ func (p *Place) NodeHandler(g *gateway.Gateway) http.Handler {
 			cut(w, r)
 		case nodeSeen:
 			q := r.URL.Query()
-			s := seen{URL: p.URL, Front: g.Owner().FrontOf(g.ClientConn(q.Get("session")))}
+			s := seen{URL: p.URL, Front: g.Owner().FrontOf(g.Control().ClientConn(q.Get("session")))}
 			if !p.allows(q.Get("origin")) {
 				s.URL = ""
 			}
@@ -172,7 +172,7 @@ func (p *Place) nodes(g *gateway.Gateway) http.Handler {
 		}
 		nodes := p.Cluster.Nodes()
 		nodes[0].URL = p.URL
-		o := overview{Self: nodes[0].ID, Owner: g.Owner().NodeOf(session), Front: g.Owner().FrontOf(g.ClientConn(session)), Nodes: nodes}
+		o := overview{Self: nodes[0].ID, Owner: g.Owner().NodeOf(session), Front: g.Owner().FrontOf(g.Control().ClientConn(session)), Nodes: nodes}
 		var asked sync.WaitGroup
 		for i := range nodes[1:] {
 			n := &nodes[i+1]

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 )
 
 // An heir is the successor, as the gateway sees it.
@@ -19,8 +19,8 @@ type heir struct {
 	ch *handover.Conn
 }
 
-// Conn implements gateway.Successor.
-func (h *heir) Conn(c gateway.LateConn) {
+// Conn implements upgrade.Successor.
+func (h *heir) Conn(c upgrade.LateConn) {
 	pumps := new(pumpList)
 	end := transport.End{Conn: c.Conn}
 	err := pumps.descriptor(&end)
@@ -40,7 +40,7 @@ func (h *heir) Conn(c gateway.LateConn) {
 	}
 }
 
-// Event implements gateway.Successor.
+// Event implements upgrade.Successor.
 func (h *heir) Event(e events.Event) { h.ch.SendJSON(handover.Event, nil, e) }
 
 const (
@@ -90,7 +90,7 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 		case <-tick.C:
 		}
 		g.sendLate()
-		sessions, visits := p.gateway.Left()
+		sessions, visits := p.gateway.Upgrade().Left()
 		g.sendTombstones() // of sessions that have ended in this process
 		if begun == nil && sessions+visits == 0 {
 			ch.Send(handover.Done, nil) // the successor can have one by now
@@ -153,14 +153,14 @@ func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.
 // sendLate hands over sessions that could not be frozen with the others.
 func (g *giving) sendLate() {
 	p := g.u.p
-	if sessions, _ := p.gateway.Left(); sessions == 0 {
+	if sessions, _ := p.gateway.Upgrade().Left(); sessions == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	pumps := new(pumpList)
-	var list []gateway.FrozenSession // all are frozen before any is sent: the successor serves them at once
-	frozen, err := p.gateway.Freeze(ctx, g.format, lateSettle, func(s gateway.FrozenSession) error {
+	var list []upgrade.FrozenSession // all are frozen before any is sent: the successor serves them at once
+	frozen, err := p.gateway.Upgrade().Freeze(ctx, g.format, lateSettle, func(s upgrade.FrozenSession) error {
 		err := pumps.describe(&s)
 		list = append(list, s)
 		return err

@@ -7,10 +7,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"reseat/gateway"
 	"reseat/gateway/cluster"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/watch"
 )
 
@@ -85,7 +85,7 @@ const (
 
 // A rest is the body of handover.Rest.
 type rest struct {
-	Gateway  gateway.Rest
+	Gateway  upgrade.Rest
 	Samples  []watch.Totals
 	Upgrades map[string]float64
 	Left     []string      // ids of the sessions that follow later
@@ -170,7 +170,7 @@ func (m *upgradeMetrics) forwarding() int {
 }
 
 // sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.
-func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
+func sessionsBody(list []upgrade.FrozenSession) (body [][]byte, fds []int) {
 	for _, s := range list {
 		size := 0
 		for _, c := range s.Content {
@@ -213,7 +213,7 @@ func forwardedByOlder(end transport.End) bool {
 
 // eachSession calls f with each session of a handover.Sessions message. Missing descriptors are
 // negative. After an error the descriptors that were not passed to f stay in m.
-func eachSession(m *handover.Message, f func(s gateway.Moved) error) error {
+func eachSession(m *handover.Message, f func(s upgrade.Moved) error) error {
 	b := m.Body
 	for len(b) > 0 {
 		has := b[0]
@@ -235,7 +235,7 @@ func eachSession(m *handover.Message, f func(s gateway.Moved) error) error {
 			}
 			fds[i], m.FDs = m.FDs[0], m.FDs[1:]
 		}
-		moved := gateway.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
+		moved := upgrade.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
 		if err := f(moved); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package gateway
+package control
 
 import (
 	"time"
@@ -19,16 +19,16 @@ type Change struct {
 // Patch changes a living session, including a running grace timer, and describes the
 // result: the session may have ended by it. It returns Conflict if the grace period would
 // outlast the token of a detached client.
-func (g *Gateway) Patch(id string, c Change) (registry.Snapshot, Outcome) {
-	e := g.reg.Find(id)
+func (c *Control) Patch(id string, to Change) (registry.Snapshot, Outcome) {
+	e := c.reg.Find(id)
 	if e == nil {
-		return registry.Snapshot{}, g.missing(id)
+		return registry.Snapshot{}, c.missing(id)
 	}
 	release := e.Hold()
-	made, ok := change(e, c)
+	made, ok := change(e, to)
 	release()
-	g.owner.Changed(e)
-	info, known := g.Session(id)
+	c.owner.Changed(e)
+	info, known := c.Session(id)
 	switch {
 	case !known:
 		return registry.Snapshot{}, Unknown
@@ -44,7 +44,7 @@ func change(e *registry.Record, c Change) (made, ok bool) {
 	outcome := make(chan bool, 1)
 	e.Do(func(core *session.Session, now session.Time) {
 		t := *e.Terms()
-		apply(&t, c)
+		c.Apply(&t)
 		before := core.Info().Grace
 		ok := core.State() != session.Ended && core.SetTerms(now, t.Session())
 		if after := core.Info().Grace; ok && after != before {
@@ -67,9 +67,9 @@ func change(e *registry.Record, c Change) (made, ok bool) {
 	}
 }
 
-// apply sets the terms that c changes. A grace period set for one session also holds
+// Apply sets the terms that c changes. A grace period set for one session also holds
 // before that session has started.
-func apply(t *registry.Terms, c Change) {
+func (c Change) Apply(t *registry.Terms) {
 	if c.Grace != nil {
 		t.Grace, t.GraceBeforeStart = *c.Grace, nil
 	}
@@ -82,8 +82,8 @@ func apply(t *registry.Terms, c Change) {
 }
 
 // StartGroup marks the living sessions of a group as started, and returns their number.
-func (g *Gateway) StartGroup(group string) int {
-	return g.eachInGroup(group, func(e *registry.Record) {
+func (c *Control) StartGroup(group string) int {
+	return c.eachInGroup(group, func(e *registry.Record) {
 		e.Do(func(core *session.Session, now session.Time) { core.SetStarted(now, true) })
 	})
 }
@@ -91,12 +91,12 @@ func (g *Gateway) StartGroup(group string) int {
 // EndGroup ends the detached sessions of a group. It clears the data of the others and
 // marks them as not started. It returns the number of sessions in the group. by is the
 // caller's name, for the records of those that end.
-func (g *Gateway) EndGroup(group, by string) int {
-	return g.eachInGroup(group, func(e *registry.Record) {
+func (c *Control) EndGroup(group, by string) int {
+	return c.eachInGroup(group, func(e *registry.Record) {
 		e.SetData(nil, 0, nil)
 		e.Do(func(core *session.Session, now session.Time) {
 			if core.State() == session.Detached {
-				terminate(e, core, now, by, wire.CodeNormal, "group ended")
+				Terminate(e, core, now, by, wire.CodeNormal, "group ended")
 				return
 			}
 			core.SetStarted(now, false)
@@ -105,9 +105,9 @@ func (g *Gateway) EndGroup(group, by string) int {
 }
 
 // eachInGroup calls f for the living sessions of a group, and returns their number.
-func (g *Gateway) eachInGroup(group string, f func(*registry.Record)) int {
+func (c *Control) eachInGroup(group string, f func(*registry.Record)) int {
 	var of []*registry.Record
-	for _, e := range g.reg.All() {
+	for _, e := range c.reg.All() {
 		if e.Terms().Group == group && e.Alive() {
 			release := e.Hold()
 			f(e)
@@ -115,16 +115,16 @@ func (g *Gateway) eachInGroup(group string, f func(*registry.Record)) int {
 			of = append(of, e)
 		}
 	}
-	g.owner.Changed(of...)
+	c.owner.Changed(of...)
 	return len(of)
 }
 
 // Data returns the data that the game server keeps with a session, and its tag; nil if
 // there is none.
-func (g *Gateway) Data(id string) (data []byte, tag uint64, o Outcome) {
-	e := g.reg.Find(id)
+func (c *Control) Data(id string) (data []byte, tag uint64, o Outcome) {
+	e := c.reg.Find(id)
 	if e == nil {
-		return nil, 0, g.missing(id)
+		return nil, 0, c.missing(id)
 	}
 	data, tag = e.Data()
 	return data, tag, Done
@@ -132,21 +132,21 @@ func (g *Gateway) Data(id string) (data []byte, tag uint64, o Outcome) {
 
 // SetData keeps data with a session until the session ends. If want is not nil, and
 // reports false for the tag of the present data (zero for none), SetData returns Stale.
-func (g *Gateway) SetData(id string, data []byte, want func(tag uint64) bool) (tag uint64, o Outcome) {
-	e := g.reg.Find(id)
+func (c *Control) SetData(id string, data []byte, want func(tag uint64) bool) (tag uint64, o Outcome) {
+	e := c.reg.Find(id)
 	if e == nil {
-		return 0, g.missing(id)
+		return 0, c.missing(id)
 	}
-	tag = g.reg.NextTag()
+	tag = c.reg.NextTag()
 	release := e.Hold()
-	here, set := g.reg.Find(id) == e, e.SetData(data, tag, want)
+	here, set := c.reg.Find(id) == e, e.SetData(data, tag, want)
 	release()
 	switch {
 	case !here: // it has ended, or gone to another node
-		return 0, g.missing(id)
+		return 0, c.missing(id)
 	case !set:
 		return 0, Stale
 	}
-	g.owner.Changed(e)
+	c.owner.Changed(e)
 	return tag, Done
 }

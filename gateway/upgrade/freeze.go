@@ -1,4 +1,4 @@
-package gateway
+package upgrade
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"reseat/gateway/events"
-	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -26,7 +25,7 @@ const settlePoll = time.Millisecond
 // decided until Thaw or Commit, of which one must follow.
 type Frozen struct {
 	Busy     []string // ids of the sessions that could not be frozen: they go on
-	g        *Gateway
+	u        *Sessions
 	sessions []standing
 	send     func(FrozenSession) error
 	resume   func()
@@ -48,19 +47,19 @@ type standing struct {
 // still busy after settle. It passes each to send as soon as that is frozen. It fails, and
 // changes nothing, if send does, or if handshakes in flight do not come to an end before ctx
 // is done.
-func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration, send func(FrozenSession) error) (*Frozen, error) {
-	f := &Frozen{g: g, send: send}
-	if err := g.gate.Freeze(ctx); err != nil {
+func (u *Sessions) Freeze(ctx context.Context, format int, settle time.Duration, send func(FrozenSession) error) (*Frozen, error) {
+	f := &Frozen{u: u, send: send}
+	if err := u.Gate.Freeze(ctx); err != nil {
 		return nil, err
 	}
-	g.watch.Events.Hold()
-	left := g.reg.All()
+	u.Watch.Events.Hold()
+	left := u.Registry.All()
 	for _, e := range left {
 		if d := e.Driver(); d != nil {
 			d.Quiesce()
 		}
 	}
-	f.resume = g.driver.Pause()
+	f.resume = u.Driver.Pause()
 	until := time.Now().Add(settle)
 	for {
 		var err error
@@ -83,7 +82,7 @@ func (g *Gateway) Freeze(ctx context.Context, format int, settle time.Duration, 
 func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.Record, err error) {
 	for _, e := range list {
 		d := e.Driver()
-		if d == nil || f.g.dialer.Dialling(e) {
+		if d == nil || f.u.Dialer.Dialling(e) {
 			f.leave(e)
 			continue
 		}
@@ -99,7 +98,7 @@ func (f *Frozen) freeze(list []*registry.Record, format int) (busy []*registry.R
 			return nil, fmt.Errorf("session %s: %w", e.ID, err)
 		}
 		f.sessions = append(f.sessions, standing{e, thaw})
-		record := e.AppendState(make([]byte, 0, usualRecord), f.g.table.Route(e.Route).Upstream)
+		record := e.AppendState(make([]byte, 0, usualRecord), f.u.Table.Route(e.Route).Upstream)
 		if err := f.send(FrozenSession{frozen, record}); err != nil {
 			return nil, err
 		}
@@ -117,7 +116,7 @@ func (f *Frozen) leave(e *registry.Record) {
 
 // Events returns up to n events since the freeze. The caller sends them to the successor before that
 // can publish others.
-func (f *Frozen) Events(n int) []events.Event { return f.g.watch.Events.Held(n) }
+func (f *Frozen) Events(n int) []events.Event { return f.u.Watch.Events.Held(n) }
 
 // Count counts the frozen sessions.
 func (f *Frozen) Count() int { return len(f.sessions) }
@@ -128,49 +127,26 @@ func (f *Frozen) Thaw() {
 		s.thaw()
 	}
 	f.resume()
-	f.g.watch.Events.Release(nil)
-	f.g.gate.Thaw(false)
+	f.u.Watch.Events.Release(nil)
+	f.u.Gate.Thaw(false)
 }
 
 // Commit forgets the sessions, which a successor has, without a sign to their peers.
 // Clients that come to this process from now on are the successor's.
 func (f *Frozen) Commit(to Successor) {
-	f.g.successor.Store(&to)
-	f.g.watch.Events.Release(to.Event)
+	f.u.successor.Store(&to)
+	f.u.Watch.Events.Release(to.Event)
 	for _, s := range f.sessions {
 		s.e.Driver().Drop()
-		f.g.reg.Release(s.e, f.g.store)
+		f.u.Registry.Release(s.e, f.u.Store)
 	}
 	f.resume()
-	f.g.gate.Thaw(true)
-}
-
-// Living counts the sessions.
-func (g *Gateway) Living() int { return g.reg.Count() }
-
-// DescriptorsInUse counts the descriptors of sessions, requests and idle connections.
-func (g *Gateway) DescriptorsInUse() int {
-	clients, _ := g.conns.Counts()
-	admins, _ := g.adminConns.Counts()
-	return g.reg.InUse() + clients + admins
+	f.u.Gate.Thaw(true)
 }
 
 // Left counts what a process whose successor has the sessions still has to finish:
 // sessions, and handshakes in flight.
-func (g *Gateway) Left() (sessions, visits int) {
-	inside, away := g.gate.Visits()
-	return g.reg.CountOpen(), inside + away
-}
-
-// Enter begins a call that may act on sessions, unless they are frozen or have moved: then
-// it returns nil.
-func (g *Gateway) Enter() *gate.Visit { return g.gate.TryEnter() }
-
-// DisconnectAll drops the connections of all attached clients. Those that can resume do so.
-func (g *Gateway) DisconnectAll() {
-	for _, e := range g.reg.All() {
-		if d := e.Driver(); d != nil {
-			d.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
-		}
-	}
+func (u *Sessions) Left() (sessions, visits int) {
+	inside, away := u.Gate.Visits()
+	return u.Registry.CountOpen(), inside + away
 }

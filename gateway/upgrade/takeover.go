@@ -1,18 +1,12 @@
-package gateway
+package upgrade
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
-	"crypto/tls"
 	"fmt"
-	"net/http"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
-	"reseat/gateway/dial"
 	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/policy"
@@ -30,7 +24,7 @@ import (
 // A Takeover restores a predecessor's sessions. Its methods must not be called at the same
 // time, except for Decode.
 type Takeover struct {
-	g     *Gateway
+	u     *Sessions
 	list  []restored
 	terms map[termsKey]*registry.Terms
 
@@ -38,10 +32,10 @@ type Takeover struct {
 	pumped []restored // those with a connection whose bytes the predecessor forwards
 }
 
-// TakeOver returns a Takeover of about n sessions for g.
-func (g *Gateway) TakeOver(n int) *Takeover {
-	g.reg.Expect(n)
-	return &Takeover{g: g, terms: make(map[termsKey]*registry.Terms)}
+// TakeOver returns a Takeover of about n sessions for u.
+func (u *Sessions) TakeOver(n int) *Takeover {
+	u.Registry.Expect(n)
+	return &Takeover{u: u, terms: make(map[termsKey]*registry.Terms)}
 }
 
 // A restored session waits for Adopt.
@@ -93,7 +87,7 @@ func (t *Takeover) Decode(format int, m Moved) (Decoded, error) {
 	if err != nil {
 		return Decoded{}, err
 	}
-	core, err := session.Restore(format, m.State, m.Content, t.g.store, registry.MaskingKey)
+	core, err := session.Restore(format, m.State, m.Content, t.u.Store, registry.MaskingKey)
 	if err != nil {
 		return Decoded{}, fmt.Errorf("session %s: %w", s.ID, err)
 	}
@@ -104,12 +98,12 @@ func (t *Takeover) Decode(format int, m Moved) (Decoded, error) {
 // Restore makes a session of what a predecessor has frozen. It touches no connection; the
 // descriptors are used by Adopt.
 func (t *Takeover) Restore(d Decoded) error {
-	g, s := t.g, d.state
-	rt := g.table.Route(s.Route)
+	u, s := t.u, d.state
+	rt := u.Table.Route(s.Route)
 	if rt == nil {
 		return fmt.Errorf("session %s: no route %q", s.ID, s.Route)
 	}
-	e, err := rt.Restore(g.reg, s, t.termsOf(rt, &s.Terms), g.store)
+	e, err := rt.Restore(u.Registry, s, t.termsOf(rt, &s.Terms), u.Store)
 	if err != nil {
 		return err
 	}
@@ -123,24 +117,24 @@ func (t *Takeover) Pumped() int { return len(t.pumped) }
 // InheritRoutes adds the predecessor's routes, with their game servers, that the settings do
 // not have any more: their sessions go on under the general settings, and no new ones begin.
 // It must be called before Restore.
-func (g *Gateway) InheritRoutes(upstreams map[string]string) error {
+func (u *Sessions) InheritRoutes(upstreams map[string]string) error {
 	for pattern, url := range upstreams {
-		if g.table.Route(pattern) != nil {
+		if u.Table.Route(pattern) != nil {
 			continue
 		}
 		target, err := upstream.ParseTarget(url)
 		if err != nil {
 			return fmt.Errorf("route %q: %w", pattern, err)
 		}
-		g.table.Inherit(front.NewRoute(policy.Route{Pattern: pattern, Policy: g.cfg.Default, Upstream: upstream.Target{URL: target}}))
+		u.Table.Inherit(front.NewRoute(policy.Route{Pattern: pattern, Policy: u.Default, Upstream: upstream.Target{URL: target}}))
 	}
 	return nil
 }
 
 // RouteUpstreams returns the upstream of each route, for InheritRoutes.
-func (g *Gateway) RouteUpstreams() map[string]string {
+func (u *Sessions) RouteUpstreams() map[string]string {
 	all := make(map[string]string)
-	for rt := range g.table.All() {
+	for rt := range u.Table.All() {
 		all[rt.Pattern] = rt.Upstream.URL.String()
 	}
 	return all
@@ -163,11 +157,11 @@ func (t *Takeover) termsOf(rt *front.Route, s *registry.StateTerms) *registry.Te
 // Adopt begins to serve the restored sessions. left are the ids of those that the
 // predecessor still has: resumes wait for them until AdoptLate or NoneLate.
 func (t *Takeover) Adopt(left []string) {
-	t.g.late.expect(left)
+	t.u.Late.expect(left)
 	t.adoptAll()
-	t.g.driver.Pause()()    // returns when all event loops have the sessions
-	t.g.running.Go(func() { // the predecessor may have been about to write them
-		t.g.owner.RenewSeats()
+	t.u.Driver.Pause()()    // returns when all event loops have the sessions
+	t.u.Running.Go(func() { // the predecessor may have been about to write them
+		t.u.Owner.RenewSeats()
 	})
 }
 
@@ -192,16 +186,16 @@ func (t *Takeover) adoptAll() {
 }
 
 func (t *Takeover) adopt(r restored) {
-	t.g.owner.KeepPlayer(r.e)
-	now := t.g.clock.Now() // nobody else has the core yet
+	t.u.Owner.KeepPlayer(r.e)
+	now := t.u.Clock.Now() // nobody else has the core yet
 	r.core.RenewSoon(now)
 	if r.DownForwarded {
 		r.core.Move(now, moveWithin, "upgrade")
 	}
 	without, _ := r.core.Outage()
-	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, observer{t.g, r.e}))
+	r.e.Adopt(t.u.Driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, t.u.Observe(r.e)))
 	if without > 0 {
-		t.g.dialer.BeginOutage(r.e)
+		t.u.Dialer.BeginOutage(r.e)
 	}
 }
 
@@ -240,7 +234,7 @@ func (t *Takeover) eachPumped(f func(forwarder)) {
 // descriptors: if the predecessor has crashed, nobody else has them.
 func (t *Takeover) Abandon() {
 	for _, r := range t.list {
-		t.g.reg.Release(r.e, t.g.store)
+		t.u.Registry.Release(r.e, t.u.Store)
 		rawconn.Release(r.Up)
 		rawconn.Release(r.Down)
 	}
@@ -283,13 +277,13 @@ func (t *Takeover) AdoptLate() {
 	list := t.list
 	t.adoptAll()
 	for _, r := range list {
-		if !t.g.commit(r.e) {
+		if !t.u.CommitSession(r.e) {
 			r.e.Supersede()
 		}
 		if t.renew {
-			t.g.renew(r.e)
+			t.u.Renew(r.e)
 		}
-		t.g.late.arrived(r.e.ID)
+		t.u.Late.arrived(r.e.ID)
 	}
 }
 
@@ -298,38 +292,11 @@ func (t *Takeover) AdoptLate() {
 // them. It does not wait.
 func (t *Takeover) RenewTokens() {
 	t.renew = true
-	t.g.RenewTokens()
+	t.u.RenewTokens()
 }
 
 // NoneLate says that the predecessor has no further sessions.
-func (t *Takeover) NoneLate() { t.g.late.none() }
-
-// ResumeAnswered continues a resume whose client a predecessor has answered with 101.
-func (g *Gateway) ResumeAnswered(c LateConn) error {
-	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(c.Request)))
-	if err != nil {
-		c.Conn.Close()
-		return fmt.Errorf("request: %w", err)
-	}
-	req.RemoteAddr = cmp.Or(c.Peer, c.Conn.RemoteAddr().String())
-	if c.Secure {
-		req.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true}
-	}
-	r := front.Read(req, g.cfg.TrustedProxies, g.table)
-	a := dial.Arrival{Request: r, At: g.clock.Now(), Conn: c.Conn, Early: c.Early}
-	if r.Offer.Resume {
-		g.finishResume(&a)
-		return nil
-	}
-	if r.Route != nil {
-		if e, _, ok := g.sessionOfCookie(&a, cookieToken(r)); ok {
-			g.finishByCookie(r, &a, e)
-			return nil
-		}
-	}
-	c.Conn.Close() // it comes again
-	return nil
-}
+func (t *Takeover) NoneLate() { t.u.Late.none() }
 
 // A Rest is what a successor needs besides the sessions.
 type Rest struct {
@@ -356,8 +323,8 @@ func (r *RecentEvents) Add(newer RecentEvents) {
 }
 
 // RecentEvents returns the events after the one with that ID, 0 for all.
-func (g *Gateway) RecentEvents(after uint64) (r RecentEvents) {
-	r.List, r.Evicted = g.watch.Events.Recent(after)
+func (u *Sessions) RecentEvents(after uint64) (r RecentEvents) {
+	r.List, r.Evicted = u.Watch.Events.Recent(after)
 	for _, e := range r.List {
 		r.IDs = append(r.IDs, e.ID)
 	}
@@ -366,45 +333,45 @@ func (g *Gateway) RecentEvents(after uint64) (r RecentEvents) {
 
 // Rest returns what a successor needs besides the sessions. Its events are those after the
 // one with that ID.
-func (g *Gateway) Rest(after uint64) Rest {
-	r := Rest{Events: g.RecentEvents(after), Totals: g.reg.Totals(), Tags: g.reg.Tags(), Routes: make(map[string][5]uint64), Counters: g.watch.Metrics.Counts(), Renewing: g.renewals.Load() > 0}
-	r.Refusals, r.Refused = g.watch.RefusalsSoFar()
-	for rt := range g.table.All() {
+func (u *Sessions) Rest(after uint64) Rest {
+	r := Rest{Events: u.RecentEvents(after), Totals: u.Registry.Totals(), Tags: u.Registry.Tags(), Routes: make(map[string][5]uint64), Counters: u.Watch.Metrics.Counts(), Renewing: u.Renewing()}
+	r.Refusals, r.Refused = u.Watch.RefusalsSoFar()
+	for rt := range u.Table.All() {
 		r.Routes[rt.Pattern] = rt.Counts.Load()
 	}
 	return r
 }
 
 // RestoreRest continues the predecessor's events and counts.
-func (g *Gateway) RestoreRest(r Rest) {
+func (u *Sessions) RestoreRest(r Rest) {
 	list := r.Events.List
 	for i := range min(len(list), len(r.Events.IDs)) {
 		list[i].ID = r.Events.IDs[i]
 	}
-	g.watch.Events.Continue(list, r.Events.Evicted)
-	g.reg.RestoreTotals(r.Totals)
-	g.reg.ContinueTags(r.Tags)
-	g.watch.ContinueRefusals(r.Refusals, r.Refused)
+	u.Watch.Events.Continue(list, r.Events.Evicted)
+	u.Registry.RestoreTotals(r.Totals)
+	u.Registry.ContinueTags(r.Tags)
+	u.Watch.ContinueRefusals(r.Refusals, r.Refused)
 	for pattern, n := range r.Routes {
-		if rt := g.table.Route(pattern); rt != nil {
+		if rt := u.Table.Route(pattern); rt != nil {
 			rt.Counts.Add(n)
 		}
 	}
-	g.watch.Metrics.Add(r.Counters)
+	u.Watch.Metrics.Add(r.Counters)
 }
 
 // Tombstones returns the state of up to n tombstones after a number: see
 // registry.Registry.
-func (g *Gateway) Tombstones(after uint64, n int) (list [][]byte, last uint64) {
-	return g.reg.Tombstones(after, n)
+func (u *Sessions) Tombstones(after uint64, n int) (list [][]byte, last uint64) {
+	return u.Registry.Tombstones(after, n)
 }
 
 // RestoreTombstone adds a tombstone of Tombstones. If the predecessor had kept the session, resumes
 // that wait for it are refused now.
-func (g *Gateway) RestoreTombstone(b []byte) error {
-	id, err := g.reg.RestoreTombstone(b)
+func (u *Sessions) RestoreTombstone(b []byte) error {
+	id, err := u.Registry.RestoreTombstone(b)
 	if err == nil {
-		g.late.arrived(id)
+		u.Late.arrived(id)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package gateway
+package control
 
 import (
 	"net"
@@ -14,12 +14,12 @@ import (
 
 // It asks only as many sessions for their state as the page needs, and only those that
 // match f's group, player and cursor.
-func (g *Gateway) Sessions(f registry.Filter) (list []registry.Snapshot, next uint64) {
+func (c *Control) Sessions(f registry.Filter) (list []registry.Snapshot, next uint64) {
 	if f.State == session.Ended.String() {
-		return f.Page(g.reg.ListTombstones(f))
+		return f.Page(c.reg.ListTombstones(f))
 	}
-	for _, e := range g.reg.Select(f) {
-		i, living := g.reg.Info(e)
+	for _, e := range c.reg.Select(f) {
+		i, living := c.reg.Info(e)
 		switch {
 		case !living || i.State == session.Ended, f.State != "" && f.State != i.State.String():
 			continue
@@ -32,43 +32,43 @@ func (g *Gateway) Sessions(f registry.Filter) (list []registry.Snapshot, next ui
 }
 
 // Session describes one session, living or remembered.
-func (g *Gateway) Session(id string) (registry.Snapshot, bool) {
-	if e := g.reg.Find(id); e != nil {
-		if i, living := g.reg.Info(e); living {
+func (c *Control) Session(id string) (registry.Snapshot, bool) {
+	if e := c.reg.Find(id); e != nil {
+		if i, living := c.reg.Info(e); living {
 			return e.Snapshot(i), true
 		}
 	}
-	return g.reg.Remembered(id)
+	return c.reg.Remembered(id)
 }
 
 // Settled is Session for a call that is passed on if the session is not here: it waits while the session is
 // handed over to another node.
-func (g *Gateway) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
-	if e := g.reg.Find(id); e != nil && e.Durable {
+func (c *Control) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
+	if e := c.reg.Find(id); e != nil && e.Durable {
 		v.Away(func() { e.Hold()() })
 	}
-	return g.Session(id)
+	return c.Session(id)
 }
 
 // End ends a session: the upstream gets code and reason, the client 4410 and reason.
-func (g *Gateway) End(id string, code int, reason string) Outcome {
-	return g.EndBy("", id, code, reason)
+func (c *Control) End(id string, code int, reason string) Outcome {
+	return c.EndBy("", id, code, reason)
 }
 
 // EndBy is End, with the name of a caller of the control API, for the session's record.
-func (g *Gateway) EndBy(by, id string, code int, reason string) Outcome {
-	if e := g.reg.Find(id); e != nil && e.Driver() == nil {
+func (c *Control) EndBy(by, id string, code int, reason string) Outcome {
+	if e := c.reg.Find(id); e != nil && e.Driver() == nil {
 		e.CancelFirstDial() // still connecting: the client gets the dial's failure
-		e.Do(func(core *session.Session, now session.Time) { terminate(e, core, now, by, code, reason) })
+		e.Do(func(core *session.Session, now session.Time) { Terminate(e, core, now, by, code, reason) })
 		return Done
 	}
-	return g.change(id, func(e *registry.Record, core *session.Session, now session.Time) bool {
-		return terminate(e, core, now, by, code, reason)
+	return c.change(id, func(e *registry.Record, core *session.Session, now session.Time) bool {
+		return Terminate(e, core, now, by, code, reason)
 	})
 }
 
-// terminate ends a session for a caller, and reports whether it had not ended before.
-func terminate(e *registry.Record, core *session.Session, now session.Time, by string, code int, reason string) bool {
+// Terminate ends a session, which the caller holds, for a caller of the control API, and reports whether it had not ended before.
+func Terminate(e *registry.Record, core *session.Session, now session.Time, by string, code int, reason string) bool {
 	if core.State() == session.Ended {
 		return false
 	}
@@ -78,35 +78,35 @@ func terminate(e *registry.Record, core *session.Session, now session.Time, by s
 }
 
 // Disconnect drops the client's connection without a Close frame.
-func (g *Gateway) Disconnect(id string) Outcome {
-	if e := g.reg.Find(id); e != nil {
+func (c *Control) Disconnect(id string) Outcome {
+	if e := c.reg.Find(id); e != nil {
 		e.AwaitFirstAnswer()
 	}
-	return g.change(id, func(_ *registry.Record, core *session.Session, now session.Time) bool { return core.Disconnect(now) })
+	return c.change(id, func(_ *registry.Record, core *session.Session, now session.Time) bool { return core.Disconnect(now) })
 }
 
 // CloseClient closes the client's connection with code, as a proxy on the way would. The
 // session stays and can be resumed.
-func (g *Gateway) CloseClient(id string, code int, reason string) Outcome {
-	return g.change(id, func(_ *registry.Record, core *session.Session, now session.Time) bool {
+func (c *Control) CloseClient(id string, code int, reason string) Outcome {
+	return c.change(id, func(_ *registry.Record, core *session.Session, now session.Time) bool {
 		return core.CloseClient(now, code, reason)
 	})
 }
 
 // ClientConn is the network connection of the attached client, nil if there is none. The
 // demo drops it.
-func (g *Gateway) ClientConn(id string) net.Conn {
-	if e := g.reg.Find(id); e != nil && e.Driver() != nil {
+func (c *Control) ClientConn(id string) net.Conn {
+	if e := c.reg.Find(id); e != nil && e.Driver() != nil {
 		return e.Driver().Client()
 	}
 	return nil
 }
 
 // change calls f with a living session; f reports whether the change was possible.
-func (g *Gateway) change(id string, f func(*registry.Record, *session.Session, session.Time) bool) Outcome {
-	e := g.reg.Find(id)
+func (c *Control) change(id string, f func(*registry.Record, *session.Session, session.Time) bool) Outcome {
+	e := c.reg.Find(id)
 	if e == nil {
-		return g.missing(id)
+		return c.missing(id)
 	}
 	d := e.Driver()
 	if d == nil {
@@ -119,14 +119,14 @@ func (g *Gateway) change(id string, f func(*registry.Record, *session.Session, s
 	if !done {
 		return Conflict
 	}
-	g.owner.Changed(e)
+	c.owner.Changed(e)
 	return Done
 }
 
 // History lists the events of a session, living or remembered: see
 // registry.Registry.
-func (g *Gateway) History(id string) (list []registry.Moment, left int, ok bool) {
-	return g.reg.History(id)
+func (c *Control) History(id string) (list []registry.Moment, left int, ok bool) {
+	return c.reg.History(id)
 }
 
 // An Outcome is the result of a request to change a session.
@@ -141,8 +141,8 @@ const (
 )
 
 // missing returns Conflict for a session that has ended, Unknown for one that never existed.
-func (g *Gateway) missing(id string) Outcome {
-	if _, ok := g.reg.Remembered(id); ok {
+func (c *Control) missing(id string) Outcome {
+	if _, ok := c.reg.Remembered(id); ok {
 		return Conflict
 	}
 	return Unknown

@@ -1,4 +1,4 @@
-package gateway
+package upgrade
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // lateWait is how long a resume waits for its session, which a predecessor still has.
 const lateWait = 10 * time.Second
 
-// late are the sessions that a predecessor has not handed over yet.
-type late struct {
+// Late are the sessions that a predecessor has not handed over yet.
+type Late struct {
 	mu      sync.Mutex
 	ids     map[string]struct{}
 	changed chan struct{}
@@ -21,7 +21,7 @@ type late struct {
 
 // expect has resumes of these sessions, which a predecessor still has, wait for arrived or
 // none.
-func (l *late) expect(ids []string) {
+func (l *Late) expect(ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ids = make(map[string]struct{}, len(ids))
@@ -31,21 +31,21 @@ func (l *late) expect(ids []string) {
 }
 
 // none says that no further sessions will arrive.
-func (l *late) none() {
+func (l *Late) none() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ids = nil
 	l.noteLocked()
 }
 
-func (l *late) arrived(id string) {
+func (l *Late) arrived(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.ids, id)
 	l.noteLocked()
 }
 
-func (l *late) noteLocked() {
+func (l *Late) noteLocked() {
 	if l.changed != nil {
 		close(l.changed)
 		l.changed = nil
@@ -53,7 +53,7 @@ func (l *late) noteLocked() {
 }
 
 // next returns a channel that is closed at the next change, nil if id is not awaited.
-func (l *late) next(id string) <-chan struct{} {
+func (l *Late) next(id string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.ids[id]; !ok {
@@ -65,8 +65,8 @@ func (l *late) next(id string) <-chan struct{} {
 	return l.changed
 }
 
-// await returns the session once a predecessor has handed it over, nil if it does not.
-func (l *late) await(ctx context.Context, v *gate.Visit, reg *registry.Registry, id string) *registry.Record {
+// Await returns the session once a predecessor has handed it over, nil if it does not.
+func (l *Late) Await(ctx context.Context, v *gate.Visit, reg *registry.Registry, id string) *registry.Record {
 	limit := time.NewTimer(lateWait)
 	defer limit.Stop()
 	for {
@@ -88,3 +88,6 @@ func (l *late) await(ctx context.Context, v *gate.Visit, reg *registry.Registry,
 		}
 	}
 }
+
+// Has reports whether a session is one of them.
+func (l *Late) Has(id string) bool { return l.next(id) != nil }

@@ -1,4 +1,4 @@
-package gateway
+package upgrade
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 // A session that a predecessor still has is awaited until it comes, or will not come.
 func TestResumeWaitsForLateSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l late
+		var l Late
 		l.expect([]string{"a", "b"})
 		if l.next("c") != nil {
 			t.Error("a session that nobody has is awaited")
