@@ -12,20 +12,14 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/watch"
 	"reseat/gateway/wire"
-	"reseat/tokens/generation"
 )
 
 // This file claims a durable session whose node is lost. Only the client makes a node do so, by
 // coming back: for clients that do not, nothing happens.
 
-const (
-	// skipEpochs is added to Reseat-Epoch by a claim: the node before may have dialled while it could
-	// not write its seat.
-	skipEpochs = 1000
-	// maxAhead bounds how many messages can have been sent since a seat was written: 10,000 a second for
-	// three years. Beyond it a client's numbers are wrong, and would be the session's from then on.
-	maxAhead = 1 << 40
-)
+// skipEpochs is added to Reseat-Epoch by a claim: the node before may have dialled while it could
+// not write its seat.
+const skipEpochs = 1000
 
 // claim takes a session in whose node is lost. again asks the caller to read the seat once more: another
 // node, or another connection of the client at this one, was faster. A refusal changes nothing.
@@ -115,25 +109,14 @@ func (o *Owner) mayClaim(s *search, seat cluster.Seat) (c claimable, refusal *se
 	if subject == "" {
 		subject = c.state.ID
 	}
-	gen := s.claims.Gen
-	switch {
-	case subject != s.claims.Subject:
+	if subject != s.claims.Subject {
 		return c, session.Refuse(wire.CodeBadToken, watch.OtherPlayer)
-	case gen < c.body.Confirmed || generation.Epoch(gen) > seat.Epoch:
-		ref := session.Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", gen)
-		ref.Superseded = true
-		return c, ref
-	case !s.r.Offer.ReceivedOK:
-		return c, session.Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")
-	case !s.r.Offer.SettledOK:
-		return c, session.Refuse(wire.CodeProtocolViolation, "settled missing, malformed or given twice")
-	case s.r.Offer.Received > c.body.Acked+maxAhead || s.r.Offer.Settled.Sent > maxAhead:
-		return c, session.Refuse(wire.CodeProtocolViolation, "received or settled names messages that cannot have been sent")
-	case s.r.Offer.Received < c.body.Acked:
-		return c, session.Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", s.r.Offer.Received, c.body.Acked)
 	}
-	c.settled = SettledOf(c.rt.Policy.Redeliver, s.r.Offer)
-	return c, nil
+	offer := &s.r.Offer
+	seated := session.Seated{Epoch: seat.Epoch, Confirmed: c.body.Confirmed, Acked: c.body.Acked}
+	refusal = seated.Check(session.Resume{Gen: s.claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}, offer.Settled.Sent, offer.SettledOK)
+	c.settled = SettledOf(c.rt.Policy.Redeliver, *offer)
+	return c, refusal
 }
 
 // takeClaimed makes a session of a seat that this node has just claimed. Its client resumes it, and its
