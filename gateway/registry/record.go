@@ -508,7 +508,7 @@ func (b *bell) ring() {
 	}
 }
 
-// PlainResume reports whether e is a plain client's session that outlives a disconnect.
+// Kept reports whether e is a plain client's session that outlives a disconnect.
 func (e *Record) Kept() bool { return !e.Resumable && e.Terms().PlainResume }
 
 // Client says how e's client can resume.

@@ -70,7 +70,11 @@ func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{cfg: cfg, ring: *b, first: Upstream{mode: Shut, released: true, heard: now}, created: now, data: now}
+	s := &Session{
+		cfg: cfg, ring: *b, first: Upstream{mode: Shut, released: true, heard: now}, created: now, data: now,
+		started: c.Started, epoch: 1, expires: c.Expires,
+		reserved: true, // somebody holds a token, whatever was confirmed: the claim is made with it
+	}
 	s.up = &s.first
 	if !s.gen.Restore(generation.FirstOf(c.Epoch)-1, c.Confirmed) || c.Epoch == 0 {
 		return nil, errors.New("claim: its generations are of a later epoch")
@@ -78,8 +82,6 @@ func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
 	at := tally{n: c.Settled}
 	s.received, s.written, s.ackSent = at, at, at
 	s.acked, s.sentN = c.Received, c.Received
-	s.started, s.epoch, s.expires = c.Started, 1, c.Expires
-	s.reserved = true                                                                           // somebody holds a token, whatever was confirmed: the claim is made with it
 	s.outage.heard = heard{lost: cfg.Redial > 0, unsure: cfg.Redial > 0, after: math.MaxUint64} // by the lost node, as far as is known
 	s.durable = &durable{moved: wire.MovedFailover, epoch: c.Epoch, base: c.Received}
 	s.startPacer(now)
@@ -128,12 +130,9 @@ func (s *Session) goOnFrom(now Time, r Resume) (replaced bool) {
 		s.renumber(r, true)
 		return false
 	}
-	if a := s.att; a != nil { // its hello was not taken
+	if s.att != nil { // its hello was not taken
 		name := wire.Name(wire.CodeSuperseded)
-		s.release(a, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}), false)
-		s.att = nil
-		s.emit(Event{Kind: Disconnected, Reason: name, Peer: a.peer, Silent: now.Sub(a.heard)})
-		s.enterDetached(now)
+		s.detach(now, name, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}))
 	}
 	s.giveUpstream()
 	s.renumber(r, false)
