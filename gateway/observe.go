@@ -150,7 +150,7 @@ func (o observer) logMessage(ev session.Event) {
 	if e.Terms().MessageLog.Prefix > 0 {
 		args = append(args, "head", strconv.Quote(ev.Head))
 	}
-	o.g.log.Info("message", args...)
+	o.g.log.Info("session.message", args...)
 }
 
 func (o observer) over(ev session.Event) {
