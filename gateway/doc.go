@@ -84,23 +84,32 @@
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
 //	listen         accepted connections that are idle, under descriptor pressure; handshakes
 //	               that arrive whole
+//	secure         TLS for clients: certificate files, ACME
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else; leg.go is what drivers call
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two
 //	               goroutines for each session, and one lock, never held over a read, a
 //	               write or an observer; transport/epoll has event loops, which make the
-//	               reads and writes of a turn together by transport/uring
+//	               reads and writes of a turn together by transport/uring;
+//	               transport/rawconn reads and writes their sockets
 //	tlv            the encoding of frozen sessions and records; handover: the channel to another
 //	               process, with descriptors. It knows nothing of sessions
 //	replay         memory of messages; frame and wire: bytes, pure
 //	deflate        permessage-deflate: a net.Conn between a client's socket and transport
 //	events         recent events and their readers: the control API's stream, webhook
 //	admin          the admin address: API, dashboard, metrics, health
-//	config         flags, config file, environment; server is what the command does
+//	cluster        the other nodes: which live, who has a session or a player; cluster/engine: NATS
+//	hop            what one node tells another about a client that it passes on; pipe: copies
+//	               the bytes of both
+//	config         flags, config file, environment; server is what the command does; asynclog:
+//	               log lines that never block
+//	demo           the demo's page and games; upstream/demo: its game server
 //	client         the Go client, which shares wire with the gateway
-//	upstream       targets, header filtering, the dial, the proxy
-//	tokens         resume tokens; tokens/generation: which are superseded;
-//	               tokens/login: the players' own JWTs
+//	upstream       targets, header filtering, the dial, the proxy; upstream/head: headers of an answer
+//	tokens         resume tokens; tokens/generation: which are superseded; tokens/login: the
+//	               players' own JWTs; tokens/keyfile: keys in files; tokens/strict: JSON without
+//	               what two readers understand differently
+//	web            the browser client, dashboard and demo as files; web/bundle makes them
 //
 // A session's record does not know the Gateway. The types that act on it, such as
 // observer, redialer and dials, have what they need in their fields.
