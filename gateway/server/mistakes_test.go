@@ -118,7 +118,6 @@ var mistakes = []struct {
 	{"$UP --tls-cert=$DIR/cert.pem --tls-key=$DIR/locked.pem", "refused --tls-key: is encrypted: want a key without a passphrase"},
 	{"$UP --tls-cert=$DIR/key.pem --tls-key=$DIR/cert.pem", "refused --tls-cert $DIR/key.pem with --tls-key $DIR/cert.pem: PEM inputs may have been switched"},
 	{"$UP --tls-cert=$DIR/cert.pem --tls-key=$DIR/other.pem", "refused --tls-cert $DIR/cert.pem with --tls-key $DIR/other.pem: private key does not match"},
-	{"$UP --tls-cert=$DIR/cert.pem --tls-key=$DIR/key.pem --host=play.example", "warned --tls-cert: not valid for --host play.example"},
 	{"$UP --acme-domain=play.example --acme-directory=https://127.0.0.1:9/d --acme-cache=$DIR/text", "refused --acme-cache: "},
 	{"$UP --listen=:443 --acme-domain=play.example --acme-directory=https://127.0.0.1:9/d --acme-cache=$DIR/open", "warned --acme-cache: may be written by everybody on this machine"},
 
