@@ -149,7 +149,7 @@ func (s *Session) Fence(now Time) {
 	})
 }
 
-// movedEnding is the end of a session that goes on elsewhere: a resume that still comes here is no verdict.
+// movedEnding is the end of a session that continues elsewhere: a resume that still comes here is no verdict.
 func movedEnding() Ending {
 	return Ending{Reason: ReasonMoved, Code: wire.CodeNodeUnreachable, Text: wire.Name(wire.CodeNodeUnreachable)}
 }
