@@ -194,17 +194,6 @@ func TestUsualSlipsAreAnsweredWithWhatWasMeant(t *testing.T) {
 	}
 }
 
-func TestSlipInOneOfSeveralValuesIsFound(t *testing.T) {
-	said := wantRefused(t, "--origin", nil, game, "--origin=https://a.example", "--origin=b.example")
-	if !strings.HasSuffix(said, "is https://b.example meant?") {
-		t.Error(said)
-	}
-	said = wantRefused(t, `--route "/a/*"`, nil, "--route=/a/*=ws://a:1;grace=45")
-	if !strings.HasSuffix(said, "is 45s meant?") {
-		t.Error(said)
-	}
-}
-
 // A line that is no TOML, most often for want of quotes, is offered as it would be.
 func TestUnquotedLineIsOfferedInQuotes(t *testing.T) {
 	for line, meant := range map[string]string{
