@@ -174,25 +174,3 @@ func TestCheckAndStartReportMistakesAlike(t *testing.T) {
 		})
 	}
 }
-
-// Common settings have no warning, neither by check nor by a start.
-func TestGoodSettingsHaveNoWarning(t *testing.T) {
-	dir := mistaken(t)
-	at := startGame(t, nil).url("ws")
-	for _, args := range []string{
-		"--upstream=" + at,
-		"--upstream=" + at + " --origin=https://play.example --host=play.example --trusted-proxy=127.0.0.1 --max-sessions-per-ip=4 --max-sessions=100",
-		"--route=/chess/*=" + at + ";grace=5m --route=/room/{id}=" + at + ";overflow=end",
-		`--upstream=` + at + ` --on-detach={"type":"left","session":"{session}"}`,
-		"--upstream=" + at + " --route=/health=" + at,
-		"--upstream=" + at + " --auth-audience=game --auth-key-file=" + dir + "/login.pub",
-	} {
-		list := append(strings.Fields(args), "--token-key-file="+dir+"/secret")
-		if status, report, errs := once(append([]string{"check"}, list...)...); status != 0 || strings.Contains(report+errs, "WARN") {
-			t.Errorf("%s: status %d\n%s%s", args, status, report, errs)
-		}
-		if status, said := startedWith(list...); status != 0 || strings.Contains(said, "level=WARN") {
-			t.Errorf("%s: status %d\n%s", args, status, said)
-		}
-	}
-}
