@@ -99,7 +99,7 @@ func sources(t *testing.T) iter.Seq2[string, *ast.File] {
 			case d.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"):
 				return nil
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution|parser.ParseComments)
 			if err == nil && !yield(strings.TrimPrefix(filepath.ToSlash(filepath.Dir(p)), "../"), file) {
 				return filepath.SkipAll
 			}

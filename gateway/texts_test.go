@@ -375,7 +375,7 @@ func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 				synctest.Wait()
 				var got []string
 				for line := range strings.Lines(said.String()) {
-					if strings.Contains(line, "msg=message") {
+					if strings.Contains(line, "msg=session.message") {
 						got = append(got, line)
 					}
 				}

@@ -43,7 +43,7 @@ var (
 	errOtherKey = errors.New("it is sealed by another key: do all nodes have the same --token-key-file?")
 )
 
-// seal returns a message that only nodes can read and write, for this place alone.
+// message returns a message, sealed, that only nodes can read and write, for this place alone.
 func (s seal) message(place string, stamp uint64, message []byte) ([]byte, error) {
 	keys, err := s.derive(messagePurpose, keySize+kidSize)
 	if err != nil {

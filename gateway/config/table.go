@@ -49,7 +49,7 @@ func (f *flag) perRoute() bool { return f.setLocal != nil }
 // onlyArg reports whether f is for the command line only: --help and --version.
 func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
 
-// local is what can be set globally and per route.
+// local holds the settings that can be global and per route.
 type local struct {
 	policy.Policy
 	auth policy.Auth

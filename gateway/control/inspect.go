@@ -10,9 +10,7 @@ import (
 
 // Sessions lists sessions in the order of their creation, and returns the cursor of the
 // next page, zero after the last one. Ended sessions are listed only if f.State asks for
-// them.
-
-// It asks only as many sessions for their state as the page needs, and only those that
+// them. It asks only as many sessions for their state as the page needs, and only those that
 // match f's group, player and cursor.
 func (c *Control) Sessions(f registry.Filter) (list []registry.Snapshot, next uint64) {
 	if f.State == session.Ended.String() {

@@ -15,8 +15,7 @@ import (
 	"reseat/tokens"
 )
 
-// remembered is how long a resume can still learn how its session ended, protocol
-// section 6.
+// For remembered, a resume can still learn how its session ended: protocol section 6.
 const remembered = 30 * time.Second
 
 // A Registry holds the living sessions by id, and for a while those that have ended.

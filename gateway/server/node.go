@@ -34,16 +34,16 @@ import (
 )
 
 const (
-	// joinWait is how long the start waits for NATS. Without it the node serves alone at first.
+	// joinWait limits the wait for NATS at the start. Without it the node serves alone at first.
 	joinWait = 3 * time.Second
-	// leaveWait is how long the exit waits for NATS.
+	// leaveWait limits the wait for NATS at the exit.
 	leaveWait = time.Second
-	// playerPurpose is what the key is derived for that hides players' names from the engine.
+	// playerPurpose derives the key that hides players' names from the engine.
 	playerPurpose = "reseat player v1"
 	playersPath   = "/node/v1/players/"
-	// handoffTimeout is how long another node may take to take a session in.
+	// handoffTimeout limits the wait for another node to accept a session.
 	handoffTimeout = 5 * time.Second
-	// sweepEvery is how often seats are looked through that nobody comes back for.
+	// sweepEvery is the interval of looking for seats whose clients stay away.
 	sweepEvery = 30 * time.Second
 )
 

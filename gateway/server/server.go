@@ -120,7 +120,7 @@ func startOrTakeOver(set *config.Settings, own *secrets, environ []string, log *
 	return p, nil, err
 }
 
-// releaseTime is how long the system may take to close the listeners of a process that has
+// releaseTime limits the wait for the system to close the listeners of a process that has
 // crashed: its many other connections may come first.
 const releaseTime = 10 * time.Second
 

@@ -107,8 +107,8 @@ func (u *Upstream) out(s *Session, _ Time, dst [][]byte) [][]byte {
 	return s.q.slices(dst)
 }
 
-// maxPongCharge is how many bytes may wait for an upstream before answers to its Pings
-// do: an upstream that sends Pings and reads nothing must not use up memory.
+// maxPongCharge limits the bytes that wait for an upstream. Beyond it, answers to its Pings
+// wait unsent: an upstream that sends Pings and reads nothing must not use up memory.
 const maxPongCharge = 64 << 10
 
 // composeUp queues the answers to the upstream's Pings, and our own Ping. They overtake

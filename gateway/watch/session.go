@@ -148,7 +148,7 @@ func (w *Watch) message(e *registry.Record, ev session.Event) {
 	if e.Terms().MessageLog.Prefix > 0 {
 		args = append(args, "head", strconv.Quote(ev.Head))
 	}
-	w.o.Log.Info("message", args...)
+	w.o.Log.Info("session.message", args...)
 }
 
 // publish adds an event to the session's history and to the event stream.
