@@ -144,28 +144,6 @@ func TestCookieIsRenewedAfterKeyRotation(t *testing.T) {
 	}, with)
 }
 
-// Messages that no Pong has covered are replayed: at least once.
-func TestMessagesNotCoveredByPongAreReplayedToPlainClient(t *testing.T) {
-	inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
-		said := numbered(1, 100)
-		game.Pass(p, said...)
-		acked := w.onlySession().Acked
-		if acked == 0 || acked > 100 {
-			t.Errorf("%d messages are covered by Pongs, want some", acked)
-		}
-		p.Mute.Store(true)
-		game.Pass(p, "last")
-		p.Drop()
-		synctest.Wait()
-		p, _ = w.visit(cookie)
-		p.Want(append(said[acked:], "last")...)
-		time.Sleep(2 * time.Second)
-		i := w.onlySession()
-		wstest.Equal(t, "acked", i.Acked, 101)
-		wstest.Equal(t, "kept", i.BufferMessages, 0)
-	})
-}
-
 func TestSecondTabGetsItsOwnSession(t *testing.T) {
 	inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
 		q, other := w.visit(cookie)
@@ -174,18 +152,6 @@ func TestSecondTabGetsItsOwnSession(t *testing.T) {
 		}
 		w.game.Next().Pass(q, "second")
 		game.Pass(p, "first")
-	})
-}
-
-func TestPlainClientThatClosesIsNotKept(t *testing.T) {
-	inVisit(t, func(t *testing.T, w *world, p, game *wstest.Peer, cookie string) {
-		p.Close(1000, "done")
-		game.WantClose(1000)
-		synctest.Wait()
-		if _, other := w.visit(cookie); other == cookie {
-			t.Error("an ended session's cookie is still in use")
-		}
-		w.game.Next()
 	})
 }
 

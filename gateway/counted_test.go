@@ -3,10 +3,10 @@ package gateway_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
@@ -93,12 +93,14 @@ var endings = map[string]struct {
 	"too_fast":           {rated(session.Rate{Messages: 1, End: true}), closedWith(wire.CodeTooFast, func(_ *world, p *wstest.Player) { sendAll(p.Peer, numbered(1, 10)) })},
 }
 
+// The event has the reason of the metric.
 func TestEachEndIsCountedOnceByReason(t *testing.T) {
 	for reason, c := range endings {
 		t.Run(reason, func(t *testing.T) {
 			inCounted(t, c.policy, "reseat_sessions_ended_total", map[string]float64{reason: 1}, func(w *world, p *wstest.Player, game *wstest.Peer) {
+				l := w.listen()
 				c.end(w, p, game)
-				synctest.Wait()
+				wstest.Equal(w.t, "reason of the event", l.first(events.Ended).Reason, reason)
 				m := w.metrics()
 				living := m["reseat_sessions{connecting}"] + m["reseat_sessions{attached}"] + m["reseat_sessions{detached}"]
 				if created := m["reseat_sessions_created_total"]; created != living+1 {

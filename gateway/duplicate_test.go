@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -97,15 +96,6 @@ func TestHandshakeWithInvalidLoginIsRefusedBeforeAnyDial(t *testing.T) {
 	})
 }
 
-func TestUpstreamGetsVerifiedPlayerOnly(t *testing.T) {
-	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		p, game := w.loginAs("ann")
-		wstest.Equal(t, "Reseat-Player", strings.Join(game.Req.Header["Reseat-Player"], ", "), "ann")
-		i, _ := w.gw.Session(p.Hello.Session)
-		wstest.Equal(t, "the session's player", i.Player, "ann")
-	})
-}
-
 // The login of a resume must name the same player. The token stands for the login, which may have expired; and a page
 // keeps sending its first login, whose key the issuer may have replaced since.
 func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
@@ -119,18 +109,6 @@ func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 		for _, path := range []string{"/?player=-ann", "/?player=!"} {
 			w.resumeAt(p, path).WantControl(wire.VerbHello)
 		}
-	})
-}
-
-// A session that was created without a player is resumed by anyone with its token, logged in
-// or not.
-func TestPreCreatedSessionWithoutPlayerAcceptsAnyLogin(t *testing.T) {
-	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.resumeAt(&wstest.Player{Hello: wire.Hello{Token: token}}, "/?player=ann").WantControl(wire.VerbHello)
 	})
 }
 
@@ -162,22 +140,6 @@ func TestLoginRefusedByUpstreamLeavesFirstSessionUntouched(t *testing.T) {
 				t.Errorf("status %d, want a refusal", status)
 			}
 			game.Pass(p, "still here")
-		})
-	}
-}
-
-func TestSecondLoginIsRejectedWhileTheFirstAnswers(t *testing.T) {
-	for _, speaks := range []bool{true, false} {
-		inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
-			first := w.Plain
-			if speaks {
-				first = func(path string, _ ...string) *wstest.Peer { return w.Player(path).Peer }
-			}
-			c := first("/?player=ann")
-			game := w.game.Next()
-			wstest.Equal(t, "the second login is answered", w.refused("/?player=ann"), http.StatusConflict)
-			game.Pass(c, "untouched")
-			w.wantNoDial()
 		})
 	}
 }
@@ -279,15 +241,4 @@ func stillThere(c *wstest.Peer) bool {
 		}
 	}
 	return false
-}
-
-func TestDuplicateAllowPermitsManySessionsPerPlayer(t *testing.T) {
-	inWorld(t, loggedIn(policy.Allow), func(t *testing.T, w *world) {
-		for range 5 {
-			p, _ := w.loginAs("ann")
-			p.Sync()
-		}
-		list, _ := w.gw.Sessions(registry.Filter{Player: "ann", State: "attached", Limit: 10})
-		wstest.Equal(t, "sessions", len(list), 5)
-	})
 }

@@ -18,7 +18,6 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -74,64 +73,6 @@ func TestEachTransitionIsOneEvent(t *testing.T) {
 	})
 }
 
-func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
-	for reason, end := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
-		session.ReasonGraceOver: func(_ *world, p *wstest.Player, _ *wstest.Peer) {
-			p.Drop()
-			time.Sleep(time.Minute)
-		},
-		session.ReasonUpstreamClosed: func(_ *world, p *wstest.Player, game *wstest.Peer) {
-			game.Close(1000, "over")
-			p.WantControl(wire.VerbEnd)
-			p.WantClose(1000)
-			p.Close(1000, "")
-		},
-		wire.Name(wire.CodeEnded):    func(w *world, p *wstest.Player, _ *wstest.Peer) { w.gw.End(p.Hello.Session, 1000, "kicked") },
-		wire.Name(wire.CodeDraining): func(w *world, _ *wstest.Player, _ *wstest.Peer) { w.gw.Drain(w.t.Context()) },
-	} {
-		t.Run(reason, func(t *testing.T) {
-			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				p.Ack(0)
-				p.Sync()
-				l := w.listen()
-				end(w, p, game)
-				time.Sleep(5 * time.Second) // for the client to close
-				list, _ := l.Next(make([]events.Event, 0, 8))
-				if last := list[len(list)-1]; last.Type != events.Ended || last.Reason != reason {
-					t.Errorf("the last event is %+v", last)
-				}
-			})
-		})
-	}
-}
-
-// A second login ends the older session; it does not take it over.
-func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
-	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Duplicate = policy.Takeover }), func(t *testing.T, w *world) {
-		l := w.listen()
-		older, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/1", Player: "ann", Group: "red"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		newer, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/2", Player: "ann", Group: "blue"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		var got []string
-		list, _ := l.Next(make([]events.Event, 0, 8))
-		for _, e := range list {
-			who := map[string]string{older: "older", newer: "newer"}[e.Session]
-			got = append(got, strings.Join([]string{e.Type, who, e.Player, e.Group, e.Reason}, " "))
-		}
-		slices.Sort(got)
-		want := []string{"session.created newer ann blue ", "session.created older ann red ", "session.ended older ann red superseded"}
-		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	})
-}
-
 func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, a *wstest.Player, _ *wstest.Peer) {
 		b := a.Resume(0)
@@ -166,22 +107,6 @@ func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
 		list, _, _ := w.gw.History(a.Hello.Session)
 		if last := list[len(list)-1]; last.Type != events.Replayed {
 			t.Errorf("its history ends with %+v", last)
-		}
-	})
-}
-
-func TestOverflowIsPublishedOnce(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.BufferMessages = 2 }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		l := w.listen()
-		p.Drop()
-		synctest.Wait()
-		for range 5 {
-			game.Text("x")
-		}
-		synctest.Wait()
-		list, _ := l.Next(make([]events.Event, 0, 8))
-		if len(list) != 2 || list[0].Type != events.Detached || list[1].Type != events.Overflowed || list[1].Reason == "" {
-			t.Errorf("got %+v", list)
 		}
 	})
 }
@@ -382,25 +307,6 @@ func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
 		go io.Copy(io.Discard, unread)
 		w.wantSince(before, "reseat_resume_seconds", map[string]float64{"": 5})
 	})
-}
-
-func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
-	for name, join := range map[string]func(w *world) *wstest.Peer{
-		"resumable": func(w *world) *wstest.Peer { return w.Player("/").Peer },
-		"plain":     func(w *world) *wstest.Peer { return w.Plain("/") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-				p := join(w)
-				synctest.Wait()
-				before := w.metrics()
-				p.Hold(true)
-				time.Sleep(17 * time.Second) // pinged after 15
-				p.Hold(false)
-				w.wantSince(before, "reseat_client_rtt_seconds", map[string]float64{"": 2})
-			})
-		})
-	}
 }
 
 func TestDrainIsReportedInMetrics(t *testing.T) {

@@ -170,15 +170,28 @@ func TestMissedMessagesAreReplayedOnResume(t *testing.T) {
 	})
 }
 
+// A hello that nobody has confirmed has a grace period of its own: perhaps its token never arrived.
 func TestSessionEndsAfterGracePeriod(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Ack(0) // confirms the token, so that the full grace period applies
-		w.detach(p)
-		time.Sleep(30*time.Second - time.Millisecond)
-		w.wantState(p, session.Detached)
-		time.Sleep(time.Millisecond)
-		game.WantReason(wire.CodeGoingAway, "grace period over")
-		w.wantState(p, session.Ended)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-	})
+	for name, c := range map[string]struct {
+		grace     time.Duration
+		confirmed bool
+		want      time.Duration
+	}{"confirmed": {30 * time.Second, true, 30 * time.Second}, "unconfirmed": {time.Hour, false, 5 * time.Second}, "none": {0, true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = c.grace }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				if c.confirmed {
+					p.Sync()
+				}
+				p.Drop()
+				if c.want > 0 {
+					time.Sleep(c.want - time.Millisecond)
+					w.wantState(p, session.Detached)
+					time.Sleep(time.Millisecond)
+				}
+				game.WantReason(wire.CodeGoingAway, "grace period over")
+				w.wantState(p, session.Ended)
+				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+			})
+		})
+	}
 }

@@ -137,19 +137,6 @@ func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 	})
 }
 
-func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
-	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
-		w.game.Refuse = after(5 * time.Second)
-		first := p.TryResume(p.Hello.Token, "0")
-		time.Sleep(time.Second)
-		second := p.Resume(0)
-		first.WantClosing(wire.CodeSuperseded)
-		w.game.Next().Pass(second, "hello")
-		time.Sleep(10 * time.Second)
-		w.wantNoDial()
-	})
-}
-
 // The dial of the first of two resumes is queued when the second inherits it: the game
 // server gets the headers of the newest handshake.
 func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
@@ -236,16 +223,6 @@ func TestHardResumeCancelsDialWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-func TestHardTakeoverOfAttachedSessionDoesNotDial(t *testing.T) {
-	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		q := p.Resume(0)
-		p.WantClosing(wire.CodeSuperseded)
-		game.Pass(q, "still the same")
-		w.wantNoDial()
-	})
-}
-
 // The end of a session cancels the dial of its new upstream: neither the client nor the game
 // server waits for it.
 func TestSessionEndCancelsItsDial(t *testing.T) {
@@ -264,22 +241,6 @@ func TestSessionEndCancelsItsDial(t *testing.T) {
 		synctest.Wait()
 		wstest.Equal(t, "the client waited", time.Since(began), 0)
 		wstest.Equal(t, "the dial was cancelled", broken, began)
-	})
-}
-
-func TestHardResumeAfterUpstreamCloseGetsTheClose(t *testing.T) {
-	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		p.Hold(true)
-		game.Text("last")
-		game.Close(4321, "match over")
-		synctest.Wait()
-		p.Drop()
-		p = p.Resume(0)
-		p.Want("last")
-		p.WantControl(wire.VerbEnd)
-		p.WantClose(4321)
-		w.wantNoDial()
 	})
 }
 

@@ -108,13 +108,7 @@ func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 	inWorld(t, hard(), func(t *testing.T, w *world) {
 		p := w.detachedHard()
 		gate := make(chan struct{})
-		door := wstest.Open(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)
-		}), 64<<10)
-		c, err := door.Dial("/", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := p.At(w.gatedDoor(gate)).TryResume(p.Hello.Token, "0")
 		game := w.game.Next()
 		synctest.Wait()
 		w.gw.End(p.Hello.Session, 1000, "enough")

@@ -85,20 +85,6 @@ func TestListQueriesOnlySessionsItShows(t *testing.T) {
 	}
 }
 
-// A list may look at a session that ended after it was found.
-func TestJustEndedSessionIsNotListedAsConnecting(t *testing.T) {
-	g := newCrowd(t, 1)
-	e := g.reg.All()[0]
-	if i, living := g.reg.Info(e); !living || i.State != session.Connecting {
-		t.Errorf("before: %v, living %t", i.State, living)
-	}
-	g.reg.AddTombstone(e, session.Info{State: session.Ended})
-	if _, living := g.reg.Info(e); living {
-		t.Error("it lives")
-	}
-	g.reg.LegsClosed()
-}
-
 // A page allocates for its rows, and a pointer for each candidate.
 func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 	g := newCrowd(t, many)
@@ -247,18 +233,4 @@ func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 	if data, _, _ := g.Data(id); string(data) != "mine" {
 		t.Errorf("the data is %q", data)
 	}
-}
-
-// Of two who end a session one does, and is named.
-func TestOfTwoWhoEndASessionTheFirstIsNamed(t *testing.T) {
-	g := newCrowd(t, 1)
-	e := g.reg.All()[0]
-	conn, far := wstest.Pipe(1 << 10)
-	t.Cleanup(func() { far.Close() })
-	g.beginSession(e, &upstream.Conn{Conn: conn}, nil).Do(func(core *session.Session, now session.Time) {
-		first, second := terminate(e, core, now, "first", 1000, ""), terminate(e, core, now, "second", 1000, "")
-		if !first || second || e.Ender() != "first" {
-			t.Errorf("ended by the first: %v, by the second: %v, and it names %q", first, second, e.Ender())
-		}
-	})
 }

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
@@ -50,52 +49,6 @@ func TestPauseKeepsWhatFitsAndReadsTheRestAfterResume(t *testing.T) {
 			p.Want(fmt.Sprint("s", i))
 			p.Ack(uint64(i))
 		}
-	})
-}
-
-func TestDropOldestDropsAsFewAsPossible(t *testing.T) {
-	inSession(t, small(session.DropOldest), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Pass(p, "s1")
-		p.Ack(1)
-		w.detach(p)
-		sendAll(game, numbered(2, 25))
-		synctest.Wait()
-		for _, received := range []string{"2", "14", "15", "25"} { // neither sent nor reported as lost
-			p.TryResume(p.Hello.Token, received).WantClosing(wire.CodeProtocolViolation)
-		}
-		p = p.Resume(1)
-		if p.Hello.Lost != 14 || p.Hello.Replay != 10 {
-			t.Fatalf("lost %d, replay %d; want 14 and 10", p.Hello.Lost, p.Hello.Replay)
-		}
-		p.Want(numbered(16, 25)...)
-		p.Ack(25) // numbers include lost messages
-		p.Sync()
-		game.Pass(p, "s26")
-		p.Ack(26)
-		p.Sync()
-		w.wantState(p, session.Attached)
-	})
-}
-
-func TestLostIsRepeatedIfItsHelloDidNotArrive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, game := newDetached(t, small(session.DropOldest))
-		w.wantState(p, session.Detached)
-		sendAll(game, numbered(1, 15))
-		synctest.Wait()
-		token := p.Hello.Token
-		first := p.Resume(0)
-		if first.Hello.Lost != 5 {
-			t.Fatalf("lost %d, want 5", first.Hello.Lost)
-		}
-		first.Drop() // as if its hello had never arrived
-		w.wantState(p, session.Detached)
-		p.Hello.Token = token
-		again := p.Resume(0)
-		if again.Hello.Lost != 5 || again.Hello.Replay != 10 {
-			t.Fatalf("lost %d, replay %d; want 5 and 10 again", again.Hello.Lost, again.Hello.Replay)
-		}
-		again.Want(numbered(6, 15)...)
 	})
 }
 
@@ -147,31 +100,6 @@ func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
 			t.Fatalf("%d bytes in %d messages kept, want 900 in 3", i.BufferBytes, i.BufferMessages)
 		}
 	})
-}
-
-func TestBufferTotalEndsTheLargestDetachedSessions(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, attached *wstest.Player, attachedGame *wstest.Peer) {
-		var away []*wstest.Player
-		for i := range 8 { // session i keeps 40 (i+1) KiB: 1,440 KiB altogether
-			p, game := w.play()
-			w.detach(p)
-			away = append(away, p)
-			for range 10 * (i + 1) {
-				game.Text(strings.Repeat("x", 4<<10))
-			}
-			time.Sleep(time.Second)
-		}
-		for i, want := range []string{"detached", "detached", "detached", "detached", "detached", "ended", "ended", "detached"} {
-			if got := w.state(away[i]); got != want { // 5 made room for 6, and 6 for 7
-				t.Errorf("session %d is %s, want %s", i, got, want)
-			}
-		}
-		attachedGame.Pass(attached, "unharmed")
-		c := away[6].TryResume(away[6].Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
-		if c.Retry {
-			t.Fatal("4408 says retry")
-		}
-	}, func(c *gateway.Config) { c.BufferTotal = 1 << 20 })
 }
 
 func rated(r session.Rate) policy.Policy {
@@ -226,38 +154,6 @@ func TestFastClientIsPaced(t *testing.T) {
 func pad(i, size int) string {
 	s := fmt.Sprint(i)
 	return s + strings.Repeat("x", max(size-len(s), 0))
-}
-
-func TestPacedClientDoesNotDelayUpstreamPings(t *testing.T) {
-	inSession(t, rated(session.Rate{Messages: 1}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		for i := range 100 {
-			p.Text(fmt.Sprint(i))
-		}
-		game.Want("0")
-		game.PingFrame()
-		synctest.Wait()
-		for m, ok := game.Come(); ; m, ok = game.Come() {
-			if !ok {
-				t.Fatal("no Pong before the next message")
-			}
-			if m.Op == 0xA {
-				return
-			}
-		}
-	})
-}
-
-func TestByeOfPacedClientComesAfterItsMessages(t *testing.T) {
-	inSession(t, rated(session.Rate{Messages: 1}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		for i := range 20 {
-			p.Text(fmt.Sprint(i))
-		}
-		p.Control("bye")
-		for i := range 20 {
-			game.Want(fmt.Sprint(i))
-		}
-		game.WantClose(1000)
-	})
 }
 
 func TestFloodEndsSessionIfConfigured(t *testing.T) {

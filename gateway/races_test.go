@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bufio"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -58,18 +57,8 @@ func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 	})
 }
 
-// A gatedAnswer hijacks connections that block when a read deadline in the past is set, by
-// which the gateway stops a waiting client's reader, until the gate opens.
-type gatedAnswer struct {
-	http.ResponseWriter
-	gate chan struct{}
-}
-
-func (w gatedAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	return &gatedConn{Conn: conn, gate: w.gate}, rw, err
-}
-
+// A gatedConn blocks when a read deadline in the past is set, by which the gateway stops a waiting client's reader,
+// until the gate opens.
 type gatedConn struct {
 	net.Conn
 	gate chan struct{}
@@ -82,11 +71,9 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// gatedDoor is a further client address of w, which answers by gatedAnswer.
+// gatedDoor is a further client address of w, with a gatedConn for each client.
 func (w *world) gatedDoor(gate chan struct{}) *wstest.Door {
-	return wstest.Open(w.t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w.gw.ServeHTTP(gatedAnswer{rw, gate}, r)
-	}), 64<<10)
+	return w.through(func(c net.Conn) net.Conn { return &gatedConn{c, gate} })
 }
 
 // The dial is done, and the client that waited for it is about to be attached: a resume that
@@ -155,11 +142,7 @@ func TestNothingIsHeldAfterTheLastSession(t *testing.T) {
 		if resp, err := http.ReadResponse(polled, nil); err != nil || resp.StatusCode < 500 {
 			t.Errorf("a request to a closed game server: %v, %v, want 5xx", resp, err)
 		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if left := gateway.Leftovers(w.gw); len(left) > 0 {
-			t.Errorf("still held: %v", left)
-		}
+		wantNothingLeft(t, w.world)
 	})
 }
 
