@@ -281,24 +281,6 @@ func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 	})
 }
 
-func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		w.detach(p)
-		first := p.Hello.Token
-		for range 10 { // unread hellos
-			q := p.TryResume(first, "0")
-			synctest.Wait()
-			q.Drop()
-			synctest.Wait()
-		}
-		p = p.Resume(0)
-		p.Ack(0) // confirms the newest
-		w.detach(p)
-		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
-		w.wantState(p.Resume(0), session.Attached)
-	})
-}
-
 func TestExactlyOneOfManyConcurrentResumesEndsAttached(t *testing.T) {
 	for range 20 {
 		inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {

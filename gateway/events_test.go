@@ -15,7 +15,6 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
@@ -47,30 +46,6 @@ func (l listener) want(id string, want ...string) {
 	if !slices.Equal(got, want) {
 		l.t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-func TestEachTransitionIsOneEvent(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		l := w.listen()
-		p, game := w.play()
-		id := p.Hello.Session
-		l.want(id, events.Created)
-		w.gw.Patch(id, gateway.Change{Started: new(true)})
-		l.want(id, events.Started)
-		w.gw.Disconnect(id)
-		l.want(id, events.Detached+" disconnected by the operator")
-		q := p.Resume(0)
-		l.want(id, events.Resumed)
-		q = q.Resume(0)
-		l.want(id, events.Superseded)
-		game.Pass(q, "no event")
-		q.Ack(1)
-		q.Pass(game, "nor this")
-		time.Sleep(time.Minute) // heartbeats
-		l.want(id)
-		q.Control("bye")
-		l.want(id, events.Ended+" bye")
-	})
 }
 
 func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
@@ -322,18 +297,6 @@ func TestDrainIsReportedInMetrics(t *testing.T) {
 		if w.metrics()["reseat_draining"] != 0 {
 			t.Error("a cancelled drain is in the metrics")
 		}
-	})
-}
-
-func TestLimitedLogLinesAreCounted(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		w.gw.BeginDrain()
-		before := w.metrics()
-		for range 60 {
-			w.refused("/")
-		}
-		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"draining": 60})
-		w.wantSince(before, "reseat_log_lines_limited_total", map[string]float64{"": 10})
 	})
 }
 

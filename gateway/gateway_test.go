@@ -152,24 +152,6 @@ func (w *world) wantState(p *wstest.Player, want session.State) {
 	}
 }
 
-func TestMissedMessagesAreReplayedOnResume(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		goesOn(game, p)
-		p.Drop()
-		w.wantState(p, session.Detached)
-		game.Text("two")
-		game.Binary("three")
-		time.Sleep(29 * time.Second)
-		p = p.Resume(1)
-		if p.Hello.Replay != 2 || p.Hello.Received != 1 || p.Hello.Lost != 0 {
-			t.Fatalf("hello %+v, want replay 2, received 1, lost 0", p.Hello)
-		}
-		p.Want("two", "three")
-		p.Pass(game, "still me")
-		w.wantNoDial()
-	})
-}
-
 // A hello that nobody has confirmed has a grace period of its own: perhaps its token never arrived.
 func TestSessionEndsAfterGracePeriod(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -84,37 +84,6 @@ func TestHardDisconnectClosesUpstreamAndResumeDialsAgain(t *testing.T) {
 	})
 }
 
-func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
-	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Hold(true)
-		big := strings.Repeat("x", 50<<10)
-		for range 4 { // two, and a part of the third, fit into the connection's buffer
-			p.Text(big)
-		}
-		p.Text("last")
-		p.Sync()
-		synctest.Wait() // the connection's buffer is full
-		w.detach(p)
-		p = p.Resume(0)
-		wstest.Equal(t, "received", p.Hello.Received, 5)
-		again := w.game.Next()
-		game.Hold(false)
-		synctest.Wait()
-		written := 0
-		for m, ok := game.Come(); ok && m.Data == big; m, ok = game.Come() {
-			written++
-		}
-		if written == 0 || written > 3 {
-			t.Fatalf("the old upstream got %d whole messages, want 1 to 3", written)
-		}
-		for range 4 - written {
-			again.Want(big)
-		}
-		again.Want("last")
-		p.Pass(again, "new")
-	})
-}
-
 func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
 		time.Sleep(10 * time.Second)

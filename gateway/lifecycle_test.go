@@ -127,31 +127,6 @@ func TestUpstreamCloseIsKeptForDetachedClient(t *testing.T) {
 	})
 }
 
-func TestUpstreamDisconnectIs4502AndThen4404(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Text("s1")
-		synctest.Wait()
-		game.Drop()
-		p.Want("s1")
-		if c := p.WantClosing(wire.CodeUpstreamLost); c.Retry {
-			t.Fatal("4502 says retry")
-		}
-		p.Close(wire.CodeUpstreamLost, "")
-		w.wantState(p, session.Ended)
-		p.TryResume(p.Hello.Token, "1").WantClosing(wire.CodeNoSession)
-	})
-}
-
-func TestByeMayCrossUpstreamClose(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Close(4007, "")
-		wantEnd(t, p.Peer, 4007, "")
-		p.Control("bye")
-		w.wantState(p, session.Ended)
-		p.WantEnd()
-	})
-}
-
 // A peer that answers Pings stays connected. A silent client is disconnected within twice the heartbeat, a silent game server
 // if there is an --upstream-heartbeat.
 func TestSilentPeerIsDisconnected(t *testing.T) {

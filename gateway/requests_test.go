@@ -174,24 +174,11 @@ func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 
 // Protocol section 2: path and query of a resume are ignored.
 func TestPathOfResumeIsIgnored(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		for _, path := range []string{"//x", "/a%2fb", "/%2572"} {
-			p, game := w.play()
-			p.Drop()
-			c, r, resp, err := w.Handshake(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")
-			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols || !hasHello(r) {
-				t.Errorf("%s: %v %v", path, resp, err)
-			}
-			c.Close()
-			game.Conn.Close()
+			w.resumeAt(p, path).WantControl(wire.VerbHello)
 		}
 	})
-}
-
-// hasHello reports whether hello is the first message in r.
-func hasHello(r *bufio.Reader) bool {
-	b, err := r.Peek(12)
-	return err == nil && strings.Contains(string(b), "\x10hello")
 }
 
 func TestPreCreatedSessionGetsNormalPath(t *testing.T) {

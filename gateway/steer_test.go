@@ -227,15 +227,6 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 	})
 }
 
-func TestPreCreatedSessionEndsWithoutClient(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		_, token, game := w.create(gateway.CreateRequest{Path: "/"})
-		time.Sleep(30 * time.Second)
-		game.WantClose(wire.CodeGoingAway)
-		w.resumeAt(&wstest.Player{Hello: wire.Hello{Token: token}}, "/").WantClosing(wire.CodeNoSession)
-	})
-}
-
 func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 	inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
 		for name, c := range map[string]struct {

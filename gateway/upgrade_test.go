@@ -469,27 +469,6 @@ func (s *side) resumed(old *tcpPlayer) <-chan *tcpPlayer {
 	return c
 }
 
-func TestThawedSessionsGoOn(t *testing.T) {
-	s := newSide(t, newTCPGame(t), nil, testPolicy(), "/*")
-	a, plain := s.player("/match/7"), must(s.dial("/match/7", nil))
-	for range 3 {
-		f := s.freeze()
-		came := make(chan error, 1)
-		go func() {
-			_, err := s.dial("/match/7", nil)
-			came <- err
-		}()
-		a.says("while frozen")
-		f.Thaw()
-		a.reads("while frozen")
-		a.echoes("thawed")
-		plain.echoes("thawed")
-		if err := <-came; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // A handshake that the older process has read, though the sessions have moved, is passed on.
 func TestHandshakeThatCameTooLateIsForwarded(t *testing.T) {
 	game, p := newTCPGame(t), keptPlain()
