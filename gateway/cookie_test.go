@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
@@ -189,7 +187,7 @@ func TestUnrelatedCookieNeedsNoOrigin(t *testing.T) {
 func TestResumeWithLoginCookieNeedsNoOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newLoginWorld(t, "cookie:sid", false)
-		login := "Cookie: sid=" + signed(t, jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}) + "\r\n"
+		login := "Cookie: sid=" + loginOf(t, "ann", time.Hour) + "\r\n"
 		p := w.PlayerWith("/", ownOrigin+login)
 		w.game.Next()
 		p.Drop()

@@ -118,37 +118,6 @@ func TestEachEndIsCountedOnceByReason(t *testing.T) {
 	}
 }
 
-// refusedAfter is a resume with this received count that is refused after an act.
-func refusedAfter(code int, received string, cause func(*world, *wstest.Player, *wstest.Peer)) act {
-	return func(w *world, p *wstest.Player, game *wstest.Peer) {
-		cause(w, p, game)
-		p.TryResume(p.Hello.Token, received).WantClosing(code)
-	}
-}
-
-func TestEachResumeIsCountedByResult(t *testing.T) {
-	nothing := func(*world, *wstest.Player, *wstest.Peer) {}
-	for result, c := range map[string]struct {
-		policy policy.Policy
-		resume act
-	}{
-		"ok":                 {testPolicy(), func(_ *world, p *wstest.Player, _ *wstest.Peer) { p.Resume(0) }},
-		"bad_token":          {testPolicy(), func(_ *world, p *wstest.Player, _ *wstest.Peer) { p.TryResume("x", "0").WantClosing(wire.CodeBadToken) }},
-		"protocol_violation": {testPolicy(), refusedAfter(wire.CodeProtocolViolation, "9", nothing)},
-		"no_session":         {testPolicy(), refusedAfter(wire.CodeNoSession, "0", endings["bye"].end)},
-		"ended":              {testPolicy(), refusedAfter(wire.CodeEnded, "0", endings["ended"].end)},
-		"window_exceeded":    {small(session.EndSession), refusedAfter(wire.CodeWindowExceeded, "0", endings["window_exceeded"].end)},
-		"upstream_lost": {hard(), refusedAfter(wire.CodeUpstreamLost, "0", func(w *world, p *wstest.Player, _ *wstest.Peer) {
-			w.game.Refuse = refuseDials
-			w.detach(p)
-		})},
-	} {
-		t.Run(result, func(t *testing.T) {
-			inCounted(t, c.policy, "reseat_resumes_total", map[string]float64{result: 1}, c.resume)
-		})
-	}
-}
-
 func TestConcurrentResumesAreEachCounted(t *testing.T) {
 	want := map[string]float64{"ok": 21, "too_fast": 1, "superseded": 1}
 	inCounted(t, hard(), "reseat_resumes_total", want, func(w *world, p *wstest.Player, _ *wstest.Peer) {

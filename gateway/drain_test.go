@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -112,7 +110,7 @@ func TestDrainLogsConnectionsThatDidNotClose(t *testing.T) {
 		if !strings.Contains(said.String(), "msg=drain.connections_aborted sessions=2") {
 			t.Errorf("the log does not say that 2 were aborted: %s", said.String())
 		}
-	}, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+	}, logTo(said))
 }
 
 // wantDrain checks what operators see of a drain: until when it runs, zero if it does not, and of how many sessions.

@@ -49,7 +49,7 @@ func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *w
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 	cfg := gateway.Config{
 		Routes:  []policy.Route{{Pattern: "/*", Upstream: target, Policy: p}},
-		Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -66,6 +66,11 @@ func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *w
 		time.Sleep(20 * time.Second) // fake: all closing handshakes have finished
 	})
 	return w
+}
+
+// logTo has the gateway write its log to out.
+func logTo(out io.Writer) func(*gateway.Config) {
+	return func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(out, nil)) }
 }
 
 // inWorld runs f in a bubble of synctest, with a world of its own.

@@ -10,10 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -153,22 +151,6 @@ func TestSilentPeerIsDisconnected(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		p.WantClosing(wire.CodeUpstreamLost)
 	})
-}
-
-// The reason of an end is remembered for the grace period, or for half a minute if that is longer.
-func TestReasonOfEndIsRemembered(t *testing.T) {
-	for grace, kept := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Second: 30 * time.Second} {
-		inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = grace }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-			p.Sync()
-			wstest.Equal(t, "the outcome", w.gw.End(p.Hello.Session, 4000, "banned"), gateway.Done)
-			game.WantClose(4000)
-			p.WantClosing(wire.CodeEnded)
-			time.Sleep(kept - time.Second)
-			wstest.Equal(t, "the reason", p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded).Reason, "banned")
-			time.Sleep(3 * time.Second)
-			p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-		})
-	}
 }
 
 func (w *world) plain() (*wstest.Peer, *wstest.Peer) {

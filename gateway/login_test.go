@@ -29,19 +29,15 @@ import (
 // secret signs the tests' logins.
 const secret = "0123456789abcdef0123456789abcdef"
 
-func signed(t *testing.T, claims jwt.MapClaims) string {
+// loginOf is the login of a player, for so long, signed by the secret or another key.
+func loginOf(t *testing.T, player string, life time.Duration, key ...string) string {
 	t.Helper()
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
+	claims := jwt.MapClaims{"sub": player, "aud": "game", "exp": time.Now().Add(life).Unix()}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(append(key, secret)[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
-}
-
-// loginOf is the login of a player, for so long.
-func loginOf(t *testing.T, player string, life time.Duration) string {
-	t.Helper()
-	return signed(t, jwt.MapClaims{"sub": player, "aud": "game", "exp": time.Now().Add(life).Unix()})
 }
 
 // bearer is the header of a login.
@@ -313,14 +309,7 @@ func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 						t.Fatal(err)
 					}
 				})
-				header := func(key string) string {
-					claims := jwt.MapClaims{"sub": "ann", "aud": "game", "exp": time.Now().Add(time.Hour).Unix()}
-					token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(key))
-					if err != nil {
-						t.Fatal(err)
-					}
-					return "Authorization: Bearer " + token + "\r\n"
-				}
+				header := func(key string) string { return bearer(loginOf(t, "ann", time.Hour, key)) }
 				old := kid(t, w.PlayerWith("/", header(secret)).Hello.Token)
 
 				writeKey(t, tokenFiles[0], "b")

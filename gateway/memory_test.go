@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -143,7 +142,7 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 func TestFullestUnreadSessionEndsThoughItsClientIsAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)
-		w := newWorld(t, testPolicy(), withMemory, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+		w := newWorld(t, testPolicy(), withMemory, logTo(log))
 		reader, readerGame := w.play()
 		l := w.listen()
 		_, last := w.play()
@@ -427,11 +426,7 @@ func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
 // Proxied requests have two descriptors, like sessions. Endless ones may use at most half of
 // them, and those of one address an eighth of that: new sessions and resumes still succeed.
 func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			c.Descriptors = 256 // 96 for sessions and requests
-			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-		})
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		release := make(chan struct{})
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Upgrade") != "" {
@@ -485,7 +480,7 @@ func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
 		}
 		synctest.Wait()
 		w.Player("/").Sync() // there is room again
-	})
+	}, trustProxies, func(c *gateway.Config) { c.Descriptors = 256 }) // 96 for sessions and requests
 }
 
 // T28: clients that are closed together get different retry times.
@@ -512,24 +507,17 @@ func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
 // T41: a panic is logged once, with its stack, and counted; its session ends with 1011 and
 // the others continue.
 func TestPanicIsLoggedOnceWithStackAndCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		said := new(wstest.Log)
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
-		bad, badGame := w.play()
+	said := new(wstest.Log)
+	inSession(t, testPolicy(), func(t *testing.T, w *world, bad *wstest.Player, badGame *wstest.Peer) {
 		good, goodGame := w.play()
 		gateway.Fail(w.gw, bad.Hello.Session)
-		if c := bad.WantClosing(wire.CodeInternalError); c.Retry {
-			t.Error("1011 says retry")
-		}
+		bad.WantFinal(wire.CodeInternalError)
 		badGame.WantClose(wire.CodeInternalError)
 		good.Pass(goodGame, "still here?")
-		time.Sleep(time.Second)
 		log := said.String()
 		if strings.Count(log, "msg=session.panicked") != 1 || strings.Count(log, `stack="goroutine `) != 1 || !strings.Contains(log, bad.Hello.Session) {
 			t.Errorf("want the fault once, with its stack and its session: %s", log)
 		}
-		if n := w.metrics()["reseat_session_panics_total"]; n != 1 {
-			t.Errorf("%v faults are counted, want 1", n)
-		}
-	})
+		wstest.Equal(t, "faults that are counted", w.metrics()["reseat_session_panics_total"], 1)
+	}, logTo(said))
 }

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"io"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -30,7 +29,7 @@ func TestNewRefusesInvalidConfig(t *testing.T) {
 		"one pattern twice": {gateway.Config{Keys: keys, Routes: []policy.Route{{Pattern: "/a", Upstream: game}, {Pattern: "/a", Upstream: game}}}, `route "/a": given twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+			c.cfg.Log = slog.New(slog.DiscardHandler)
 			g, err := gateway.New(c.cfg)
 			if err == nil {
 				g.Close()

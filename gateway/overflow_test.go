@@ -33,25 +33,6 @@ func small(o session.Overflow) policy.Policy {
 	return p
 }
 
-func TestPauseKeepsWhatFitsAndReadsTheRestAfterResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, game := newDetached(t, small(session.Pause))
-		sendAll(game, numbered(1, 30))
-		w.wantState(p, session.Detached)
-		if i, _ := w.gw.Session(p.Hello.Session); i.BufferMessages != 10 || i.Sent != 10 {
-			t.Fatalf("%d messages kept, %d numbered; want 10 and 10", i.BufferMessages, i.Sent)
-		}
-		p = p.Resume(0)
-		if p.Hello.Replay != 10 {
-			t.Fatalf("replay %d, want 10", p.Hello.Replay)
-		}
-		for i := 1; i <= 30; i++ {
-			p.Want(fmt.Sprint("s", i))
-			p.Ack(uint64(i))
-		}
-	})
-}
-
 func TestOverflowEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p, game := newDetached(t, small(session.EndSession))
@@ -154,23 +135,6 @@ func TestFastClientIsPaced(t *testing.T) {
 func pad(i, size int) string {
 	s := fmt.Sprint(i)
 	return s + strings.Repeat("x", max(size-len(s), 0))
-}
-
-func TestFloodEndsSessionIfConfigured(t *testing.T) {
-	inSession(t, rated(session.Rate{Messages: 5, End: true}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		for i := range 6 {
-			p.Text(fmt.Sprint(i))
-		}
-		p.WantClosing(wire.CodeTooFast)
-		game.Want("0", "1", "2", "3", "4")
-		game.WantClose(1008)
-		plain := w.Plain("/")
-		w.game.Next()
-		for i := range 6 {
-			plain.Text(fmt.Sprint(i))
-		}
-		plain.WantClose(1008)
-	})
 }
 
 // Messages that a client resends at a resume do not count against its rate.

@@ -118,8 +118,7 @@ func TestTimerOfCancelledDrainClosesNothing(t *testing.T) {
 // Once all sessions have ended, in any way, nothing is held for them: no count of an
 // address, no queue of dials, no idle connection.
 func TestNothingIsHeldAfterTheLastSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		var players []*wstest.Player
 		for range 4 {
 			p, _ := w.play()

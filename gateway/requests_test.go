@@ -325,8 +325,7 @@ func finalAnswer(t *testing.T, br *bufio.Reader) *http.Response {
 // T15: a folded header line is joined by a space, as RFC 9112 section 5.2 allows: the game
 // server gets one line, and no header of its own for the folded part.
 func TestFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		var got http.Header
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			got = r.Header
@@ -522,4 +521,45 @@ func TestHelloAnswersOffers(t *testing.T) {
 			t.Errorf("part_bytes %d without the offer", h.PartBytes)
 		}
 	})
+}
+
+func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureTrackedWorld(t, testPolicy())
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			body, _ := io.ReadAll(r.Body)
+			text := r.Method + " " + r.RequestURI + " " + r.Host + " " + r.Header.Get("X-Forwarded-Proto") + " " + string(body)
+			resp := http.Response{ProtoMajor: 1, ProtoMinor: 1, StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text))}
+			resp.Write(c)
+			return true
+		}
+		client, _ := w.overHTTP2()
+		resp, err := client.Post("https://game.example/matchmaking?size=2", "text/plain", strings.NewReader("me"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if want := "POST /matchmaking?size=2 game.example https me"; resp.ProtoMajor != 2 || resp.StatusCode != http.StatusCreated || string(body) != want || err != nil {
+			t.Errorf("%s %s %q, %v; want HTTP/2, 201 and %q", resp.Proto, resp.Status, body, err, want)
+		}
+	})
+}
+
+func TestUpgradeRequiredOverHTTP2OmitsConnectionFields(t *testing.T) {
+	for _, off := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSecureTrackedWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.HTTPOff = off }))
+			client, _ := w.overHTTP2()
+			w.game.Refuse = answering("426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade")
+			resp, err := client.Get("https://game.example/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUpgradeRequired || resp.Header["Upgrade"] != nil || resp.Header["Connection"] != nil {
+				t.Errorf("--http off %t: %s with %v, want 426 without connection-specific fields (RFC 9113 section 8.2.2)", off, resp.Status, resp.Header)
+			}
+		})
+	}
 }

@@ -64,16 +64,6 @@ func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 	})
 }
 
-func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		w.detach(p)
-		time.Sleep(10 * time.Second)
-		w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(5 * time.Second)})
-		game.WantClose(wire.CodeGoingAway)
-		w.wantState(p, session.Ended)
-	})
-}
-
 // The client's token must outlive the grace period: an attached client gets another token, a
 // detached one cannot.
 func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,7 +94,7 @@ func keeps(m session.KeepaliveMode) policy.Policy {
 func TestKeepaliveIsNamedOnceInLogAndInRouteAndEachRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		w := newWorld(t, keeps(session.KeepaliveHint), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+		w := newWorld(t, keeps(session.KeepaliveHint), logTo(&said))
 		route := ""
 		for range 2 {
 			p, game := w.play()
@@ -184,7 +183,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var said bytes.Buffer
-			w := newWorld(t, keeps(tt.mode), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+			w := newWorld(t, keeps(tt.mode), logTo(&said))
 			l := w.listen()
 			p, game := w.play()
 			beats(p.Peer, game)
@@ -248,7 +247,7 @@ func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 				pol := testPolicy()
 				pol.MessageLog = c.log
 				said := new(bytes.Buffer)
-				w := newWorld(t, pol, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+				w := newWorld(t, pol, logTo(said))
 				p, game := w.play()
 				p.Pass(game, "hello")
 				game.Binary(strings.Repeat("z", 300))

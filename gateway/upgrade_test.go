@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -142,7 +141,7 @@ func newSide(t *testing.T, game *tcpGame, older *side, p policy.Policy, patterns
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := gateway.Config{Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	cfg := gateway.Config{Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler)}
 	for _, pattern := range patterns {
 		cfg.Routes = append(cfg.Routes, policy.Route{Pattern: pattern, Upstream: upstream.Target{URL: target}, Policy: p})
 	}
