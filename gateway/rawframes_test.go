@@ -13,9 +13,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// Frames byte by byte, from the text of RFC 6455, on both legs. A plain client, a resumable
-// one and a game server each send every case. The frames are not written by the gateway's
-// own code.
+// Frames byte by byte, from the text of RFC 6455, on both legs. The frames are not written by the gateway's own code.
 
 // A raw is one frame as its sender writes it.
 type raw struct {
@@ -137,27 +135,24 @@ func rawCases() (list []rawCase) {
 }
 
 func TestFramesFollowRFC6455(t *testing.T) {
-	for leg, play := range map[string]func(*world, rawCase, []byte){
-		"from a plain client": fromPlain, "from a resumable client": fromResumable,
-		"from the game server, to a plain client": toPlain, "from the game server, to a resumable client": toResumable,
-	} {
-		t.Run(leg, func(t *testing.T) {
-			for _, c := range rawCases() {
-				var b []byte
-				for _, f := range c.frames {
-					b = f.append(b, strings.Contains(leg, "from a "))
-				}
-				t.Run(c.section+" "+c.name, func(t *testing.T) {
-					inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-						if w.Offer != "" {
-							t.Skip("with compression RSV1 means something")
-						}
-						play(w, c, b)
-					})
-				})
-			}
-		})
+	if *compression {
+		t.Skip("with compression RSV1 means something")
 	}
+	for leg, play := range map[string]func(*world, rawCase, *wstest.Player, *wstest.Peer){"from a client": fromClient, "from the game server": fromGame} {
+		for _, c := range rawCases() {
+			t.Run(leg+"/"+c.section+" "+c.name, func(t *testing.T) {
+				inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) { play(w, c, p, game) })
+			})
+		}
+	}
+}
+
+// bytes are the case's frames as a client writes them, or as a game server does.
+func (c rawCase) bytes(masks bool) (b []byte) {
+	for _, f := range c.frames {
+		b = f.append(b, masks)
+	}
+	return b
 }
 
 // wantPong checks the sender's answer; acks and heartbeats may precede it.
@@ -176,56 +171,19 @@ func wantPong(w *world, p *wstest.Peer, want string) {
 	}
 }
 
-// upstreamCode is the code for the game server if a client breaks the protocol.
-func upstreamCode(code int) int {
-	if code == 1009 {
-		return 1009
-	}
-	return 1008
-}
-
-// passes plays valid cases: what from sends arrives at to, or is answered, and both continue.
-// It calls taken once to has the message. It reports false for other cases.
-func passes(w *world, c rawCase, from, to *wstest.Peer, taken func()) bool {
-	switch {
-	case c.want.message != nil:
-		to.Want(*c.want.message)
-		taken()
-		from.Pass(to, "after")
-	case c.want.pong != nil:
-		wantPong(w, from, *c.want.pong)
-	default:
-		return false
-	}
-	return true
-}
-
-func nothingElse() {}
-
-func fromPlain(w *world, c rawCase, b []byte) {
-	client, game := w.plain()
-	client.Raw(b)
+func fromClient(w *world, c rawCase, p *wstest.Player, game *wstest.Peer) {
+	p.Raw(c.bytes(true))
 	switch want := c.want; {
-	case passes(w, c, client, game, nothingElse):
-	case want.broken > 0:
-		client.WantClose(want.broken)
-		game.Want(want.before...)
-		game.WantClose(upstreamCode(want.broken))
-	default:
-		game.WantClose(want.closed)
-		client.WantClose(want.closed)
-	}
-}
-
-func fromResumable(w *world, c rawCase, b []byte) {
-	p, game := w.play()
-	p.Raw(b)
-	switch want := c.want; {
-	case passes(w, c, p.Peer, game, nothingElse):
+	case want.message != nil:
+		game.Want(*want.message)
+		p.Pass(game, "after")
+	case want.pong != nil:
+		wantPong(w, p.Peer, *want.pong)
+		p.Pass(game, "after")
 	case want.broken > 0:
 		p.WantClosing(want.broken)
 		game.Want(want.before...)
-		game.WantClose(upstreamCode(want.broken))
+		game.WantClose(map[bool]int{true: wire.CodeMessageTooBig, false: wire.CodePolicyViolation}[want.broken == wire.CodeMessageTooBig])
 	default: // without a bye before it, it detaches: protocol section 6
 		p.WantClose(want.closed)
 		w.wantState(p, session.Detached)
@@ -233,27 +191,16 @@ func fromResumable(w *world, c rawCase, b []byte) {
 	}
 }
 
-func toPlain(w *world, c rawCase, b []byte) {
-	client, game := w.plain()
-	game.Raw(b)
+func fromGame(w *world, c rawCase, p *wstest.Player, game *wstest.Peer) {
+	game.Raw(c.bytes(false))
 	switch want := c.want; {
-	case passes(w, c, game, client, nothingElse):
-	case want.broken > 0:
-		game.WantClose(want.broken)
-		client.Want(want.before...)
-		client.WantEnd()
-	default:
-		client.WantClose(want.closed)
-		game.WantClose(want.closed)
-	}
-}
-
-func toResumable(w *world, c rawCase, b []byte) {
-	p, game := w.play()
-	game.Raw(b)
-	ack := func() { p.Ack(1) } // a large message fills the window
-	switch want := c.want; {
-	case passes(w, c, game, p.Peer, ack):
+	case want.message != nil:
+		p.Want(*want.message)
+		p.Ack(1) // a large message fills the window
+		game.Pass(p, "after")
+	case want.pong != nil:
+		wantPong(w, game, *want.pong)
+		game.Pass(p, "after")
 	case want.broken > 0:
 		game.WantClose(want.broken)
 		p.Want(want.before...)

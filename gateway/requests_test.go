@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,8 +20,6 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
-	"reseat/tokens"
-	"reseat/upstream"
 )
 
 // spellings of /ranked/7 that a game server treats as that path, T45.
@@ -376,29 +372,15 @@ func gatewayRing(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 	}
 	for i := range lines {
 		next := lines[(i+1)%n]
-		target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}}
-		target.DialContext = func(context.Context, string, string) (net.Conn, error) { return next.Dial() }
-		keys, err := tokens.Load(nil, tokens.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		gw, err := gateway.New(gateway.Config{
-			Routes:  []policy.Route{{Pattern: "/*", Upstream: target, Policy: testPolicy()}},
-			Default: testPolicy(), Keys: keys, Log: slog.New(slog.DiscardHandler),
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
+			c.Routes[0].Upstream.DialContext = func(context.Context, string, string) (net.Conn, error) { return next.Dial() }
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			requests.Add(1)
-			gw.ServeHTTP(w, r)
+			w.gw.ServeHTTP(rw, r)
 		})}
 		go server.Serve(lines[i])
-		t.Cleanup(func() {
-			server.Close()
-			gw.Close()
-			time.Sleep(20 * time.Second) // fake: all closing handshakes have finished
-		})
+		t.Cleanup(func() { server.Close() })
 	}
 	return wstest.Knock(t, lines[0]), requests
 }
@@ -562,4 +544,27 @@ func TestUpgradeRequiredOverHTTP2OmitsConnectionFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The host that a page must have come from is the one that a proxy says it was asked for.
+func TestForwardedHostIsReadFromTrustedProxiesOnly(t *testing.T) {
+	for want, change := range map[int]func(*gateway.Config){http.StatusSwitchingProtocols: trustProxies, http.StatusForbidden: func(*gateway.Config) {}} {
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+			w.wantAnswered(want, "/", nil, "Origin: http://play.example\r\nX-Forwarded-Host: play.example, inner.example\r\n")
+			w.wantAnswered(http.StatusSwitchingProtocols, "/", nil, ownOrigin)
+		}, change)
+	}
+}
+
+func TestSessionIDsAre128RandomBits(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		seen := map[string]bool{}
+		for range 100 {
+			p, _ := w.play()
+			if id := p.Hello.Session; len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || seen[id] {
+				t.Fatalf("id %q, want 32 digits, and another one each time", id)
+			}
+			seen[p.Hello.Session] = true
+		}
+	})
 }
