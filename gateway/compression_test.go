@@ -129,6 +129,34 @@ func TestCompressionNeedsRouteAndOffer(t *testing.T) {
 	}
 }
 
+// The path of a resume is ignored: its session's own route decides.
+func TestResumeUsesCompressionOfItsSessionsRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
+			on := c.Routes[0]
+			on.Pattern, on.Policy = "/packed/*", compressing()
+			c.Routes = append(c.Routes, on)
+		})
+		w.Offer = browserOffer
+		for path, want := range map[string]string{"/packed/1": answered, "/match/1": map[bool]string{true: takeover}[*compression]} {
+			p := w.Player(path)
+			game := w.game.Next()
+			if got := extensions(p.Peer); got != want {
+				t.Errorf("%s: answered %q, want %q", path, got, want)
+			}
+			p.Drop()
+			p = p.Resume(0) // at /resume, the route without compression
+			if got := extensions(p.Peer); got != want {
+				t.Errorf("%s: a resume is answered %q, want %q", path, got, want)
+			}
+			game.Pass(p, prose(500))
+			if got := extensions(p.TryResume("not.a.token", "0")); got != "" {
+				t.Errorf("a resume of no session is answered %q", got)
+			}
+		}
+	})
+}
+
 // packed returns a client's compressed message.
 func packed(op byte, s string) []byte {
 	var z bytes.Buffer
