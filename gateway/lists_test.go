@@ -83,20 +83,6 @@ func TestListQueriesOnlySessionsItShows(t *testing.T) {
 	}
 }
 
-// A list may look at a session that ended after it was found.
-func TestJustEndedSessionIsNotListedAsConnecting(t *testing.T) {
-	g := newCrowd(t, 1)
-	e := g.reg.All()[0]
-	if i, living := g.reg.Info(e); !living || i.State != session.Connecting {
-		t.Errorf("before: %v, living %t", i.State, living)
-	}
-	g.reg.AddTombstone(e, session.Info{State: session.Ended})
-	if _, living := g.reg.Info(e); living {
-		t.Error("it lives")
-	}
-	g.reg.LegsClosed()
-}
-
 // A page allocates for its rows, and a pointer for each candidate.
 func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 	g := newCrowd(t, many)
@@ -128,22 +114,6 @@ func TestOverviewShowsOnlyItsWindow(t *testing.T) {
 	})
 	if allocs > 600 {
 		t.Errorf("%v allocations for 60 rows of %d", allocs, many)
-	}
-}
-
-// A list of the API stops once its page is full; the overview counts, and sorts, all of them.
-func TestOverviewCountsAllEndedSessions(t *testing.T) {
-	g := newCrowd(t, 10)
-	for _, e := range g.reg.All() {
-		g.reg.AddTombstone(e, session.Info{State: session.Ended})
-		g.reg.LegsClosed()
-	}
-	o := g.Watch().Overview(registry.View{Filter: registry.Filter{State: "ended", Limit: 2}, Descending: true})
-	if o.Matching != 10 || len(o.Sessions) != 2 || o.Sessions[0].Seq() != 10 {
-		t.Errorf("%d fit, %d shown: %+v", o.Matching, len(o.Sessions), o.Sessions)
-	}
-	if list, next := g.Control().Sessions(registry.Filter{State: "ended", Limit: 2}); len(list) != 2 || next != 2 {
-		t.Errorf("%d listed, next %d", len(list), next)
 	}
 }
 
@@ -208,18 +178,4 @@ func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 	if data, _, _ := g.Control().Data(id); string(data) != "mine" {
 		t.Errorf("the data is %q", data)
 	}
-}
-
-// Of two who end a session one does, and is named.
-func TestOfTwoWhoEndASessionTheFirstIsNamed(t *testing.T) {
-	g := newCrowd(t, 1)
-	e := g.reg.All()[0]
-	conn, far := wstest.Pipe(1 << 10)
-	t.Cleanup(func() { far.Close() })
-	g.beginSession(e, &upstream.Conn{Conn: conn}, nil).Do(func(core *session.Session, now session.Time) {
-		first, second := control.Terminate(e, core, now, "first", 1000, ""), control.Terminate(e, core, now, "second", 1000, "")
-		if !first || second || e.Ender() != "first" {
-			t.Errorf("ended by the first: %v, by the second: %v, and it names %q", first, second, e.Ender())
-		}
-	})
 }

@@ -65,16 +65,6 @@ func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 	})
 }
 
-func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		w.detach(p)
-		time.Sleep(10 * time.Second)
-		w.gw.Control().Patch(p.Hello.Session, control.Change{Grace: span(5 * time.Second)})
-		game.WantClose(wire.CodeGoingAway)
-		w.wantState(p, session.Ended)
-	})
-}
-
 // The client's token must outlive the grace period: an attached client gets another token, a
 // detached one cannot.
 func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
@@ -225,15 +215,6 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 		w.wantState(p, session.Detached)
 		p.Resume(1)
 		game.Want("back")
-	})
-}
-
-func TestPreCreatedSessionEndsWithoutClient(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		_, token, game := w.create(gateway.CreateRequest{Path: "/"})
-		time.Sleep(30 * time.Second)
-		game.WantClose(wire.CodeGoingAway)
-		w.resumeAt(&wstest.Player{Hello: wire.Hello{Token: token}}, "/").WantClosing(wire.CodeNoSession)
 	})
 }
 

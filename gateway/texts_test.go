@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,90 +72,6 @@ func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 	})
 }
 
-func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) {
-		p.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
-	}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Pass(p, "2")
-		p.Pass(game, "3")
-		p.Ack(1)
-		game.Text("2") // numbered, and not acked when the client disconnects
-		p.Want("2")
-		p.Sync()
-		p.Drop()
-		game.Want("3")
-		game.Text("2")
-		game.Want("3")
-		game.Text("hello")
-		for _, piece := range []string{"\x81", "\x04", "pi", "n", "g"} { // split everywhere
-			game.Raw([]byte(piece))
-			synctest.Wait()
-		}
-		game.Want("pong")
-		game.Text("pin!")
-		game.Binary("2")
-		synctest.Wait()
-		p = p.Resume(1)
-		if p.Hello.Replay != 4 {
-			t.Fatalf("replay %d, want 4", p.Hello.Replay)
-		}
-		p.Want("2", "hello", "pin!", "2")
-		game.Text("ping") // while attached, the client answers
-		p.Want("ping")
-		game.WantNothing(time.Second)
-	})
-}
-
-func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "ping", Out: "pong"}}
-		w, p, game := newDetached(t, pol)
-		w.wantState(p, session.Detached)
-		game.Raw([]byte("\x81\x04pi"))
-		synctest.Wait()
-		p = p.Resume(0)
-		game.Raw([]byte("ng"))
-		p.Want("ping")
-	})
-}
-
-func TestIdleTimeoutEndsSilentSession(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *world){
-		"attached": func(t *testing.T, w *world) {
-			p, game := w.play()
-			time.Sleep(50 * time.Second)
-			game.Pass(p, "once")
-			time.Sleep(time.Minute - time.Millisecond)
-			w.wantState(p, session.Attached)
-			if c := p.WantClosing(wire.CodeEnded); c.Reason != "idle timeout" || c.Retry {
-				t.Errorf("close %+v", c)
-			}
-			game.WantReason(wire.CodeGoingAway, "idle timeout")
-		},
-		"detached": func(t *testing.T, w *world) {
-			p, game := w.play()
-			p.Sync()
-			p.Drop()
-			game.WantClose(wire.CodeGoingAway)
-			p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
-		},
-		"plain": func(t *testing.T, w *world) {
-			p := w.Plain("/match/7")
-			w.game.Next().WantClose(wire.CodeGoingAway)
-			p.WantReason(wire.CodeGoingAway, "idle timeout")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pol := testPolicy()
-				pol.Grace, pol.IdleTimeout = time.Hour, time.Minute
-				end(t, newWorld(t, pol))
-			})
-		})
-	}
-}
-
 const (
 	alive     = `{"type":"keep-alive"}`
 	aliveFlag = `--keepalive-send '5s:{"type":"keep-alive"}'`
@@ -179,7 +94,7 @@ func keeps(m session.KeepaliveMode) policy.Policy {
 func TestKeepaliveIsNamedOnceInLogAndInRouteAndEachRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		w := newWorld(t, keeps(session.KeepaliveHint), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+		w := newWorld(t, keeps(session.KeepaliveHint), logTo(&said))
 		route := ""
 		for range 2 {
 			p, game := w.play()
@@ -238,19 +153,6 @@ func TestAutoKeepaliveIsSentAndCounted(t *testing.T) {
 	})
 }
 
-func TestKeepaliveOfCookieClientIsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := keeps(session.KeepaliveAuto)
-		pol.PlainResume = true
-		w := newWorld(t, pol)
-		p, _ := w.visit("")
-		game := w.game.Next()
-		beats(p, game)
-		p.Drop()
-		game.Want(alive, alive)
-	})
-}
-
 // first returns the next event of a type, and forgets those before.
 func (l listener) first(kind string) events.Event {
 	l.t.Helper()
@@ -281,7 +183,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var said bytes.Buffer
-			w := newWorld(t, keeps(tt.mode), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+			w := newWorld(t, keeps(tt.mode), logTo(&said))
 			l := w.listen()
 			p, game := w.play()
 			beats(p.Peer, game)
@@ -328,23 +230,6 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 	}
 }
 
-// Where the upstream is dialled again, the loss is explained in the same way.
-func TestUpstreamThatIsReplacedWhileClientIsAwayIsExplained(t *testing.T) {
-	inWorld(t, changed(redials(), func(p *policy.Policy) { p.Keepalive = session.KeepaliveHint }), func(t *testing.T, w *world) {
-		l := w.listen()
-		p, game := w.play()
-		beats(p.Peer, game)
-		p.Sync()
-		p.Drop()
-		time.Sleep(15 * time.Second)
-		game.Drop()
-		lost := l.first(events.UpstreamLost)
-		if lost.Detail != aliveFlag || lost.SilentMS == nil || *lost.SilentMS != 15_000 {
-			t.Errorf("event %+v", lost)
-		}
-	})
-}
-
 // Each data message has its line, with the configured part of it; control messages have none.
 func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -362,7 +247,7 @@ func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 				pol := testPolicy()
 				pol.MessageLog = c.log
 				said := new(bytes.Buffer)
-				w := newWorld(t, pol, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+				w := newWorld(t, pol, logTo(said))
 				p, game := w.play()
 				p.Pass(game, "hello")
 				game.Binary(strings.Repeat("z", 300))

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -144,7 +143,7 @@ func newSide(t *testing.T, game *tcpGame, older *side, p policy.Policy, patterns
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := gateway.Config{Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	cfg := gateway.Config{Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler)}
 	for _, pattern := range patterns {
 		cfg.Routes = append(cfg.Routes, policy.Route{Pattern: pattern, Upstream: upstream.Target{URL: target}, Policy: p})
 	}
@@ -469,27 +468,6 @@ func (s *side) resumed(old *tcpPlayer) <-chan *tcpPlayer {
 		c <- p
 	}()
 	return c
-}
-
-func TestThawedSessionsGoOn(t *testing.T) {
-	s := newSide(t, newTCPGame(t), nil, testPolicy(), "/*")
-	a, plain := s.player("/match/7"), must(s.dial("/match/7", nil))
-	for range 3 {
-		f := s.freeze()
-		came := make(chan error, 1)
-		go func() {
-			_, err := s.dial("/match/7", nil)
-			came <- err
-		}()
-		a.says("while frozen")
-		f.Thaw()
-		a.reads("while frozen")
-		a.echoes("thawed")
-		plain.echoes("thawed")
-		if err := <-came; err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // A handshake that the older process has read, though the sessions have moved, is passed on.
