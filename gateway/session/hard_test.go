@@ -50,6 +50,21 @@ func TestHalfWrittenMessageIsFollowedByNoClose(t *testing.T) {
 	}
 }
 
+// The upstream is released between the check of a resume and its attach.
+func TestAttachIsRefusedWithoutUpstream(t *testing.T) {
+	b := attached(t, hard)
+	want, p := session.Resume{Gen: b.s.Generation()}, b.pass()
+	if ref := b.s.Check(b.now, want); ref != nil || b.s.NeedsUpstream() {
+		t.Fatalf("refused: %v", ref)
+	}
+	b.play(`drop`)
+	a, ref := b.s.Attach(b.now, want, p)
+	if a != nil || ref == nil || ref.Code != 0 {
+		t.Fatalf("attached: %v, refusal %v; want a retry after", a != nil, ref)
+	}
+	b.play(`detached; dial; resume 0; client> there; game< there`)
+}
+
 // Frames of the gateway that were queued for one upstream are not for the next one: it
 // never sent the Ping or heartbeat that they answer.
 func TestNextUpstreamGetsNoControlFramesOfPreviousOne(t *testing.T) {

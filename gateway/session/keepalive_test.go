@@ -131,6 +131,28 @@ func TestAutoGoesOnSendingWhatWasNoticed(t *testing.T) {
 	b.play(`drop; 20s; game<`)
 }
 
+// A client that stopped sending it while it was connected had a reason.
+func TestAutoDoesNotSendWhatClientHasStoppedSending(t *testing.T) {
+	for stopped, want := range map[time.Duration]string{10 * time.Second: "alive", 10*time.Second + 1: ""} {
+		b := noticing(t, session.KeepaliveAuto)
+		b.beats(frame.Text, "alive", steady, steady)
+		b.now = b.now.Add(stopped)
+		b.beats(frame.Text, "something else")
+		b.play(`drop; 1ns; game< %s`, want)
+	}
+}
+
+// A keepalive that has become another one is replaced; two that go on side by side are not told apart.
+func TestNewerKeepaliveReplacesOne(t *testing.T) {
+	b := noticing(t, session.KeepaliveAuto)
+	b.beats(frame.Text, "lobby", steady, steady)
+	b.now = b.now.Add(steady)
+	b.beats(frame.Text, "game", steady, steady, steady)
+	if got := b.s.Info().Keepalive.Text; got != "game" {
+		t.Errorf("noticed %q", got)
+	}
+}
+
 func TestKeepaliveSurvivesUpgrade(t *testing.T) {
 	b := noticing(t, session.KeepaliveAuto)
 	b.beats(frame.Text, "alive", steady, steady)

@@ -40,6 +40,29 @@ func TestWhichEndOfUpstreamBeginsOutage(t *testing.T) {
 	}
 }
 
+func TestOutageNeedsSettingAndResumableClient(t *testing.T) {
+	for name, o := range map[string][]option{"off": nil, "plain": {redial, plain}, "cookie": {redial, cookie}} {
+		b := attached(t, o...)
+		b.play(`breaks; outage none`)
+		if b.s.TakesUpstream(true) {
+			t.Errorf("%s: an upstream is taken", name)
+		}
+	}
+}
+
+// The time begins anew once a connection has lived for ten seconds, and not a moment before. An upstream that
+// breaks when no time is left is lost at once.
+func TestTimeOfLaterOutage(t *testing.T) {
+	for lived, left := range map[string]string{
+		"0s": "25s", "10s-1ns": "15s+1ns", "10s": "30s", "1h": "30s",
+	} {
+		attached(t, redial, heartbeat(24*time.Hour)).play(`breaks; outage 30s; passes 5s; next; outage none; passes %s; breaks; outage %s`, lived, left)
+	}
+	for lived, left := range map[string]string{"1s-1ns": "1ns", "1s": "none", "1s+1ns": "none"} {
+		attached(t, redial).play(`breaks; passes 29s; next; client reads; passes %s; breaks; outage %s`, lived, left)
+	}
+}
+
 // A Tick ends an outage exactly when its time is over, and Next asks for it.
 func TestOutageEndsInTime(t *testing.T) {
 	b := attached(t, redial)
@@ -96,6 +119,27 @@ func TestWindowHoldsInOutage(t *testing.T) {
 		attached; client> too many; ended; free`, session.UnackedMessages)
 }
 
+// The old connection dies while a write of the queue is in flight: what it has taken whole is
+// not repeated, and the message inside which it ended goes to the next one whole.
+func TestWriteInFlightAtLoss(t *testing.T) {
+	const one, two = 9, 9 // bytes
+	for taken, want := range map[int]string{
+		0: "one, two, three", 1: "one, two, three", one - 1: "one, two, three", one: "two, three", one + 1: "two, three", one + two: "three",
+	} {
+		attached(t, redial).play(`client> one, two, three; game lends; breaks; game wrote %d; next; game< %s; counts 3 3 0 0`, taken, want)
+		// Here the next upstream comes before the report, and gets nothing yet: the older one may still take it.
+		attached(t, redial).play(`client> one, two, three; game lends; breaks; next; game<; older wrote %d; game< %s; counts 3 3 0 0`, taken, want)
+	}
+}
+
+// The connection that went away with 1001 is answered once it is at the end of a message, and
+// closed without an answer inside one.
+func TestUpstreamThatGoesAwayInsideMessageGetsNoAnswer(t *testing.T) {
+	for taken, want := range map[int]string{0: "game< Close 1001", 1: "mode shut", 8: "mode shut", 9: "game< one, Close 1001"} {
+		attached(t, redial).play(`client> one; game lends; game> Close 1001 restart; mode linger; game wrote %d; %s`, taken, want)
+	}
+}
+
 // An outage that fails drops what waits, once no write of it is in flight; what comes
 // afterwards is not admitted.
 func TestFailedOutageWithWriteInFlight(t *testing.T) {
@@ -142,6 +186,40 @@ func TestSlowClientHearsOfOutageInItsPlace(t *testing.T) {
 	b.play(`client< three, ^lost, ^back, four, ^lost, ^back, five`)
 }
 
+// A loss in the middle of a message that is being written to the client: the rest comes first.
+func TestLossWhileMessageIsWrittenInPart(t *testing.T) {
+	b := attached(t, redial)
+	b.play(`game> one, two`)
+	b.s.Out(b.now, b.att, nil)
+	b.s.Wrote(b.now, b.att, 4, true) // of the five bytes of one
+	b.play(`game> "\x01\x03hal"; breaks`)
+	rest := slices.Concat(b.s.Out(b.now, b.att, nil)...)
+	b.s.Wrote(b.now, b.att, len(rest), false)
+	if string(rest) != "e"+text("two") {
+		t.Errorf("the rest is %q", rest)
+	}
+	b.play(`client< ^lost; next three; client< ^back, three; client> ^ack 3; attached`)
+}
+
+// A client hears of each change once, whatever connections it comes by, and never between hello and the replay.
+func TestClientHearsOfOutageOnceEachWay(t *testing.T) {
+	for proof, acked := range map[string]int{"confirms": 0, "game> later; client< later; client> ^ack 2": 2} {
+		b := attached(t, redial)
+		b.play(`game> one; breaks; client< one, ^lost; confirms
+			resume 0; client< ^hello, one // a takeover
+			drop; resume 0; client< ^hello, one
+			next; client< ^back; %s`, proof)
+		replay := map[int]string{0: "one"}[acked]
+		for range 3 {
+			b.play(`drop; resume %d; client< %s`, acked, strings.TrimSuffix("^hello, "+replay, ", "))
+		}
+		b.play(`breaks; client< ^lost; confirms; fail; drop; resume %d`, acked)
+		if got := b.hears(); slices.Contains(got, "^back") { // nothing is back
+			t.Errorf("the client hears %q", got)
+		}
+	}
+}
+
 // What a resume states proves it as well: a message behind `upstream`, on the same connection.
 func TestResumeProvesThatOutageWasHeard(t *testing.T) {
 	attached(t, redial).play(`game> one; breaks; client< one, ^lost; next two, three; client< ^back, two, three
@@ -169,6 +247,16 @@ func TestUnprovenOutageIsSaidAgain(t *testing.T) {
 		confirms; next; client< ^back
 		drop; breaks; resume 0; client< ^hello, ^back, ^lost
 		confirms; drop; resume 0; client< ^hello`)
+}
+
+// The ping behind `upstream` is no reason to take a client for dead.
+func TestLostGameServerMakesNoClientDie(t *testing.T) {
+	attached(t, redial, answer(5*time.Second), heartbeat(time.Minute)).play(`breaks; client< ^lost; 10s; attached`)
+}
+
+// A client that was away during the whole outage need not hear of it.
+func TestOutageWhileAwayIsNotTold(t *testing.T) {
+	attached(t, redial).play(`drop; breaks; next; resume 0; client< ^hello`)
 }
 
 // An upstream may go away before its first client is attached, even in the packet of its

@@ -153,6 +153,17 @@ func TestLargeMessagesComeInParts(t *testing.T) {
 	}
 }
 
+// An escaping DLE counts as payload.
+func TestEscapedTextComesInParts(t *testing.T) {
+	b := newParted(t)
+	sent := b.message(frame.Text, "\x10", 4096)
+	b.takesAll()
+	b.wantGot("true \x10" + sent)
+	if h := b.msg; len(h) != 4097 {
+		t.Errorf("it came in parts of %d bytes together, want 4097", len(h))
+	}
+}
+
 func TestControlMessageGoesBetweenTwoParts(t *testing.T) {
 	b := newParted(t)
 	sent := b.message(frame.Binary, "", 1<<20)
@@ -199,6 +210,16 @@ func TestDrainSendsAllParts(t *testing.T) {
 		b.s.Drain(b.now, time.Second)
 		b.takesAll()
 		b.wantGot("true "+sent, "true "+small, "false "+also, "close", "Close")
+	}
+}
+
+// Without the offer everything is as it was.
+func TestClientWithoutOfferGetsWholeMessages(t *testing.T) {
+	b := &parted{table: attached(t)}
+	sent := b.message(frame.Text, "", 5000, 5000)
+	out := bytes.Join(b.s.Out(b.now, b.att, nil), nil)
+	if h, _ := frame.Parse(out); h.Op != frame.Text || h.Fin || h.Length != 5000 || len(out) != len(sent)+2*4 {
+		t.Errorf("%d bytes are written, the first frame is %+v", len(out), h)
 	}
 }
 

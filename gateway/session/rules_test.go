@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +11,26 @@ import (
 )
 
 // ---- closing
+
+// A page that is being left sends Close 1001 without having read the game server's Close:
+// unacked messages must be sent again. Protocol section 11.
+func TestGoingAwayCloseIsNoAnswerWhileMessagesAreUnacked(t *testing.T) {
+	for acked, state := range []string{"detached", "detached", "ended"} {
+		attached(t).play(`game> one, two, Close 4000; client reads; client> ^ack %d, Close 1001; %s`, acked, state)
+	}
+}
+
+// A client with unacked messages has a minute from its newest ack to answer the game
+// server's Close.
+func TestEachAckRestartsCloseAnswerTimeout(t *testing.T) {
+	attached(t).play(`game> one, two, three, Close 4000; client reads
+		5 times: 10s; client> ^ping; attached
+		client> ^ack 1
+		5 times: 10s; client> ^ping; attached
+		client> ^ack 2
+		5 times: 10s; client> ^ping; attached
+		10s; detached`)
+}
 
 // The game server closes behind a large message, which takes minutes on a slow line. The client says again what
 // it has.
@@ -35,6 +56,19 @@ func TestCloseFrameAloneCountsAsHeardForNoProgress(t *testing.T) {
 	attached(t).play(`game> boom; client> Close 1001
 		5 times: detached; resume 0; client reads; passes 3s; client> Close 1001
 		ended`)
+}
+
+// A client whose acks never arrive still makes progress, as the N of its resumes shows.
+func TestResumesWithRisingCountAreProgress(t *testing.T) {
+	b := attached(t)
+	for n := range 8 {
+		b.play(`game> tick; client> ^ping; client reads; 3s; drop; detached; resume %d`, n+1)
+	}
+}
+
+// A resume that had nothing to send says nothing about the client's progress.
+func TestResumesWithNothingToSendAreNotFutile(t *testing.T) {
+	attached(t).play(`20 times: 3s; drop; detached; resume 0; client reads; client> ^ack 0`)
 }
 
 // The next takeover is allowed once the oldest of the last twenty is ten seconds old.
@@ -248,12 +282,32 @@ func TestReserveAppliesOverflowPolicyToFullBuffer(t *testing.T) {
 
 // ---- the grace period
 
+// Protocol section 11, an unconfirmed first hello: any message of the client's confirms it.
+func TestOnlyMessageConfirmsFirstHello(t *testing.T) {
+	const unconfirmed, kept = "5s-1ns", "30s-1ns"
+	half := strconv.Quote(string(masked(frame.Text, "half")[:8]))
+	binary := strconv.Quote(string(masked(frame.Binary, "")))
+	for sends, wait := range map[string]string{
+		"": unconfirmed, "Pong": unconfirmed, "Close": unconfirmed, half: unconfirmed,
+		"^ack 0": kept, "^nod": kept, "hi": kept, binary: kept,
+	} {
+		b := connecting(t, conf(), "")
+		b.first()
+		b.play(`client reads; client> %s; drop; %s; detached; 1ns; ended`, sends, wait)
+	}
+}
+
 func TestGraceOfUnconfirmedHelloIsNoLongerThanAnother(t *testing.T) {
 	c := conf(grace(time.Minute))
 	c.GraceBeforeStart = time.Second
 	b := connecting(t, c, "")
 	b.first()
 	b.play(`drop; 1s; ended`)
+}
+
+// Somebody holds the token of a session that was made ahead, whatever its client confirms.
+func TestSessionMadeAheadKeepsItsGrace(t *testing.T) {
+	connecting(t, conf(), "").play(`reserve; resume 0; drop; 30s-1ns; detached`)
 }
 
 // A cookie client is pinged for the first time after up to a heartbeat.
@@ -279,6 +333,15 @@ func TestPageThatIsLeftIsKeptForLess(t *testing.T) {
 	}
 }
 
+// A page may stay after all: it downloads a file. It has not come back before it speaks, since a resume
+// may reach the gateway, and its answer nobody.
+func TestPageThatComesBackIsKeptAsBefore(t *testing.T) {
+	attached(t).play(`client> ^leaving, Close 1001; 4s
+		resume 0; drop; 4s // it came too late: the page has not spoken
+		resume 0; client> ^ack 0; drop; 30s-1ns; detached`)
+	attached(t).play(`client> ^leaving, Close 1001; resume 0; drop; 5s; ended`)
+}
+
 // The token is valid for an hour. The timer pauses during the dial, so the grace period
 // ends later.
 func TestTermsBeyondTokenAreRefusedDuringDial(t *testing.T) {
@@ -300,6 +363,13 @@ func TestTermsBeyondTokenAreRefusedDuringDial(t *testing.T) {
 }
 
 // ---- what an upstream is sent while the client is away
+
+func TestBeatsDueTogetherAreAllSent(t *testing.T) {
+	attached(t, repeats(5*time.Second, "one"), repeats(5*time.Second, "two"), repeats(10*time.Second, "three")).play(`drop
+		5s; game< one, two
+		5s; game< one, two, three
+		5s; 5s; game< one, two // nothing was taken meanwhile, so nothing is added`)
+}
 
 // A heartbeat is answered once, wherever in it the client is disconnected. If its beginning
 // was already numbered for the client, the client gets it as well.
@@ -328,6 +398,10 @@ func TestHeartbeatSplitByDisconnectIsAnsweredOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestUnackedFragmentedHeartbeatIsAnswered(t *testing.T) {
+	attached(t, replies("ping", "pong")).play(`game> "\x01\x01p\x00\x00\x80\x03ing", ping, pin; drop; game< pong, pong`)
 }
 
 func TestReserveAnswersEarlierHeartbeat(t *testing.T) {
