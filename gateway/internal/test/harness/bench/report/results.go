@@ -4,6 +4,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -115,7 +116,7 @@ func (r *Results) raw() ([]byte, error) {
 	return append(b, "\n  ]\n}\n"...), nil
 }
 
-// Write writes performance.md, its charts and performance.json into dir. The page is made of the
+// Write writes performance.md and performance.json into dir. The page is made of the
 // figures in performance.json, so that it does not change when it is made again.
 func Write(r *Results, dir string) error {
 	raw, err := r.raw()
@@ -126,16 +127,7 @@ func Write(r *Results, dir string) error {
 	if err := json.Unmarshal(raw, r); err != nil {
 		return err
 	}
-	files := map[string][]byte{"performance.json": raw, "performance.md": []byte(document(r))}
-	for name, c := range charts(r) {
-		files[name] = []byte(c.SVG())
-	}
-	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(os.WriteFile(filepath.Join(dir, "performance.json"), raw, 0o644), os.WriteFile(filepath.Join(dir, "performance.md"), []byte(document(r)), 0o644))
 }
 
 // Line formats one measurement in a line, to show progress.
