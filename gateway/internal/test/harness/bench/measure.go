@@ -20,21 +20,24 @@ func measure(ctx context.Context, f flags) (*report.Results, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, subjects, notes, err := plan(f, min(files, maxFiles))
+	list, subjects, err := plan(f)
 	if err != nil {
 		return nil, err
 	}
-	results := report.New(f.binary, "make bench", notes)
+	results := report.New(f.binary, "make bench")
 	if f.short {
 		results.Command = "make bench-short"
 	}
 	for _, w := range list {
-		results.Sessions[w.name] = w.most()
+		results.Sessions[w.name] = w.sessions
+		if w.beside > 0 {
+			results.Sessions[w.name] = w.beside
+		}
 	}
 	for _, s := range subjects {
 		results.Subjects = append(results.Subjects, report.Subject{Name: s.Name, Title: s.Title})
 	}
-	r := runner{flags: f, own: files, files: min(files, maxFiles), results: results, calm: calm{left: f.wait()}, cycles: map[string]int{}}
+	r := runner{flags: f, own: files, results: results, calm: calm{left: f.wait()}, cycles: map[string]int{}}
 	for round := range f.rounds {
 		for _, w := range list {
 			if err := r.turns(ctx, round, w, subjects); err != nil {
@@ -54,19 +57,18 @@ func raiseFiles() (int, error) {
 	}
 	const many = 5 * maxFiles
 	var err error
-	for _, n := range []uint64{max(r.Max, many), max(r.Max, maxFiles), r.Max} { // exceeding the hard limit needs privileges
+	for _, n := range []uint64{max(r.Max, many), max(r.Max, maxFiles)} { // exceeding the hard limit needs privileges
 		if err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err == nil {
 			return int(min(n, many)), nil
 		}
 	}
-	return 0, fmt.Errorf("raise the limit of open files: %w", err)
+	return 0, fmt.Errorf("raise the limit of open files to %d: %w", maxFiles, err)
 }
 
 // A runner runs measurements.
 type runner struct {
 	flags   flags
 	own     int // descriptors of this process
-	files   int // and of a proxy
 	results *report.Results
 	calm    calm
 	cycles  map[string]int // measured so far, by workload

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxFiles    = 20_000                 // descriptors of a process: the ports of one address are not many more
-	maxSessions = 100_000                // of growth: as many as the machine allows
+	maxSessions = 8910                   // of growth: a proxy has two descriptors for each
 	firstPings  = 17 * time.Second       // by then a gateway has pinged each session once; the next time is 30 s later
 	growthTick  = 100 * time.Microsecond // interval of the server's messages over all sessions
 	tickGrain   = 250 * time.Microsecond // about three messages go out together in W1, as from a server that checks its clock now and then
@@ -112,7 +112,7 @@ func faults() []workload {
 	w7 := tick("W7", 5000, 200*time.Millisecond, 500*time.Millisecond)
 	w7.slice, w7.cycles, w7.only = mass, 3, []string{proxy.Reseat, "eddsa"}
 	beside := w1("W1W7", proxy.Reseat)
-	beside.slice, beside.beside, beside.game.Idle, beside.cycles = crowded, 5000, 5000, 5
+	beside.slice, beside.beside, beside.cycles = crowded, 5000, 5
 	return []workload{w6, det, w7.inShort(), beside, w8}
 }
 
@@ -151,18 +151,17 @@ func (w workload) inShort() workload {
 	return w
 }
 
-// plan returns the workloads and the subjects that f asks for, as far as this machine's
-// descriptor limit allows.
-func plan(f flags, files int) ([]workload, []proxy.Subject, []string, error) {
+// plan returns the workloads and the subjects that f asks for.
+func plan(f flags) ([]workload, []proxy.Subject, error) {
 	list, subjects := workloads(), append(proxy.Subjects(), f.others...)
 	for _, name := range f.only {
 		if !slices.ContainsFunc(list, func(w workload) bool { return w.name == name }) {
-			return nil, nil, nil, fmt.Errorf("--only: there is no workload %q", name)
+			return nil, nil, fmt.Errorf("--only: there is no workload %q", name)
 		}
 	}
 	for _, name := range f.subjects {
 		if !slices.ContainsFunc(subjects, func(s proxy.Subject) bool { return s.Name == name }) {
-			return nil, nil, nil, fmt.Errorf("--subjects: there is no subject %q", name)
+			return nil, nil, fmt.Errorf("--subjects: there is no subject %q", name)
 		}
 	}
 	subjects = slices.DeleteFunc(subjects, func(s proxy.Subject) bool {
@@ -174,55 +173,15 @@ func plan(f flags, files int) ([]workload, []proxy.Subject, []string, error) {
 	list = slices.DeleteFunc(list, func(w workload) bool {
 		return f.only != nil && !slices.Contains(f.only, w.name) || f.only == nil && (f.short && !w.short || w.extra)
 	})
-	var notes []string
 	for i := range list {
 		w := &list[i]
 		if f.short {
 			w.warm, w.measure, w.cycles = min(w.warm, 200*time.Millisecond), min(w.measure, 600*time.Millisecond), min(w.cycles, 2)
-			w.limit(min(w.most(), 2000))
+			w.sessions, w.beside = min(w.sessions, 2000), min(w.beside, 2000)
 		}
-		if most := (files - 200) / 2; w.open() > most { // a proxy has two per session
-			if w.beside > 0 {
-				most = min(most-w.sessions, w.beside)
-			}
-			if w.sessions == maxSessions {
-				most = most / 10 * 9 // leave some headroom
-			} else {
-				notes = append(notes, fmt.Sprintf("%s has %d sessions in place of %d: a process may open %d files here.", w.name, most, w.most(), files))
-			}
-			w.limit(most)
-		}
-		w.game.Sessions, w.game.Up = w.sessions+w.beside, w.up
+		w.game.Sessions, w.game.Idle, w.game.Up = w.sessions+w.beside, w.beside, w.up
 	}
-	return list, subjects, notes, nil
-}
-
-// limit reduces w to n sessions; if sessions share the traffic, each gets more of it.
-func (w *workload) limit(n int) {
-	if w.sessions == maxSessions {
-		w.game.Every, w.every = time.Duration(n)*growthTick, 4*time.Duration(n)*growthTick
-	}
-	if w.beside > 0 {
-		w.beside, w.game.Idle = n, n
-		return
-	}
-	w.sessions = n
-}
-
-// most returns how many sessions of the kind that limit reduces there are.
-func (w workload) most() int {
-	if w.beside > 0 {
-		return w.beside
-	}
-	return w.sessions
-}
-
-// open returns how many sessions are open at once.
-func (w workload) open() int {
-	if w.name == "W8" {
-		return stormInFlight
-	}
-	return w.sessions + w.beside
+	return list, subjects, nil
 }
 
 // takesPart reports whether subject s is measured in w. The game server itself has no TLS. With

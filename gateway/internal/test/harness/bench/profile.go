@@ -83,11 +83,11 @@ func profileAll(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	list, subjects, _, err := plan(f, min(files, maxFiles))
+	list, subjects, err := plan(f)
 	if err != nil {
 		return err
 	}
-	r := runner{flags: f, own: files, files: min(files, maxFiles)}
+	r := runner{flags: f, own: files}
 	for _, w := range list {
 		if profiled[w.name].unit == "" {
 			return fmt.Errorf("--profile knows %s", strings.Join(names, ", "))

@@ -52,7 +52,7 @@ func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
 		return nil, err
 	}
 	st.opened = append(st.opened, st.game.Stop)
-	place := proxy.Place{Dir: dir, Game: st.game.Addr, Self: self, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Patient: w.slice != nil}
+	place := proxy.Place{Dir: dir, Game: st.game.Addr, Self: self, Reseat: r.flags.binary, NATS: r.flags.nats, Files: maxFiles, Patient: w.slice != nil}
 	if w.tls {
 		if place.Leg, err = proxy.WithTLS(dir); err != nil {
 			return nil, err

@@ -91,15 +91,17 @@ func copyAll(to, from net.Conn) {
 	to.(*net.TCPConn).CloseWrite()
 }
 
-// report returns what the game says of a session, at most a moment ago.
-func (c *counting) report(session string) process.Report {
+// report returns what the game says of a session, or said of it at most that long ago: there are many who ask.
+func (c *counting) report(session string, ago time.Duration) process.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.fetched) > 200*time.Millisecond {
+	if time.Since(c.fetched) > ago {
 		c.reports, c.fetched = c.Reports(), time.Now()
 	}
 	return c.reports[session]
 }
+
+const moment = 200 * time.Millisecond
 
 // directCounting brings a session of the counting game to its end, by bye after everything has arrived but
 // what the game goes on to say.
@@ -110,7 +112,7 @@ func (p *player) directCounting(ctx context.Context) {
 	p.mayMake = false
 	p.mu.Unlock()
 	p.await(ctx, func() bool {
-		r := p.run.counting.report(p.sessionID())
+		r := p.run.counting.report(p.sessionID(), moment)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return r.Received == p.made && p.acked == p.made && p.received+2 >= r.Sent
@@ -120,11 +122,9 @@ func (p *player) directCounting(ctx context.Context) {
 	p.await(ctx, p.isDone)
 }
 
-// judgeCounting judges a session of the counting game: the game has applied every message of the client's once
-// and in order. tenure does the same with those of the game.
-func (p *player) judgeCounting() {
-	time.Sleep(250 * time.Millisecond) // no report from before
-	r := p.run.counting.report(p.sessionID())
+// judgeCounting judges a session of the counting game by the game's report: it has applied every message of the
+// client's once and in order. Those of the game are checked as they come.
+func (p *player) judgeCounting(r process.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.judgeOwners()

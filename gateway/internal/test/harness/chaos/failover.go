@@ -61,7 +61,7 @@ func failovers(ctx context.Context, cfg Config, n int, drain bool, out io.Writer
 	}
 	applied := func(want string) func(s *survivor) string {
 		return func(s *survivor) string {
-			if got := r.counting.report(s.session); fmt.Sprint(got.Applied) != want || got.Lost > 0 {
+			if got := r.counting.report(s.session, moment); fmt.Sprint(got.Applied) != want || got.Lost > 0 {
 				return fmt.Sprintf("has %v applied by the game, lost %d, want %s", got.Applied, got.Lost, want)
 			}
 			return ""

@@ -88,7 +88,7 @@ const patience = 20 * time.Second
 // add judges a session that is over, and adds its figures and its failure if any.
 func (rep *Report) add(p *player) {
 	if p.end == countingGame {
-		p.judgeCounting()
+		p.judgeCounting(rep.counting.report(p.sessionID(), 0))
 	} else if p.judge(); p.end.redials() && (p.end.isDurable() || !p.fellWith()) {
 		p.judgeConnections()
 	}

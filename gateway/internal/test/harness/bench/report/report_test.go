@@ -13,7 +13,8 @@ var update = flag.Bool("update", false, "write docs/performance.md anew from per
 // Of a run of few workloads, the page and the terminal have the tables of those. Ratios are formed within
 // a round, and targets in time scale with nginx's figures: here it takes twice as long.
 func TestWhatWasMeasuredIsShown(t *testing.T) {
-	r := New("", "make bench", []string{"A machine that nobody has."})
+	r := New("", "make bench")
+	r.Notes = []string{"A machine that nobody has."}
 	for _, s := range []string{"nginx", "reseat@net", "reseat@poll"} {
 		r.Subjects = append(r.Subjects, Subject{s, s})
 	}
@@ -53,7 +54,7 @@ func TestWhatWasMeasuredIsShown(t *testing.T) {
 }
 
 func TestMillionPlayersAreComputedFromTheFigures(t *testing.T) {
-	r := New("", "", nil)
+	r := New("", "")
 	for w, f := range map[string]map[string]float64{"W2": {"cpu_us": 10}, "W6": {"used_kib": 4, "opened_kib": 4}, "W6det": {"detached_kib": 36}, "W7": {"resume_us": 100}} {
 		r.Add(w, "reseat@poll", 0, f)
 	}

@@ -22,8 +22,8 @@ type Results struct {
 	Date     string         `json:"date"`
 	Command  string         `json:"command"`
 	Machine  Machine        `json:"machine"`
-	Notes    []string       `json:"notes,omitempty"`
-	Sessions map[string]int `json:"sessions"` // per workload
+	Notes    []string       `json:"notes,omitempty"` // of a person, on the run
+	Sessions map[string]int `json:"sessions"`        // per workload
 	Subjects []Subject      `json:"subjects"`
 	Samples  []Sample       `json:"samples"`
 }
@@ -43,10 +43,9 @@ type Sample struct {
 }
 
 // New returns the Results of a run that starts now.
-func New(binary, command string, notes []string) *Results {
+func New(binary, command string) *Results {
 	return &Results{
-		Date: time.Now().UTC().Format(time.DateOnly), Command: command, Machine: thisMachine(binary),
-		Notes: notes, Sessions: map[string]int{},
+		Date: time.Now().UTC().Format(time.DateOnly), Command: command, Machine: thisMachine(binary), Sessions: map[string]int{},
 	}
 }
 
