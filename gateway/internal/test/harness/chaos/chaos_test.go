@@ -220,7 +220,7 @@ func TestAllSessionsOfAGatewayGoOnElsewhere(t *testing.T) {
 			t.Parallel()
 			cfg := together(time.Hour)
 			cfg.Driver, cfg.Bin, cfg.NATS, cfg.Counting = "poll", program(t, "reseat-race"), program(t, "nats-server"), program(t, "counting")
-			cfg.Only, cfg.Dir, cfg.Servers, cfg.Tick, cfg.Drain, cfg.Late = countingGame.String(), t.TempDir(), 1, 2000, time.Minute, 20*time.Second
+			cfg.Only, cfg.Dir, cfg.Round, cfg.Servers, cfg.Tick, cfg.Drain, cfg.Late = countingGame.String(), t.TempDir(), 0, 1, 2000, time.Minute, 20*time.Second
 			if err := failovers(t.Context(), cfg, 60, drain, t.Output()); err != nil {
 				t.Error(err)
 			}

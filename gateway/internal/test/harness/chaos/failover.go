@@ -30,7 +30,8 @@ func failovers(ctx context.Context, cfg Config, n int, drain bool, out io.Writer
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	first, fronts := r.cluster.nodes[0].now.Load().process, []string{}
+	place, fronts := r.cluster.nodes[0], []string{}
+	first := place.now.Load()
 	for _, n := range r.cluster.nodes {
 		fronts = append(fronts, n.listen)
 	}
@@ -71,7 +72,7 @@ func failovers(ctx context.Context, cfg Config, n int, drain bool, out io.Writer
 		return err
 	}
 	if err := await("before", func(*survivor) string {
-		if covered := first.Metrics()[`reseat_durable_sessions{state="covered"}`]; covered < float64(n) {
+		if covered := first.process.Metrics()[`reseat_durable_sessions{state="covered"}`]; covered < float64(n) {
 			return fmt.Sprintf("and others: %v of %d have their seat", covered, n)
 		}
 		return ""
@@ -81,9 +82,13 @@ func failovers(ctx context.Context, cfg Config, n int, drain bool, out io.Writer
 	began, how := time.Now(), "killed"
 	if drain {
 		how = "drained"
-		first.Signal(syscall.SIGTERM)
+		first.process.Signal(syscall.SIGTERM)
+		clients.Go(func() {
+			first.process.Wait(cfg.Drain + time.Minute)
+			place.gate.Refuse()
+		})
 	} else {
-		first.Kill()
+		r.cluster.kill(place, first)
 	}
 	if err := await(how, func(s *survivor) string {
 		if s.moved.IsZero() {

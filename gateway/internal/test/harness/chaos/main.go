@@ -9,10 +9,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	"reseat/gateway/internal/test/harness/process"
@@ -66,11 +68,16 @@ func command(args []string) int {
 		cfg = together(*cluster)
 	}
 	if *failover > 0 {
-		*only, cfg.Cluster, cfg.Servers, cfg.Tick, cfg.Drain = countingGame.String(), time.Hour, 1, 2000, time.Minute
+		*only = countingGame.String()
+		cfg.Cluster, cfg.Round, cfg.Servers, cfg.Tick, cfg.Drain = time.Hour, 0, 1, 2000, time.Minute
 	}
 	cfg.NATS, cfg.Counting, cfg.Verbose = *nats, *counting, *verbose
 	if *only != "" && endingOf(*only) < 0 {
 		fmt.Fprintf(os.Stderr, "chaos: -only: %q is none of %v\n", *only, rules)
+		return 2
+	}
+	if *only != "" && endingOf(*only).isDurable() && cfg.Cluster == 0 {
+		fmt.Fprintf(os.Stderr, "chaos: -only: %q takes -cluster\n", *only)
 		return 2
 	}
 	cfg.Only, cfg.Upgrade = *only, *upgrade
@@ -92,16 +99,18 @@ func perform(ctx context.Context, cfg Config, failover int) int {
 	if err == nil && cfg.Only == countingGame.String() {
 		cfg.Counting, err = process.Program(cfg.Counting, "counting")
 	}
-	for _, drain := range []bool{false, true} {
-		if err == nil && failover > 0 {
-			err = failovers(ctx, cfg, failover, drain, os.Stdout)
-		}
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return 2
 	}
 	if failover > 0 {
+		for _, how := range []string{"killed", "drained"} {
+			cfg.Dir = filepath.Join(dir, how)
+			if err := errors.Join(os.Mkdir(cfg.Dir, 0o700), failovers(ctx, cfg, failover, how == "drained", os.Stdout)); err != nil {
+				fmt.Printf("FAILED %v\n\nthe logs: %s\n", err, dir)
+				return 1
+			}
+		}
 		os.RemoveAll(dir)
 		return 0
 	}

@@ -48,7 +48,7 @@ type Config struct {
 	Limit      time.Duration // for the whole run
 	FailFast   bool          // the first fault ends the run
 	Cluster    time.Duration // how long a cluster of gateways plays; 0: there is one gateway
-	Round      time.Duration // of troubles in a cluster
+	Round      time.Duration // of troubles in a cluster; 0: none
 	Drain      time.Duration // --drain
 	Verbose    bool          // say what happens to a cluster
 	Bin        string        // the gateway's program,
