@@ -98,13 +98,12 @@ chaos-cluster: build bin/nats-server ## three gateways and three NATS servers, f
 bin/counting: $(wildcard docs/games/counting-go/*.go)
 	$(GO) build -o $@ ./docs/games/counting-go
 
-FAILOVER = cd $(HARNESS) && $(GO) test -count=1 -v -timeout 0 ./failover -late 1s -bin $(abspath $(BIN)) -nats $(abspath bin/nats-server) -game $(abspath bin/counting)
-
-chaos-durable: build bin/nats-server bin/counting ## the counting game, while gateways and NATS servers are killed, stopped and drained; MINUTES=60 SEED=7
-	$(FAILOVER) -run TestDurable -last $(or $(MINUTES),60)m $(if $(SEED),-seed $(SEED))
+COUNTING = -nats $(abspath bin/nats-server) -counting $(abspath bin/counting)
+chaos-durable: build bin/nats-server bin/counting ## the counting game, while gateways and NATS servers are killed, stopped and drained; MINUTES=60 SEED=7 DRIVER=net
+	$(CHAOS) -cluster $(or $(MINUTES),60)m -only 'counting game' -driver $(or $(DRIVER),poll) -v $(COUNTING) $(if $(SEED),-seed $(SEED))
 
 failover: build bin/nats-server bin/counting ## how long the sessions of a gateway that is killed, or drained, take to go on at others: SESSIONS=200; a storm: SESSIONS=2000
-	for driver in net poll; do ($(FAILOVER) -run TestFailoverTime -driver $$driver -sessions $(or $(SESSIONS),200)) || exit 1; done
+	for driver in net poll; do ($(CHAOS) -failover $(or $(SESSIONS),200) -driver $$driver $(COUNTING)) || exit 1; done
 
 engine: bin/nats-server ## conditional writes while NATS servers are killed and stopped: none accepted twice, none lost; MINUTES=60 SEED=7
 	cd $(HARNESS) && $(GO) test -count=1 -v -run 'Kills|Twice' -timeout 0 ./engine -minutes $(or $(MINUTES),60) -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED))

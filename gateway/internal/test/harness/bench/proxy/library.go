@@ -1,13 +1,11 @@
-// Package library is the obvious implementation of such a gateway, for comparison: a
-// WebSocket library's connection on either side, and whole messages copied from one to
-// the other. It buffers nothing and resumes nothing.
-package library
+//go:build linux
+
+package proxy
 
 import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 
@@ -16,19 +14,12 @@ import (
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// Serve relays every WebSocket connection accepted at listen to the server at upstream,
-// both HOST:PORT.
-func Serve(listen, upstream string) error {
-	l, err := net.Listen("tcp", listen)
-	if err != nil {
-		return err
-	}
-	return http.Serve(l, handler("ws://"+upstream))
-}
-
-func handler(upstream string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		up, _, err := websocket.Dial(context.Background(), upstream+r.URL.Path, &websocket.DialOptions{CompressionMode: websocket.CompressionDisabled})
+// serveLibrary is the obvious implementation of such a gateway, for comparison: a WebSocket
+// library's connection on either side, and whole messages copied from one to the other. It
+// buffers nothing and resumes nothing.
+func serveLibrary(listen, upstream string) error {
+	return http.ListenAndServe(listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		up, _, err := websocket.Dial(context.Background(), "ws://"+upstream+r.URL.Path, &websocket.DialOptions{CompressionMode: websocket.CompressionDisabled})
 		if err != nil {
 			http.Error(w, "no game server", http.StatusBadGateway)
 			return
@@ -42,13 +33,13 @@ func handler(upstream string) http.Handler {
 		client.SetReadLimit(-1)
 		go pump(up, client)
 		pump(client, up)
-	})
+	}))
 }
 
 // pump copies messages until one side ends, and then closes the other in the same way.
 func pump(from, to *websocket.Conn) {
 	for {
-		if err := relay(from, to); err != nil {
+		if err := copyMessage(from, to); err != nil {
 			if code := websocket.CloseStatus(err); code > 0 {
 				to.Close(code, "")
 			}
@@ -58,8 +49,8 @@ func pump(from, to *websocket.Conn) {
 	}
 }
 
-// relay copies one complete message through a reused buffer.
-func relay(from, to *websocket.Conn) error {
+// copyMessage copies one complete message through a reused buffer.
+func copyMessage(from, to *websocket.Conn) error {
 	kind, r, err := from.Reader(context.Background())
 	if err != nil {
 		return err
