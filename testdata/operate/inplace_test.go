@@ -12,7 +12,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // A shell is a container of the manifest: its command, as a process of this machine.
@@ -35,13 +34,9 @@ func startShell(t *testing.T, command []string) *shell {
 }
 
 func TestInPlaceManifestHandsOverAndIdles(t *testing.T) {
-	text := file(t, "deploy/kubernetes-in-place.yaml")
-	if err := strictly(text); err != nil {
-		t.Fatal(err)
-	}
-	var set appsv1.StatefulSet
-	if err := yaml.Unmarshal([]byte(text), &set); err != nil {
-		t.Fatal(err)
+	set, ok := manifest(t, "kubernetes-in-place.yaml")[0].(*appsv1.StatefulSet)
+	if !ok {
+		t.Fatal("it is no StatefulSet")
 	}
 	bin, err := filepath.Abs(program)
 	if err != nil {
@@ -66,7 +61,7 @@ func TestInPlaceManifestHandsOverAndIdles(t *testing.T) {
 	}
 	blue := startShell(t, commands[0])
 	eventually(t, "blue serves", func() bool { return upgradeState(admin) == "none" })
-	p := joinAs(t, "ws://"+listen, "127.0.0.1", http.Header{"Origin": {"https://play.example"}}, nil)
+	p := (&player{url: "ws://" + listen, header: http.Header{"Origin": {"https://play.example"}}}).join(t)
 	p.next()
 	green := startShell(t, commands[1])
 	eventually(t, "green has taken over", func() bool { return upgradeState(admin) == "ok" })

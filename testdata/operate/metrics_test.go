@@ -212,26 +212,6 @@ func TestAlertsQueryExposedMetrics(t *testing.T) {
 	}
 }
 
-// The check itself detects what it is for.
-func TestQueryOfUnexposedMetricIsDetected(t *testing.T) {
-	all := exposed{"reseat_sessions": {"state": {"attached"}}, "reseat_resume_seconds_bucket": {"le": {"+Inf"}}}
-	for expr, want := range map[string]int{
-		`sum by (state) (reseat_sessions{job="x"})`:                           0,
-		`histogram_quantile(0.5, sum by (le) (reseat_resume_seconds_bucket))`: 0,
-		`reseat_sessions{state!="attached"}`:                                  0,
-		`reseat_session`:                                                      1,
-		`reseat_sessions{states="attached"}`:                                  1,
-		`reseat_sessions{state=~"attached|detached"}`:                         1,
-		`sum by (stat) (reseat_sessions)`:                                     1,
-		`rate(reseat_sessions)`:                                               1,
-		`reseat_sessions{`:                                                    1,
-	} {
-		if got := all.faults(expr); len(got) != want {
-			t.Errorf("%s: %q, want %d faults", expr, got, want)
-		}
-	}
-}
-
 // Both pages name exactly the existing metrics.
 func TestOperatingPageNamesEveryMetric(t *testing.T) {
 	all := scrape(t)

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -233,19 +232,4 @@ func TestNATSForProductionByTheCommandsOfItsPage(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	wantFindings(t, lines, "ok    buckets reseat_nodes and reseat_players: 3 replicas", "ok    clock: ", "ok    node n0 at ", "ok    node n1 at ", "ok    node n2 at ", "ok    node n3 at ")
-}
-
-// The configuration is one that the server accepts as it stands.
-func TestConfigurationOfNATSIsValid(t *testing.T) {
-	_, user := nkey(t)
-	cmd := exec.Command(natsServer, "-c", docs+"deploy/nats.conf", "-t")
-	cmd.Env = append(os.Environ(), "NODES_NKEY="+user)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-	cmd = exec.Command(natsServer, "-c", docs+"deploy/nats.conf", "-t")
-	cmd.Env = append(os.Environ(), "NODES_NKEY=someone")
-	if exit := new(exec.ExitError); !errors.As(cmd.Run(), &exit) {
-		t.Error("accepted with a user that is none")
-	}
 }

@@ -141,12 +141,7 @@ func (j *join) wantCount(t *testing.T) {
 
 func playBesideStrangers(t *testing.T, g *gateway, trust *tls.Config, limited bool) {
 	join := func(from int) *player {
-		p := &player{t: t, url: "wss://" + g.addr, from: fmt.Sprint("127.0.0.", from), tls: trust}
-		if err := p.connect(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.conn.CloseNow() })
-		return p
+		return (&player{url: "wss://" + g.addr, from: fmt.Sprint("127.0.0.", from), tls: trust}).join(t)
 	}
 	var enough atomic.Bool
 	var all, strangers sync.WaitGroup
@@ -228,23 +223,14 @@ func TestRenegotiationEndsOneConnection(t *testing.T) {
 	ga := newGame(t, 5*time.Millisecond)
 	flags, trust := secured(t, []string{"--upstream=" + ga.url()})
 	g := start(t, flags...)
-	p := &player{t: t, url: "wss://" + g.addr, from: "127.0.0.1", tls: trust}
-	if err := p.connect(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { p.conn.CloseNow() }()
+	p := (&player{url: "wss://" + g.addr, tls: trust}).join(t)
 	cmd := exec.Command("openssl", "s_client", "-connect", g.addr, "-tls1_2")
 	cmd.Stdin = strings.NewReader("R\n") // a command to s_client
 	said, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "RENEGOTIATING") || !strings.Contains(string(said), "alert unexpected message") {
 		t.Errorf("%v; want the alert unexpected_message after RENEGOTIATING:\n%s", err, said)
 	}
-	for n := 1; n <= 20; n++ {
-		if got := p.next(); got != fmt.Sprint(n) {
-			t.Fatalf("got %q, want %d", got, n)
-		}
-	}
-	if p.resumes > 0 {
+	if p.counts(20); p.resumes > 0 {
 		t.Errorf("the player was cut %d times", p.resumes)
 	}
 }
