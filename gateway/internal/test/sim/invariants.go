@@ -14,6 +14,7 @@ import (
 type memory struct {
 	info        session.Info
 	sent        uint64        // numbered before the attach in progress
+	outage      bool          // there was an outage before it
 	newest      *leg          // of the newest attach
 	older       *leg          // and of the one before
 	ends        int           // SessionEnded events
