@@ -56,12 +56,12 @@ func secrets(t *testing.T) string {
 	return dir
 }
 
-// setting returns the value of a setting in reseat.toml, as written there.
-func setting(t *testing.T, config, name string) string {
+// setting returns the value of a setting in reseat.toml or of a line of the unit, as written there.
+func setting(t *testing.T, text, name string) string {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^` + name + ` = "?([^"\n]+)"?$`).FindStringSubmatch(config)
+	m := regexp.MustCompile(`(?m)^` + name + ` ?= ?"?([^"\n]+)"?$`).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("reseat.toml does not set %s", name)
+		t.Fatalf("there is no %s in\n%s", name, text)
 	}
 	return m[1]
 }
@@ -75,26 +75,16 @@ func duration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// directive returns the value of a line of the unit.
-func directive(t *testing.T, unit, name string) string {
-	t.Helper()
-	m := regexp.MustCompile(`(?m)^` + name + `=(.+)$`).FindStringSubmatch(unit)
-	if m == nil {
-		t.Fatalf("the unit has no %s", name)
-	}
-	return m[1]
-}
-
 func TestUnitMatchesItsConfigFile(t *testing.T) {
 	unit, config := file(t, "deploy/reseat.service"), file(t, "deploy/reseat.toml")
 	dir := secrets(t)
 	name := write(t, filepath.Join(dir, "reseat.toml"), replaced(t, config, "/etc/reseat", dir, "127.0.0.1:9000", upstream(t)))
-	args := strings.Fields(replaced(t, directive(t, unit, "ExecStart"), "/etc/reseat/reseat.toml", name))
+	args := strings.Fields(replaced(t, setting(t, unit, "ExecStart"), "/etc/reseat/reseat.toml", name))
 	check(t, args[1:]...)
-	if got, want := duration(t, directive(t, unit, "TimeoutStopSec")), duration(t, setting(t, config, "drain"))+afterDrain; got != want {
+	if got, want := duration(t, setting(t, unit, "TimeoutStopSec")), duration(t, setting(t, config, "drain"))+afterDrain; got != want {
 		t.Errorf("TimeoutStopSec=%v, want %v: the drain and what comes after it", got, want)
 	}
-	files, err1 := strconv.Atoi(directive(t, unit, "LimitNOFILE"))
+	files, err1 := strconv.Atoi(setting(t, unit, "LimitNOFILE"))
 	most, err2 := strconv.Atoi(setting(t, config, "max-sessions"))
 	if errors.Join(err1, err2) != nil || files*9/10 < 2*most {
 		t.Errorf("LimitNOFILE=%d is not enough for %d sessions", files, most)

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"errors"
@@ -9,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/common/expfmt"
 )
 
@@ -195,35 +196,20 @@ func heldToMemory(t *testing.T, driver string) {
 // newFlood returns a game server that sends as fast as possible once begin is closed.
 func newFlood(t *testing.T, begin <-chan struct{}) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	frame := append([]byte{0x82, 126, 4, 0}, make([]byte, 1024)...)
-	burst := bytes.Repeat(frame, 32)
-	serve := func(c net.Conn) {
-		defer c.Close()
-		r, err := http.ReadRequest(bufio.NewReader(c))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			return
 		}
-		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptKey(r))
+		defer c.CloseNow()
+		ctx := c.CloseRead(r.Context())
 		<-begin
-		for err == nil {
-			_, err = c.Write(burst)
+		for message := make([]byte, 1024); err == nil; {
+			err = c.Write(ctx, websocket.MessageBinary, message)
 		}
-	}
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go serve(c)
-		}
-	}()
-	return "ws://" + ln.Addr().String()
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
 // Even continuous SIGHUPs disturb no session.
