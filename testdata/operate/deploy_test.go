@@ -292,7 +292,7 @@ func TestEveryFlagInTheDocsExists(t *testing.T) {
 	if err != nil || len(pages) < 8 {
 		t.Fatal(pages, err)
 	}
-	for _, name := range append(pages, docs+"operating.md") {
+	for _, name := range append(pages, docs+"operating.md", docs+"recipes.md") {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
