@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -264,11 +263,10 @@ func TestNodeWithOtherKeysDoesNotJoin(t *testing.T) {
 
 // The commands of docs/cluster.md start a cluster of three nodes.
 func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
-	_, block, ok := strings.Cut(file(t, "cluster.md"), "```sh\nmake build bin/nats-server\n")
+	_, block, ok := strings.Cut(shBlocks(t, "Try it")[1], "make build bin/nats-server\n")
 	if !ok {
 		t.Fatal("the page does not build the programs")
 	}
-	block, _, _ = strings.Cut(block, "```")
 	dir := t.TempDir()
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -284,20 +282,7 @@ func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
 	last := strings.LastIndex(block, "curl")
 	block = replaced(t, block[:last], "nats-server -a 127.0.0.1", "nats-server -a 127.0.0.1 -p "+ports[9], "4222", ports[9], "/tmp/reseat-nats", filepath.Join(dir, "nats"),
 		"808$i", "${clients[$i]}", "818$i", "${admins[$i]}", "828$i", "${nodes[$i]}")
-	cmd := exec.Command("bash", "-c", fmt.Sprintf("clients=(x %s) admins=(x %s) nodes=(x %s)\n%s\nwait", strings.Join(ports[:3], " "), strings.Join(ports[3:6], " "), strings.Join(ports[6:9], " "), block))
-	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s", &said)
-		}
-	})
+	startShell(t, dir, "bash", "-c", fmt.Sprintf("clients=(x %s) admins=(x %s) nodes=(x %s)\n%s\nwait", strings.Join(ports[:3], " "), strings.Join(ports[3:6], " "), strings.Join(ports[6:9], " "), block))
 	eventually(t, "three nodes are up", func() bool {
 		resp, err := http.Get("http://127.0.0.1:" + ports[3] + "/api/v1/nodes")
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -161,6 +162,28 @@ func (g *gateway) sessions() []seen {
 		g.t.Fatal(err)
 	}
 	return list.Sessions
+}
+
+// A shell is a command of a page or a manifest, and the processes that it starts, all of which end with the test.
+type shell struct {
+	*exec.Cmd
+	ended chan struct{}
+	err   error // once it has ended
+}
+
+func startShell(t *testing.T, dir string, command ...string) *shell {
+	t.Helper()
+	s := &shell{Cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
+	s.Dir, s.Stdout, s.Stderr, s.SysProcAttr = dir, os.Stderr, os.Stderr, &syscall.SysProcAttr{Setpgid: true} // no pipe, whose end others may hold
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.err = s.Wait(); close(s.ended) }()
+	t.Cleanup(func() {
+		syscall.Kill(-s.Process.Pid, syscall.SIGKILL)
+		<-s.ended
+	})
+	return s
 }
 
 // absent skips a test for what the machine lacks. make proof says so at its end.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 )
 
@@ -79,31 +78,18 @@ supervise() {
 %s
 touch started
 wait`, strings.Join(n.clients, " "), strings.Join(n.monitor, " "), strings.Join(routes, " "), strings.Replace(begin, "\nbin/reseat check", "\ntouch checked; bin/reseat check >findings", 1))
-	cmd := exec.Command("bash", "-c", script)
-	cmd.Dir, cmd.SysProcAttr = n.dir, &syscall.SysProcAttr{Setpgid: true}
-	out := new(strings.Builder)
-	cmd.Stderr = out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
 	t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		<-ended
 		for i := 1; i <= 3 && t.Failed(); i++ {
 			said, _ := os.ReadFile(filepath.Join(n.dir, fmt.Sprint("nats-", i, ".log")))
 			t.Logf("server %d: %s", i, said)
 		}
-		if t.Failed() {
-			t.Logf("%s\n%s", script, out)
-		}
 	})
+	run := startShell(t, n.dir, "bash", "-c", script)
 	eventually(t, "the page's commands have run", func() bool {
 		select {
-		case <-ended:
+		case <-run.ended:
 			findings, _ := os.ReadFile(filepath.Join(n.dir, "findings"))
-			t.Fatalf("they ended: %s\n%s", out, findings)
+			t.Fatalf("they ended: %v\n%s", run.err, findings)
 		default:
 		}
 		_, err := os.Stat(filepath.Join(n.dir, "started"))
