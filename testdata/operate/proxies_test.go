@@ -2,6 +2,7 @@ package operate
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -237,8 +238,15 @@ func TestProxyReloadLosesNoSession(t *testing.T) {
 					wantInOrder(t, p, int(p.received)+1)
 				})
 			}
-			px.reload()
-			cut.Wait()
+			cutting, done := context.WithCancel(t.Context())
+			go func() { cut.Wait(); done() }()
+			for cutting.Err() == nil { // HAProxy's master forgets a signal that comes before it is ready
+				px.reload()
+				select {
+				case <-cutting.Done():
+				case <-time.After(5 * time.Second):
+				}
+			}
 			close(ga.stop)
 			all.Wait()
 			if n := len(ga.joined()); n != players {
