@@ -36,8 +36,9 @@ test: ## install what is missing and prove the product, in ten minutes on two co
 proof: ## install what is missing and prove the rest, in 25 minutes: real processes, proxies, browsers, libraries, releases
 	@./.ci/parts tools-proof lint test-vulns test-harness test-operate test-acme test-peers test-e2e test-release
 
-test-go: ## Go tests under the race detector, the simulation's short form included; allocations without it
-	$(GO) test $(RACE) -timeout=10m ./...
+test-go: ## Go tests under the race detector; the simulation's short form, which has no goroutines, and allocations without it
+	$(GO) test $(RACE) -timeout=10m $$($(GO) list ./... | grep -v /test/sim$$)
+	$(GO) test ./gateway/internal/test/sim
 	$(GO) test -run=Alloc $$(git grep -l '^func Test.*Alloc' gateway | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 test-web: web/$(MODULES) ## the tests of the browser client, the demo and the dashboard, in Node
@@ -115,7 +116,7 @@ soak: build ## 100,000 sessions come and go: memory, goroutines and descriptors;
 	cd $(HARNESS) && $(GO) run ./soak -bin $(abspath $(BIN)) $(ARGS)
 
 drain: build ## thousands of sessions sent away at once, by SIGTERM and by the API; SESSIONS=5000
-	cd testdata/operate && $(GO) test -count=1 -v -run TestADrain -sessions $(or $(SESSIONS),5000) .
+	cd testdata/operate && $(GO) test -count=1 -v -run 'TestDrain(Notifies|ByTheAPI)' -sessions $(or $(SESSIONS),5000) .
 
 freeze: build ## how long an upgrade keeps sessions from being served; SESSIONS=8000
 	for driver in net poll; do (cd testdata/operate && $(GO) test -count=1 -v -run TestUpgradesMoveAllSessions/$$driver -frozen $(or $(SESSIONS),8000) -upgrades 10 .) || exit 1; done
