@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -37,9 +36,8 @@ func newForge(t *testing.T) *forge {
 		fmt.Fprint(w, keys)
 	}))
 	t.Cleanup(server.Close)
-	once := pace{every: time.Hour, retry: time.Hour, retryMax: time.Hour, cooldown: time.Hour}
 	c := Config{JWKS: server.URL, Issuer: "https://id.example", Audience: "arena", Log: f.journal.logger(), Now: atEpoch}
-	f.v = jwttest.Must(open(context.Background(), c, newTransport(), once))
+	f.v = jwttest.Must(open(context.Background(), c, overNetwork()))
 	t.Cleanup(f.v.Close)
 	return f
 }
