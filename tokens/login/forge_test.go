@@ -14,6 +14,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/internal/jwttest"
 )
 
@@ -103,7 +104,7 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 			if what == "expired" {
 				bad = unexpired(bad)
 			}
-			jwttest.CheckRefused[*refusal](t, bad, func(token string) error {
+			jwttest.CheckRefused[*jws.Refusal](t, bad, func(token string) error {
 				player, err := verify(context.Background(), token)
 				if player != "" {
 					t.Errorf("player %q, error %v, want none", player, err)

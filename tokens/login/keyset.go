@@ -13,6 +13,7 @@ import (
 	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
 
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/keyfile"
 )
 
@@ -61,7 +62,7 @@ type keySet struct {
 type ignoredKey struct{ kid, reason string }
 
 // errUnknownKid is the refusal that a newer key set may resolve.
-var errUnknownKid = &refusal{ErrUnknownKey, "no key has this kid"}
+var errUnknownKid = &jws.Refusal{Kind: ErrUnknownKey, Detail: "no key has this kid"}
 
 // find returns the keys that a header names, of those that verify its alg. Several may have
 // one kid (RFC 7517 section 4.5): each is tried, so that their order does not matter. s is
@@ -71,7 +72,7 @@ func (s *keySet) find(h header) (found jwt.VerificationKeySet, err error) {
 		return found, errNoKeys
 	}
 	if h.kid == "" && len(s.keys) > 1 {
-		return found, &refusal{ErrUnknownKey, "no kid, and not a single key"}
+		return found, &jws.Refusal{Kind: ErrUnknownKey, Detail: "no kid, and not a single key"}
 	}
 	named := false
 	for _, k := range s.keys {
@@ -87,7 +88,7 @@ func (s *keySet) find(h header) (found jwt.VerificationKeySet, err error) {
 	case !named:
 		return found, errUnknownKid
 	case found.Keys == nil:
-		return found, forged("alg is not one of the key's")
+		return found, jws.Forged("alg is not one of the key's")
 	}
 	return found, nil
 }

@@ -1,6 +1,8 @@
 package login
 
 import (
+	"reseat/tokens/internal/jws"
+
 	"fmt"
 	"net/http"
 	"net/url"
@@ -109,7 +111,7 @@ func (s Sources) Find(r *http.Request) (token string, err error) {
 			switch {
 			case found == "" || found == token:
 			case token != "":
-				return "", malformed("several different logins in one place")
+				return "", jws.Malformed("several different logins in one place")
 			default:
 				token = found
 			}
@@ -118,7 +120,7 @@ func (s Sources) Find(r *http.Request) (token string, err error) {
 			return token, nil
 		}
 	}
-	return "", &refusal{ErrMissing, "nothing where it is looked for"}
+	return "", &jws.Refusal{Kind: ErrMissing, Detail: "nothing where it is looked for"}
 }
 
 // InCookie reports whether the login that Find returns is in a cookie, which a browser

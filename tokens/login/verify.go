@@ -11,7 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"reseat/tokens/strict"
+	"reseat/tokens/internal/jws"
 )
 
 const (
@@ -144,7 +144,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (subject string, er
 		return "", err
 	}
 	if !v.now().Before(c.expires) {
-		return "", &refusal{ErrExpired, "exp has passed"}
+		return "", &jws.Refusal{Kind: ErrExpired, Detail: "exp has passed"}
 	}
 	return c.subject, nil
 }
@@ -164,9 +164,6 @@ func (v *Verifier) genuine(ctx context.Context, token string) (*claims, error) {
 	if len(token) > MaxLen {
 		return nil, errLength
 	}
-	if !strict.IsCompact(token) {
-		return nil, errAlphabet
-	}
 	h, err := readHeader(token)
 	if err != nil {
 		return nil, err
@@ -177,13 +174,11 @@ func (v *Verifier) genuine(ctx context.Context, token string) (*claims, error) {
 	}
 	c := new(claims)
 	_, err = v.parsers[h.alg].ParseWithClaims(token, c, func(*jwt.Token) (any, error) { return keys, nil })
-	switch {
-	case !c.read && err == nil:
-		return nil, errNoClaims
-	case err != nil:
-		return nil, refusalOf(err, c.read)
-	case c.noSubject != "":
-		return nil, &refusal{ErrNoSubject, c.noSubject}
+	if err := jws.Refuse(err, c.read); err != nil {
+		return nil, err
+	}
+	if c.noSubject != "" {
+		return nil, &jws.Refusal{Kind: ErrNoSubject, Detail: c.noSubject}
 	}
 	return c, nil
 }
@@ -198,12 +193,9 @@ func (v *Verifier) keys(ctx context.Context, h header) (jwt.VerificationKeySet, 
 	return found, err
 }
 
-// Refusals without reading the claims.
 var (
-	errLength   = &refusal{ErrTooLong, "more than 8192 bytes"}
-	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
-	errNoClaims = &refusal{ErrMalformed, "claims are no JSON object in base64url"}
-	errNoKeys   = &refusal{ErrNoKeys, "the key set has not been fetched yet"}
+	errLength = &jws.Refusal{Kind: ErrTooLong, Detail: "more than 8192 bytes"}
+	errNoKeys = &jws.Refusal{Kind: ErrNoKeys, Detail: "the key set has not been fetched yet"}
 )
 
 // newParsers returns the library's parser for each alg, with every check that it leaves
@@ -222,37 +214,4 @@ func newParsers(c Config) map[string]*jwt.Parser {
 		parsers[alg] = jwt.NewParser(append(options, jwt.WithValidMethods([]string{alg}))...)
 	}
 	return parsers
-}
-
-// refusals maps the library's errors, most significant first: a token for another service
-// is foreign whatever its dates.
-var refusals = []struct {
-	found  error
-	reason refusal
-}{
-	{jwt.ErrTokenMalformed, refusal{ErrMalformed, "signature is no strict base64url"}},
-	{jwt.ErrTokenSignatureInvalid, refusal{ErrForged, "signature is not the key's"}},
-	{jwt.ErrTokenUnverifiable, refusal{ErrForged, "alg is unknown"}},
-	{jwt.ErrTokenInvalidIssuer, refusal{ErrForeign, "iss is another"}},
-	{jwt.ErrTokenInvalidAudience, refusal{ErrForeign, "aud does not name this service"}},
-	{jwt.ErrTokenRequiredClaimMissing, refusal{ErrForeign, "no iss or aud"}},
-	{jwt.ErrTokenNotValidYet, refusal{ErrNotYet, "nbf has not come"}},
-	{jwt.ErrTokenUsedBeforeIssued, refusal{ErrNotYet, "iat has not come"}},
-}
-
-// refusalOf converts an error of the library, which may quote the token, to one that does
-// not. read reports whether there were claims to check.
-func refusalOf(err error, read bool) error {
-	if own, ok := errors.AsType[*refusal](err); ok {
-		return own
-	}
-	if !read {
-		return errNoClaims
-	}
-	for _, r := range refusals {
-		if errors.Is(err, r.found) {
-			return &r.reason
-		}
-	}
-	return malformed("not a token")
 }
