@@ -44,7 +44,7 @@ type Sources []Source
 func ParseSources(list string) (Sources, error) {
 	var all Sources
 	for part := range strings.SplitSeq(list, ",") {
-		s, err := ParseSource(strings.TrimSpace(part))
+		s, err := parseSource(strings.TrimSpace(part))
 		if err != nil {
 			return nil, err
 		}
@@ -56,8 +56,8 @@ func ParseSources(list string) (Sources, error) {
 	return all, nil
 }
 
-// ParseSource parses header, query:NAME, cookie:NAME or protocol:PREFIX.
-func ParseSource(text string) (Source, error) {
+// parseSource parses header, query:NAME, cookie:NAME or protocol:PREFIX.
+func parseSource(text string) (Source, error) {
 	kind, name, named := strings.Cut(text, ":")
 	s := Source{place(kind), name}
 	switch s.place {
