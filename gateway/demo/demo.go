@@ -74,7 +74,7 @@ func Serve(g *gateway.Gateway, place *Place) {
 	g.Page(nodesPath, place.shared(place.nodes(g)))
 }
 
-// A cut is a page's request to disconnect it: its session's id, which nobody else knows,
+// A cut is a page's request to disconnect it: its session's id, which is secret,
 // and how.
 type cut struct {
 	Session string `json:"session"`

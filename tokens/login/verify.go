@@ -17,19 +17,19 @@ import (
 const (
 	// MaxLen is the max length of a token in bytes; a longer one is refused unread.
 	MaxLen = 8 << 10
-	// leeway is how far nbf and iat may be ahead of our clock.
+	// leeway bounds how far nbf and iat may be ahead of our clock.
 	leeway = 30 * time.Second
 )
 
 // Config configures a Verifier.
 type Config struct {
-	// JWKS is where the keys are: an http or https URL, or a file (--auth-jwks).
+	// JWKS locates the keys: an http or https URL, or a file (--auth-jwks).
 	// KeyFile is a file with one key (--auth-key-file). One of them must be set, the
 	// other empty.
 	JWKS, KeyFile string
-	// Issuer is what iss must be (--auth-issuer). Empty means any, or none.
+	// Issuer is the required iss (--auth-issuer). Empty means any, or none.
 	Issuer string
-	// Audience is what aud must be or contain (--auth-audience). Empty means any, or
+	// Audience must be aud, or among it (--auth-audience). Empty means any, or
 	// none: then a token for any other service of the issuer is accepted as a login.
 	Audience string
 	// Log gets a line when keys were loaded, could not be loaded, or were ignored. Nil means
