@@ -389,14 +389,3 @@ func TestSlowLineGetsThrough(t *testing.T) {
 		}
 	})
 }
-
-func TestNothingIsSentAfterBye(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		go s.Close(1000, "")
-		s.heard(g, "^ack 0", `^bye {"code":1000,"reason":""}`)
-		g.Control("ping are you there")
-		time.Sleep(20 * time.Second)
-		s.heard(g)
-		s.wantLost(0)
-	})
-}
