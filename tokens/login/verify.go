@@ -29,7 +29,7 @@ type Config struct {
 	JWKS, KeyFile string
 	// Issuer is the required iss (--auth-issuer). Empty means any, or none.
 	Issuer string
-	// Audience must be aud, or among it (--auth-audience). Empty means any, or
+	// Audience is the required aud, or one of several (--auth-audience). Empty means any, or
 	// none: then a token for any other service of the issuer is accepted as a login.
 	Audience string
 	// Log gets a line when keys were loaded, could not be loaded, or were ignored. Nil means
