@@ -74,8 +74,7 @@ func Serve(g *gateway.Gateway, place *Place) {
 	g.Page(nodesPath, place.shared(place.nodes(g)))
 }
 
-// A cut is a page's request to disconnect it: its session's id, which nobody else knows,
-// and how.
+// A cut is a page's request to disconnect it. The session's id is known to that page alone.
 type cut struct {
 	Session string `json:"session"`
 	How     string `json:"how"` // close, reset or silence

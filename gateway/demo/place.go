@@ -18,7 +18,7 @@ import (
 // can carry on at another node.
 type Place struct {
 	Cluster Cluster
-	// URL is where browsers find this node.
+	// URL is the address of this node for browsers.
 	URL string
 	// Origins are those of --origin. The page of one node asks others.
 	Origins []string
@@ -56,7 +56,7 @@ const (
 	stateGone = "gone"
 )
 
-// A seen is what a node says of itself, and of one of its sessions.
+// A seen describes a node, and one of its sessions.
 type seen struct {
 	URL   string `json:"url"`
 	Front string `json:"front"` // the node that the session's client is connected to; "": none
