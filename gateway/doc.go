@@ -27,9 +27,7 @@
 //
 // # The path of a handshake
 //
-//	listen/upgrade.go       a plain handshake that arrives whole; net/http
-//	                        parses everything else, and answers what is refused
-//	ServeHTTP (serve.go)    Host, methods, the gateway's own pages, the route (route.go)
+//	ServeHTTP (serve.go)    by net/http: Host, methods, the gateway's own pages, the route (route.go)
 //	serve (accept.go)       RFC 6455, Origin, then one of
 //	  begin                 a new session: login, limits, dial, 101, attach
 //	  resume                by token (resume.go): 101 first, then token, session, login,
@@ -82,8 +80,7 @@
 //	registry       the living and the remembered sessions: records, tombstones, histories;
 //	               limits; duplicate sessions of a player; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
-//	listen         accepted connections that are idle, under descriptor pressure; handshakes
-//	               that arrive whole
+//	listen         accepted connections that are idle, under descriptor pressure
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else; leg.go is what drivers call
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two

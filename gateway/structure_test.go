@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"gateway":                   {"gateway/cluster", "gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/policy":            {"gateway/session", "tokens/login", "upstream"},
 	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/tlv", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
-	"gateway/listen":            {"gateway/transport/rawconn", "upstream/head"},
+	"gateway/listen":            {"gateway/transport/rawconn"},
 	"gateway/handshake":         {"gateway/deflate", "gateway/transport/rawconn", "gateway/frame"},
 	"gateway/deflate":           {"gateway/frame", "gateway/wire"},
 	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session", "gateway/wire"},
@@ -56,7 +56,6 @@ var mayImport = map[string][]string{
 	"tokens/login":              {"tokens/keyfile", "tokens/strict"},
 	"tokens/strict":             {},
 	"upstream":                  {},
-	"upstream/head":             {},
 	"upstream/demo":             {},
 	"web":                       {},
 }

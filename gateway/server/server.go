@@ -331,7 +331,6 @@ func (p *process) trackClients() {
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.clients = server(p.gateway, conns, p.log)
-	conns.Upgrades(p.clients, p.handed[clientsListener].Put)
 }
 
 // addPages adds the client's scripts to the gateway, and the demo's pages.

@@ -39,8 +39,6 @@ type Conn struct {
 	more   atomic.Bool // the last read filled its buffer
 	ending atomic.Bool // the peer has sent all it will send
 
-	onEnd atomic.Pointer[func()] // see OnEnd
-
 	limits  sync.Mutex // guards in and out; never held while waiting
 	in, out limit
 }
@@ -192,7 +190,6 @@ func (l *Loop) closeConns() {
 func (c *Conn) note(events uint32) {
 	if events&hasEnded != 0 {
 		c.ending.Store(true)
-		c.noteEnd()
 	}
 	if events&mayRead != 0 {
 		c.edge.Store(true)
@@ -200,32 +197,6 @@ func (c *Conn) note(events uint32) {
 	}
 	if events&mayWrite != 0 {
 		signal(c.mayWrite)
-	}
-}
-
-// OnEnd registers f, which is called once when the peer has closed the connection and everything
-// that it sent has been read. A nil f cancels that.
-func (c *Conn) OnEnd(f func()) {
-	if f == nil {
-		c.onEnd.Store(nil)
-		return
-	}
-	c.onEnd.Store(&f)
-	if c.ending.Load() {
-		c.noteEnd()
-	}
-}
-
-// noteEnd calls onEnd once nothing is left to read.
-func (c *Conn) noteEnd() {
-	f := c.onEnd.Load()
-	if f == nil || !c.hold() {
-		return
-	}
-	ended := rawconn.Ended(c.fd)
-	c.drop()
-	if ended && c.onEnd.CompareAndSwap(f, nil) {
-		(*f)()
 	}
 }
 

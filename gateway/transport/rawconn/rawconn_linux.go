@@ -78,14 +78,6 @@ func Receive(fd int, b []byte) (int, error) {
 	}
 }
 
-// Ended reports whether the peer has closed the connection or reset it, and nothing is left to
-// read.
-func Ended(fd int) bool {
-	var b [1]byte
-	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return n <= 0 && err != unix.EAGAIN && err != unix.EINTR
-}
-
 // Send writes as much of b as the socket accepts without blocking, and reports whether
 // that was less than all.
 func Send(fd int, b []byte) (n int, full bool, err error) { return SendMore(fd, b, false) }
