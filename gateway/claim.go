@@ -11,6 +11,7 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/tokens/generation"
@@ -340,7 +341,7 @@ func (g *Gateway) takeClaimed(seat cluster.Seat, c claimable, o wire.Offer) erro
 
 // adopt begins to serve a session that has come from another node, without its connections.
 func (g *Gateway) adopt(e *registry.Record, core *session.Session) {
-	e.Adopt(g.driver.Adopt(core, -1, -1, true, observer{g, e}))
+	e.Adopt(g.driver.Adopt(core, transport.End{FD: -1}, transport.End{FD: -1}, observer{g, e}))
 	if _, one := g.playerOf(e); one {
 		g.running.Go(func() {
 			if !g.holdPlayer(g.ctx, e) {

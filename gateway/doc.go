@@ -86,7 +86,8 @@
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two
 //	               goroutines for each session, and one lock, never held over a read, a
 //	               write or an observer; transport/epoll has event loops, which make the
-//	               reads and writes of a turn together by transport/uring
+//	               reads and writes of a turn together by transport/uring. A process uses one
+//	               of them; TLS and deflate are layers above the sockets of both
 //	tlv            the encoding of frozen sessions and records; handover: the channel to another
 //	               process, with descriptors. It knows nothing of sessions
 //	replay         memory of messages; frame and wire: bytes, pure

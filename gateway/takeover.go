@@ -16,6 +16,7 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/wire"
 	"reseat/upstream"
@@ -200,7 +201,8 @@ func (t *Takeover) adopt(r restored) {
 		r.core.Move(now, moveWithin, "upgrade")
 	}
 	without, _ := r.core.Outage()
-	r.e.Adopt(t.g.driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, observer{t.g, r.e}))
+	up, down := transport.End{FD: r.Up, Forwarded: r.UpForwarded}, transport.End{FD: r.Down, Forwarded: r.DownForwarded}
+	r.e.Adopt(t.g.driver.Adopt(r.core, up, down, observer{t.g, r.e}))
 	if without > 0 {
 		t.g.outages.begin(r.e)
 	}

@@ -270,6 +270,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 			return p, err
 		}
 		p.listen = demo.Listener{Listener: p.listen}
+		cfg.Driver = transport.Net // a demo.Conn blocks while it is silent
 	}
 	if set.Cluster.Enabled() {
 		if err = p.openNode(set, &cfg, over); err != nil {

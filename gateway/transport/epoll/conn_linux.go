@@ -476,14 +476,19 @@ func (c *Conn) limit(m *limit, slot chan struct{}, t time.Time) {
 
 // A Handle is what a session takes over as one of its connections.
 type Handle struct {
-	fd    int
-	conn  *Conn
-	layer Layered
+	fd        int
+	conn      *Conn
+	layer     Layered
+	forwarded bool
 }
 
 // Descriptor returns the Handle of a descriptor, which a session that takes it owns. A
 // negative one stands for a connection that is unusable.
 func Descriptor(fd int) Handle { return Handle{fd: fd} }
+
+// Forwarded is Descriptor for an end of a socket pair. Another process forwards between the other end and
+// the peer.
+func Forwarded(fd int) Handle { return Handle{fd: fd, forwarded: true} }
 
 // Above returns the Handle of a connection above the socket of which fd is a duplicate. A session that takes it
 // owns both.
@@ -498,8 +503,8 @@ func (c *Conn) Handle() Handle { return Handle{conn: c} }
 // Loop returns the loop that c waits on.
 func (c *Conn) Loop() *Loop { return c.loop }
 
-// release closes a descriptor that the session does not take.
-func (h Handle) release() {
+// Release closes a descriptor that no session has taken.
+func (h Handle) Release() {
 	if h.conn == nil {
 		rawconn.Release(h.fd)
 	}
@@ -510,7 +515,7 @@ func (h Handle) release() {
 func (h Handle) begin(s *Session, g *leg) {
 	c := h.conn
 	if c == nil {
-		g.fd = h.fd
+		g.fd, g.forwarded = h.fd, h.forwarded
 		if h.layer != nil {
 			g.layer, g.readable = newLayer(h.layer, g.fd), true // it may have buffered input
 		}

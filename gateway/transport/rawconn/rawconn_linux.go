@@ -20,10 +20,13 @@ const (
 	sendFlags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 )
 
-// Take duplicates conn's descriptor. Close conn once the duplicate is in use: then the
+// Take duplicates the descriptor of conn, a Stream. Close conn once the duplicate is in use: then the
 // runtime no longer polls the connection, which stays open.
 func Take(conn net.Conn) (fd int, err error) {
-	raw, err := Raw(conn)
+	if !Stream(conn) {
+		return -1, ErrUnsupported
+	}
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return -1, err
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"reseat/gateway/internal/test/harness/bench/message"
@@ -40,14 +39,8 @@ func legs() []workload {
 	return []workload{withLeg("noTLS", leg{}), withLeg("TLS", leg{tls: true}), memory, plain, packed}
 }
 
-// takes reports whether a subject supports l. With compression the poll driver hands connections over to
-// the other driver.
-func (l *leg) takes(s proxy.Subject) bool {
-	if s.Name == proxy.Direct {
-		return !l.tls
-	}
-	return !l.deflate || !strings.HasSuffix(s.Name, "@poll")
-}
+// takes reports whether a subject supports l.
+func (l *leg) takes(s proxy.Subject) bool { return s.Name != proxy.Direct || !l.tls }
 
 // proxies converts l for the proxy, whose files are in dir.
 func (l *leg) proxies(dir string) (proxy.Leg, error) {
