@@ -455,15 +455,6 @@ func TestCloseInterruptsAReadAndIsIdempotent(t *testing.T) {
 	})
 }
 
-func TestEndOfStreamFollowsTheLastMessage(t *testing.T) {
-	r := newRig(t)
-	r.client.Write(compressed(frame.Text, "last"))
-	r.client.Reset()
-	if _, err := r.Read(make([]byte, 10)); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("a reset is reported as %v", err)
-	}
-}
-
 func ExampleNegotiate() {
 	p, ok := deflate.Negotiate(map[string][]string{"Sec-Websocket-Extensions": {"permessage-deflate; client_max_window_bits"}}, 0)
 	fmt.Println(p, ok)
