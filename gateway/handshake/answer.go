@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// writeTimeout is how long a client may take to receive its 101.
+// writeTimeout bounds the time in which a client must receive its 101.
 const writeTimeout = 5 * time.Second
 
 // An Answer is the content of a 101 besides the key.

@@ -35,7 +35,7 @@ type Session struct {
 	pending atomic.Int64 // events that the Observer has not processed
 }
 
-// maxPending is how many events may wait for the Observer before reading stops.
+// With more than maxPending events that wait for the Observer reading stops.
 const maxPending = 64
 
 // New drives core over its upstream's connection, which the loop owns from here on. It
