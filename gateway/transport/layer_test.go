@@ -51,7 +51,7 @@ func TestWhatTLSHoldsBackIsRead(t *testing.T) {
 }
 
 // compressed returns a rig on a loop whose client has permessage-deflate, and what the layer has charged.
-func compressed(t *testing.T) (r *rig, charged *atomic.Int64) {
+func compressed(t *testing.T, d *transport.Driver) (r *rig, charged *atomic.Int64) {
 	t.Helper()
 	params, ok := deflate.Negotiate(http.Header{"Sec-Websocket-Extensions": {"permessage-deflate"}}, 1024)
 	if !ok {
@@ -61,7 +61,7 @@ func compressed(t *testing.T) (r *rig, charged *atomic.Int64) {
 	charge := func(n int) { charged.Add(int64(n)) }
 	ours, theirs := wstest.TCPPair(t, nil)
 	conn := deflate.NewConn(rawconn.Quiet(ours), nil, params, deflate.Options{Limit: 1 << 20, Window: 1024, Charge: charge, ChargeWindow: charge})
-	r = newRigOf(t, newDriver(t, transport.Poll), zeroKey, conn, theirs)
+	r = newRigOf(t, d, zeroKey, conn, theirs)
 	return r, charged
 }
 
@@ -76,10 +76,8 @@ func squeezed(p []byte) []byte {
 
 // A loop serves compression, too: the session is never on goroutines.
 func TestCompressedMessagesPassALoop(t *testing.T) {
-	r, charged := compressed(t)
-	if _, ok := r.drive.Client().(*deflate.Conn); !ok {
-		t.Fatalf("the client's connection is a %T, want the layer", r.drive.Client())
-	}
+	d := newDriver(t, transport.Poll)
+	r, charged := compressed(t, d)
 	text := bytes.Repeat([]byte("position "), 100)
 	for range 3 { // later ones refer to the first
 		r.game.Write(frame.Append(nil, frame.Text, text))
@@ -110,6 +108,9 @@ func TestCompressedMessagesPassALoop(t *testing.T) {
 	}
 	if !bytes.Equal(payload, text) {
 		t.Errorf("the game server gets %q, want %q", payload, text)
+	}
+	if f := r.frozen(t, d); f.Down.FD >= 0 { // goroutines would be busy with a read
+		t.Errorf("client %+v, want the layer's connection", f.Down)
 	}
 }
 
@@ -147,7 +148,7 @@ func TestLayerIsClosedWithItsSocket(t *testing.T) {
 		"by a closing handshake": func(core *session.Session, now session.Time) { core.Terminate(now, 1000, "over") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, charged := compressed(t)
+			r, charged := compressed(t, newDriver(t, transport.Poll))
 			text := bytes.Repeat([]byte("position "), 100)
 			r.game.Write(frame.Append(nil, frame.Text, text))
 			await(t, "a window is charged", func() bool { return charged.Load() > 0 })

@@ -100,12 +100,12 @@ func (s *Session) Info() (i session.Info) {
 }
 
 // Client returns the attached client's connection. It returns nil if no client is
-// attached, or if a loop owns the connection and there is no layer above its socket.
+// attached or a loop owns the connection.
 func (s *Session) Client() net.Conn {
 	if s.net != nil {
 		return s.net.Client()
 	}
-	return s.poll.Client()
+	return nil
 }
 
 // Wait waits until no goroutine of a session that is Closed is left.

@@ -75,5 +75,4 @@ func (*Session) Attach(Handle, []byte, session.AttachFunc) (*session.Refusal, bo
 	return nil, false
 }
 func (*Session) AttachFirst(*Conn, []byte, session.AttachFunc)     {}
-func (*Session) Client() net.Conn                                  { return nil }
 func (*Session) Reconnect(Handle, []byte, bool) (taken, here bool) { return false, false }

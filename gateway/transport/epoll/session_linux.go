@@ -1,7 +1,6 @@
 package epoll
 
 import (
-	"net"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -141,16 +140,6 @@ func (s *Session) connect(h Handle, u *session.Upstream) {
 
 // Loop returns the loop that made the session.
 func (s *Session) Loop() *Loop { return s.loop }
-
-// Client returns the connection of the attached client if it has a layer above its socket, else nil.
-func (s *Session) Client() (conn net.Conn) {
-	s.loop.call(func() {
-		if g := s.down; g != nil && g.fd >= 0 && g.layer != nil && g.leg.CloseMode() == session.Open {
-			conn = g.layer.conn
-		}
-	})
-	return conn
-}
 
 // Infos calls f with a snapshot of each session that is here, and its index in the list. Messages are relayed
 // in between.
