@@ -34,8 +34,10 @@ func (g *Gateway) addRoute(r policy.Route) error {
 		})
 		g.proxies = append(g.proxies, rt.Proxy)
 	}
-	if t := &rt.Upstream; t.DialContext == nil && (t.URL.Scheme == "ws" || t.URL.Scheme == "http") {
-		t.DialContext = g.driver.Dial // for sessions; the proxy keeps package net's
+	if t := &rt.Upstream; t.DialContext == nil { // for sessions; the proxy keeps package net's
+		if t.DialContext = g.driver.Dial; t.URL.Scheme == "wss" || t.URL.Scheme == "https" {
+			t.DialContext = g.driver.DialLayered
+		}
 	}
 	return g.table.Add(rt)
 }

@@ -92,8 +92,7 @@
 //	registry       the living and the remembered sessions: records, tombstones, histories;
 //	               limits; duplicate sessions of a player; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
-//	listen         accepted connections that are idle, under descriptor pressure; handshakes
-//	               that arrive whole
+//	listen         accepted connections that are idle, under descriptor pressure
 //	secure         TLS for clients: certificate files, ACME
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else; leg.go is what drivers call
@@ -101,7 +100,8 @@
 //	               goroutines for each session, and one lock, never held over a read, a
 //	               write or an observer; transport/epoll has event loops, which make the
 //	               reads and writes of a turn together by transport/uring;
-//	               transport/rawconn reads and writes their sockets
+//	               transport/rawconn reads and writes their sockets. A process uses one of
+//	               them; TLS and deflate are layers above the sockets of both
 //	tlv            the encoding of frozen sessions and records; handover: the channel to another
 //	               process, with descriptors. It knows nothing of sessions
 //	replay         memory of messages; frame and wire: bytes, pure
@@ -115,7 +115,7 @@
 //	               log lines that never block
 //	demo           the demo's page and games; upstream/demo: its game server
 //	client         the Go client, which shares wire with the gateway
-//	upstream       targets, header filtering, the dial, the proxy; upstream/head: headers of an answer
+//	upstream       targets, header filtering, the dial, the proxy
 //	tokens         resume tokens; tokens/generation: which are superseded; tokens/login: the
 //	               players' own JWTs; tokens/keyfile: keys in files; tokens/strict: JSON without
 //	               what two readers understand differently

@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"gateway/watch":             {"gateway/events", "gateway/front", "gateway/handshake", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/wire", "tokens/login", "upstream"},
 	"gateway/policy":            {"gateway/session", "tokens/login", "upstream"},
 	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/tlv", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
-	"gateway/listen":            {"gateway/transport/rawconn", "upstream/head"},
+	"gateway/listen":            {"gateway/transport/rawconn"},
 	"gateway/handshake":         {"gateway/deflate", "gateway/transport/rawconn", "gateway/frame"},
 	"gateway/deflate":           {"gateway/frame", "gateway/wire"},
 	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session", "gateway/wire"},
@@ -64,7 +64,6 @@ var mayImport = map[string][]string{
 	"tokens/login":              {"tokens/internal/jws", "tokens/keyfile", "tokens/strict"},
 	"tokens/strict":             {},
 	"upstream":                  {},
-	"upstream/head":             {},
 	"upstream/demo":             {},
 	"web":                       {},
 }

@@ -10,6 +10,7 @@ import (
 	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 )
@@ -144,7 +145,7 @@ func (o *Owner) takeClaimed(seat cluster.Seat, c claimable, offer wire.Offer) er
 
 // adopt begins to serve a session that has come from another node, without its connections.
 func (o *Owner) adopt(e *registry.Record, core *session.Session) {
-	e.Adopt(o.Driver.Adopt(core, -1, -1, true, o.Observe(e)))
+	e.Adopt(o.Driver.Adopt(core, transport.End{FD: -1}, transport.End{FD: -1}, o.Observe(e)))
 	if _, one := o.playerOf(e); one {
 		o.Running.Go(func() {
 			if !o.HoldPlayer(o.Ctx, nil, e) {

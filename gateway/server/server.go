@@ -270,6 +270,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 			return p, err
 		}
 		p.listen = demo.Listener{Listener: p.listen}
+		cfg.Driver = transport.Net // a demo.Conn blocks while it is silent
 	}
 	if set.Cluster.Enabled() {
 		if err = p.openNode(set, &cfg, over); err != nil {
@@ -331,7 +332,6 @@ func (p *process) trackClients() {
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.clients = server(p.gateway, conns, p.log)
-	conns.Upgrades(p.clients, p.handed[clientsListener].Put)
 }
 
 // addPages adds the client's scripts to the gateway, and the demo's pages.

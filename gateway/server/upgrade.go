@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -182,10 +181,10 @@ func sessionsBody(list []upgrade.FrozenSession) (body [][]byte, fds []int) {
 				has |= 1 << i
 				fds = append(fds, end.FD)
 			}
-			if end.Conn != nil {
+			if end.Conn != nil || end.Forwarded {
 				has |= forwardedFlag << i
 			}
-			if forwardedByOlder(end) {
+			if end.Forwarded {
 				has |= olderFlag
 			}
 		}
@@ -204,12 +203,6 @@ const (
 	olderFlag     = 1 << 2 // an older process forwards a connection
 	forwardedFlag = 1 << 3 // the predecessor or an older process forwards the upstream's; shifted by one, the client's
 )
-
-// forwardedByOlder reports whether an older process forwards the bytes of a connection.
-func forwardedByOlder(end transport.End) bool {
-	_, ok := end.Conn.(*net.UnixConn)
-	return ok
-}
 
 // eachSession calls f with each session of a handover.Sessions message. Missing descriptors are
 // negative. After an error the descriptors that were not passed to f stay in m.

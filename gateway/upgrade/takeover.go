@@ -12,6 +12,7 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/watch"
 	"reseat/gateway/wire"
@@ -193,7 +194,8 @@ func (t *Takeover) adopt(r restored) {
 		r.core.Move(now, moveWithin, "upgrade")
 	}
 	without, _ := r.core.Outage()
-	r.e.Adopt(t.u.Driver.Adopt(r.core, r.Up, r.Down, !r.UpForwarded && !r.DownForwarded, t.u.Observe(r.e)))
+	up, down := transport.End{FD: r.Up, Forwarded: r.UpForwarded}, transport.End{FD: r.Down, Forwarded: r.DownForwarded}
+	r.e.Adopt(t.u.Driver.Adopt(r.core, up, down, t.u.Observe(r.e)))
 	if without > 0 {
 		t.u.Dialer.BeginOutage(r.e)
 	}
