@@ -41,7 +41,7 @@ type search struct {
 	rt     *route
 	offer  wire.Offer
 	claims tokens.Claims
-	v      NodeVerdict // of the node that was asked last
+	v      cluster.Judgement // of the node that was asked last
 }
 
 // resumeElsewhere serves a resume of another node's session. It reports false if the session
@@ -68,7 +68,7 @@ func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *http.Request, rt *ro
 	}
 	switch {
 	case answer == passServed:
-	case g.hasSeats(claims.Session) && (answer == passNotThere || s.v.State == NodeGone || s.v.State == NodeSilent):
+	case g.hasSeats(claims.Session) && (answer == passNotThere || s.v.Verdict == cluster.Gone || s.v.Verdict == cluster.Silent):
 		return !g.resumeBySeat(s)
 	case answer == passGone, answer == passNotThere:
 		g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "its node was lost"))
@@ -124,7 +124,7 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 	for range findTries {
 		seat, err := g.seats.get(ctx, s.claims.Session)
 		switch {
-		case errors.Is(err, cluster.ErrNoSeat) && s.v.State == NodeSilent && !g.sessionIsGone(s.rt, s.v): // that node may have it
+		case errors.Is(err, cluster.ErrNoSeat) && s.v.Verdict == cluster.Silent && !g.sessionIsGone(s.rt, s.v): // that node may have it
 			g.refuseSearch(s, unreachable())
 			return false
 		case errors.Is(err, cluster.ErrNoSeat):
@@ -132,7 +132,7 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 			return false
 		case err != nil:
 			s.v.Evidence = fmt.Sprintf("%s; its seat cannot be read: %v", s.v.Evidence, err)
-			if s.v.State == NodeGone && s.rt != nil && !s.rt.Policy.Durable {
+			if s.v.Verdict == cluster.Gone && s.rt != nil && !s.rt.Policy.Durable {
 				g.refuseSearch(s, session.Refuse(wire.CodeNoSession, "%s", lostText(s.v)))
 				return false
 			}
@@ -175,8 +175,8 @@ func (g *Gateway) resumeBySeat(s *search) (here bool) {
 }
 
 // lostText says of a session without a seat why it is lost.
-func lostText(v NodeVerdict) string {
-	if v.State == NodeGone || v.State == NodeSilent {
+func lostText(v cluster.Judgement) string {
+	if v.Verdict == cluster.Gone || v.Verdict == cluster.Silent {
 		return "its node was lost"
 	}
 	return ""
@@ -196,10 +196,10 @@ func (g *Gateway) passToOwner(s *search, owner string) (answer passAnswer, claim
 	switch {
 	case answer == passServed, answer == passNotThere:
 		return answer, false
-	case s.v.State == NodeGone || s.v.State == NodeSilent:
+	case s.v.Verdict == cluster.Gone || s.v.Verdict == cluster.Silent:
 		return answer, true
 	}
-	if s.v.State == NodeUp {
+	if s.v.Verdict == cluster.Alive {
 		g.metrics.claims.WithLabelValues("owner_alive").Inc()
 	}
 	g.refuseSearch(s, unreachable())

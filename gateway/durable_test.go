@@ -91,10 +91,10 @@ func hardDurable() policy.Policy {
 }
 
 // What the nodes know of one that has vanished, or is silent from now on.
-var lostNode = gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"}
+var lostNode = cluster.Judgement{Verdict: cluster.Gone, Evidence: "test"}
 
-func silentNode() gateway.NodeVerdict {
-	return gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()}
+func silentNode() cluster.Judgement {
+	return cluster.Judgement{Verdict: cluster.Silent, Evidence: "test", Heard: time.Now()}
 }
 
 func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
@@ -411,7 +411,7 @@ func TestImpossibleCountsClaimNothing(t *testing.T) {
 func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		p.Pass(game, "a")
-		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
+		d.lose(1, cluster.Judgement{Verdict: cluster.Unclear}) // nobody to take it
 		d.drain(0)
 		game.WantReason(wire.CodeGoingAway, "moved")
 		p.WantRetry(wire.CodeDraining)

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/hop"
 	"reseat/gateway/pipe"
 	"reseat/gateway/registry"
@@ -100,12 +101,12 @@ const (
 // passOn connects a client with the owner of its session, and returns when the connection
 // has ended, or why it could not be made. other is the node that has the session now, if the owner knows
 // one.
-func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (_ passAnswer, v NodeVerdict, other string) {
+func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node, id string) (_ passAnswer, v cluster.Judgement, other string) {
 	began := time.Now()
 	var conn net.Conn
 	var first []byte
 	var err error
-	var verdict NodeVerdict
+	var verdict cluster.Judgement
 	away(r.Context(), func() {
 		if conn, first, err = g.askOwner(r, node); err != nil {
 			verdict = g.cfg.Cluster.Judge(r.Context(), node)
@@ -143,12 +144,12 @@ func movedFrom(answer []byte) string {
 
 // sessionIsGone reports whether the sessions of a node cannot live any more. A node that is
 // only silent may have them until their grace period is over.
-func (g *Gateway) sessionIsGone(rt *route, v NodeVerdict) bool {
+func (g *Gateway) sessionIsGone(rt *route, v cluster.Judgement) bool {
 	terms := &registry.Terms{Policy: g.cfg.Default}
 	if rt != nil {
 		terms = rt.terms
 	}
-	return v.State == NodeGone || v.State == NodeSilent && !v.Heard.IsZero() && time.Since(v.Heard) > terms.LongestGrace()
+	return v.Verdict == cluster.Gone || v.Verdict == cluster.Silent && !v.Heard.IsZero() && time.Since(v.Heard) > terms.LongestGrace()
 }
 
 // askOwner sends a client's request to a node, and returns the connection with the beginning
@@ -222,7 +223,7 @@ func (g *Gateway) Forwarded() (in, out int) { return int(g.passedIn.Load()), g.r
 func (g *Gateway) Passed() <-chan struct{} { return g.relays.done() }
 
 // refuseElsewhere refuses a resume of another node's session.
-func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusal *session.Refusal, id string, v NodeVerdict) {
+func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusal *session.Refusal, id string, v cluster.Judgement) {
 	g.logNotForwarded(r, id, v)
 	a, ok := g.answerResume(w, r, nil)
 	if ok {
@@ -232,6 +233,6 @@ func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusa
 	}
 }
 
-func (g *Gateway) logNotForwarded(r *http.Request, id string, v NodeVerdict) {
+func (g *Gateway) logNotForwarded(r *http.Request, id string, v cluster.Judgement) {
 	g.refusals.info("resume.not_forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", requestPath(r), "peer", g.clientAddr(r))
 }

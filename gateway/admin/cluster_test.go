@@ -250,7 +250,7 @@ func (id placeID) ID() string { return string(id) }
 
 func (id placeID) Dial(context.Context, string) (net.Conn, error) { return nil, errNodeDown }
 
-func (id placeID) Judge(context.Context, string) gateway.NodeVerdict { return gateway.NodeVerdict{} }
+func (id placeID) Judge(context.Context, string) cluster.Judgement { return cluster.Judgement{} }
 
 var three = []string{"ann", "bob", "cid"}
 

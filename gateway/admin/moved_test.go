@@ -57,11 +57,11 @@ type neighbour struct {
 }
 
 // Judge implements gateway.Cluster.
-func (n neighbour) Judge(_ context.Context, node string) gateway.NodeVerdict {
-	v := gateway.NodeVerdict{State: gateway.NodeUp, Evidence: "test"}
+func (n neighbour) Judge(_ context.Context, node string) cluster.Judgement {
+	v := cluster.Judgement{Verdict: cluster.Alive, Evidence: "test"}
 	n.each(func(p *place) {
 		if p.node.ID == node && p.gone {
-			v.State = gateway.NodeGone
+			v.Verdict = cluster.Gone
 		}
 	})
 	return v

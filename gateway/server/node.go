@@ -3,13 +3,9 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,10 +32,8 @@ const (
 	// joinWait is how long the start waits for NATS. Without it the node serves alone at first.
 	joinWait = 3 * time.Second
 	// leaveWait is how long the exit waits for NATS.
-	leaveWait = time.Second
-	// playerPurpose is what the key is derived for that hides players' names from the engine.
-	playerPurpose = "reseat player v1"
-	playersPath   = "/node/v1/players/"
+	leaveWait   = time.Second
+	playersPath = "/node/v1/players/"
 	// handoffTimeout is how long another node may take to take a session in.
 	handoffTimeout = 5 * time.Second
 	// sweepEvery is how often seats are looked through that nobody comes back for.
@@ -54,7 +48,6 @@ type member struct {
 	players  *cluster.Players
 	seats    *cluster.Seats // nil without durable routes
 	stop     func()         // ends the sweeps
-	keys     *tokens.Keys
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
 	http     *http.Client     // to other nodes
@@ -73,7 +66,7 @@ type member struct {
 // over from, nil if nothing. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
-	n := &member{name: c.Name, keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
@@ -96,7 +89,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		return nil, err
 	}
 	n.engine, n.events, n.http = e, e, &http.Client{Transport: n.Transport()}
-	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, log)
+	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, keys.Derive, log)
 	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
 	})
@@ -220,21 +213,6 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Dial implements gateway.Cluster.
-func (n *member) Dial(ctx context.Context, id string) (net.Conn, error) {
-	return n.Cluster.Dial(ctx, id)
-}
-
-// Judge implements gateway.Cluster.
-func (n *member) Judge(ctx context.Context, id string) gateway.NodeVerdict {
-	j := n.Cluster.Judge(ctx, id)
-	states := map[cluster.Verdict]gateway.NodeState{cluster.Alive: gateway.NodeUp, cluster.Silent: gateway.NodeSilent, cluster.Gone: gateway.NodeGone}
-	return gateway.NodeVerdict{State: states[j.Verdict], Evidence: j.Evidence, Heard: j.Heard}
-}
-
-// Takers implements gateway.Cluster.
-func (n *member) Takers(session string) []string { return n.Cluster.Takers(session) }
-
 // HandOver implements gateway.Cluster.
 func (n *member) HandOver(ctx context.Context, id string, h *gateway.Handoff) error {
 	body, err := json.Marshal(h)
@@ -313,43 +291,6 @@ func (n *member) askPlayer(ctx context.Context, method, id, session string) (sta
 		return 0, err
 	}
 	return resp.StatusCode, resp.Body.Close()
-}
-
-// holders implements gateway.Players.
-type holders struct{ *member }
-
-// key hides the player's name from readers of NATS.
-func (h holders) key(p gateway.Player) string {
-	secrets, err := h.keys.Derive(playerPurpose, sha256.Size)
-	if err != nil || len(secrets) == 0 {
-		return ""
-	}
-	m := hmac.New(sha256.New, secrets[0])
-	fmt.Fprintf(m, "%d %s%s", len(p.Realm), p.Realm, p.Name)
-	return hex.EncodeToString(m.Sum(nil)[:20])
-}
-
-func policyOf(oldestWins bool) cluster.PlayerPolicy {
-	if oldestWins {
-		return cluster.OldestWins
-	}
-	return cluster.NewestWins
-}
-
-func (h holders) Hold(ctx context.Context, p gateway.Player, session string, oldestWins bool) bool {
-	return h.players.Hold(ctx, h.key(p), session, policyOf(oldestWins))
-}
-
-func (h holders) Keep(p gateway.Player, session string, began time.Time, oldestWins bool) {
-	h.players.Keep(h.key(p), session, began, policyOf(oldestWins))
-}
-
-func (h holders) Release(p gateway.Player, session string) {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		h.players.Release(ctx, h.key(p), session)
-	}()
 }
 
 // nodeMetrics are the metrics of a node.
