@@ -108,7 +108,7 @@ func (g *Gateway) notHereAnswer(w http.ResponseWriter, r *http.Request, offer wi
 			return false
 		}
 		if to := g.moves.node(claims.Session); to != "" {
-			w.Header().Set(movedHeader, to)
+			w.Header().Set(MovedHeader, to)
 		}
 	}
 	http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere

@@ -72,15 +72,12 @@ type Gateway struct {
 	renewals    atomic.Int32 // runs of RenewTokens
 }
 
-// sessionIDLen is the length of newID. In a cluster, a node's id comes before it.
-const sessionIDLen = 32
-
-// nodeIDLen is the length of a node's id in a session's.
-const nodeIDLen = 8
+// SessionIDLen is the length of newID. In a cluster the node's id comes before it.
+const SessionIDLen = 32
 
 // newID makes an id of 128 random bits.
 func newID() string {
-	var b [sessionIDLen / 2]byte
+	var b [SessionIDLen / 2]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }

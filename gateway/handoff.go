@@ -134,7 +134,7 @@ func (g *Gateway) handOff(ctx context.Context, e *registry.Record) bool {
 
 // offer hands a session over to one node: nil, errNotTaken, or errTaken if this node must not go on with it.
 func (g *Gateway) offer(ctx context.Context, e *registry.Record, node string, h *Handoff) error {
-	err := g.cfg.Cluster.HandOver(ctx, node, h)
+	err := g.handOver(ctx, node, h)
 	if err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
@@ -143,10 +143,17 @@ func (g *Gateway) offer(ctx context.Context, e *registry.Record, node string, h 
 		return err
 	}
 	// It was a write of this node's own that came late, and h has its revision now.
-	if err = g.cfg.Cluster.HandOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
+	if err = g.handOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
 	return g.afterFailedHandoff(ctx, e, node, h, err)
+}
+
+// handOver is Cluster.HandOver with a limit.
+func (g *Gateway) handOver(ctx context.Context, node string, h *Handoff) error {
+	ctx, cancel := context.WithTimeout(ctx, handoffTime)
+	defer cancel()
+	return g.cfg.Cluster.HandOver(ctx, node, h)
 }
 
 // afterFailedHandoff finds out by the seat whether a node has taken a session whose answer was lost, or that says

@@ -36,13 +36,14 @@ const (
 // to serve it then.
 const notHere = "HTTP/1.1 421"
 
-// movedHeader says in that answer which node has the session now.
-const movedHeader = "Reseat-Node-Moved"
+// MovedHeader says in that answer which node has the session now, and in the control API's answer
+// of a node that does not have it.
+const MovedHeader = "Reseat-Node-Moved"
 
 // ownerOf returns the node that a token leads to, "" if that is this one, or if nobody else is
 // to be asked.
 func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
-	if g.cfg.Cluster == nil || len(c.Session) != nodeIDLen+sessionIDLen {
+	if g.cfg.Cluster == nil || len(c.Session) != cluster.IDLen+SessionIDLen {
 		return ""
 	}
 	if _, ok := passed(r); ok {
@@ -50,7 +51,7 @@ func (g *Gateway) ownerOf(r *http.Request, c tokens.Claims) string {
 	}
 	node := c.Owner
 	if node == "" {
-		node = c.Session[:nodeIDLen]
+		node = c.Session[:cluster.IDLen]
 	}
 	if node != g.cfg.Cluster.ID() {
 		return node
@@ -132,24 +133,23 @@ func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request, rt *route, node
 	return passServed, verdict, ""
 }
 
-// movedFrom reads movedHeader in the beginning of an answer.
+// movedFrom reads MovedHeader in the beginning of an answer.
 func movedFrom(answer []byte) string {
 	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
 	if err != nil {
 		return ""
 	}
 	defer resp.Body.Close()
-	return resp.Header.Get(movedHeader)
+	return resp.Header.Get(MovedHeader)
 }
 
-// sessionIsGone reports whether the sessions of a node cannot live any more. A node that is
-// only silent may have them until their grace period is over.
+// sessionIsGone reports whether a node's session of this route cannot live any more.
 func (g *Gateway) sessionIsGone(rt *route, v cluster.Judgement) bool {
 	terms := &registry.Terms{Policy: g.cfg.Default}
 	if rt != nil {
 		terms = rt.terms
 	}
-	return v.Verdict == cluster.Gone || v.Verdict == cluster.Silent && !v.Heard.IsZero() && time.Since(v.Heard) > terms.LongestGrace()
+	return v.EndsSessions(terms.LongestGrace())
 }
 
 // askOwner sends a client's request to a node, and returns the connection with the beginning
@@ -234,5 +234,5 @@ func (g *Gateway) refuseElsewhere(w http.ResponseWriter, r *http.Request, refusa
 }
 
 func (g *Gateway) logNotForwarded(r *http.Request, id string, v cluster.Judgement) {
-	g.refusals.info("resume.not_forwarded", "session", id, "node", id[:nodeIDLen], "why", v.Evidence, "path", requestPath(r), "peer", g.clientAddr(r))
+	g.refusals.info("resume.not_forwarded", "session", id, "node", id[:cluster.IDLen], "why", v.Evidence, "path", requestPath(r), "peer", g.clientAddr(r))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 	"reseat/gateway/handshake"
 	"reseat/gateway/registry"
@@ -119,7 +120,7 @@ func (g *Gateway) refuseMissing(c tokens.Claims) (registry.Snapshot, *session.Re
 
 // hasSeats reports whether a session may have a seat that says where it is.
 func (g *Gateway) hasSeats(id string) bool {
-	return g.seats.store != nil && len(id) == nodeIDLen+sessionIDLen && !g.reg.Ended(id)
+	return g.seats.store != nil && len(id) == cluster.IDLen+SessionIDLen && !g.reg.Ended(id)
 }
 
 // attach attaches a returning client to e once the session has an upstream. It signs the

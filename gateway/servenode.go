@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/hop"
 )
 
@@ -73,7 +74,7 @@ func (c *countedConn) CloseWrite() error {
 // NodeOf returns the node that has a session, "" without a cluster.
 func (g *Gateway) NodeOf(session string) string {
 	switch {
-	case g.cfg.Cluster == nil || len(session) != nodeIDLen+sessionIDLen:
+	case g.cfg.Cluster == nil || len(session) != cluster.IDLen+SessionIDLen:
 		return ""
 	case g.reg.Find(session) != nil:
 		return g.cfg.Cluster.ID()
@@ -81,7 +82,7 @@ func (g *Gateway) NodeOf(session string) string {
 	if to := g.moves.node(session); to != "" {
 		return to
 	}
-	return session[:nodeIDLen]
+	return session[:cluster.IDLen]
 }
 
 // MovedTo returns the node that this one has handed a session to, "" if it has not.

@@ -38,9 +38,6 @@ const (
 	fromHeader   = "Reseat-Node-From"   // id of the node that asks
 	callerHeader = "Reseat-Node-Caller" // who asks it, as in its audit log
 	peerHeader   = "Reseat-Node-Peer"   // the caller's address
-	// movedHeader is in the answer of a node that does not have the session of a call: the id
-	// of the node to which it has handed the session over, or nothing.
-	movedHeader = "Reseat-Node-Moved"
 	// nodeHeader is in every answer: the id of the node. An answer without it is not one of
 	// this API.
 	nodeHeader = "Reseat-Node-Id"
@@ -182,8 +179,8 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 		},
 		Transport: nodeTransport{a.cluster, node.ID},
 		ModifyResponse: func(resp *http.Response) error {
-			moved, ok := resp.Header[movedHeader]
-			if resp.Header.Del(movedHeader); ok && resp.StatusCode == http.StatusNotFound {
+			moved, ok := resp.Header[gateway.MovedHeader]
+			if resp.Header.Del(gateway.MovedHeader); ok && resp.StatusCode == http.StatusNotFound {
 				movedTo = strings.Join(moved, "")
 				return errNotThere
 			}

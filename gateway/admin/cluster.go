@@ -69,14 +69,8 @@ type Node struct {
 	ForwardsOut  int    `json:"forwards_out"`
 }
 
-const (
-	// nodeIDLen is the length of a node's id, which begins the ids of its sessions.
-	nodeIDLen = 8
-	// sessionIDLen is the length of a session's id without that of its node.
-	sessionIDLen = 32
-	// ownNode is the name of the node that is asked, in a query.
-	ownNode = "self"
-)
+// ownNode is the name of the node that is asked, in a query.
+const ownNode = "self"
 
 // aloneKey is the context key that marks a request which concerns this node alone: another
 // node has sent it, or the caller wants no other.

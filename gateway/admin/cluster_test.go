@@ -330,7 +330,7 @@ func TestDataConditionsReachItsNode(t *testing.T) {
 func TestUnknownSessionIs404OnlyIfItsNodeSaysSo(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {
 		p, _ := nodes[0].play("")
-		at, rest := nodes[2], strings.Repeat("0", sessionIDLen)
+		at, rest := nodes[2], strings.Repeat("0", gateway.SessionIDLen)
 		for _, id := range []string{"x", nodes[0].node.ID + rest, at.node.ID + rest, rest} {
 			at.wantProblem("GET", sessions+"/"+id, http.StatusNotFound, "no such session")
 		}
@@ -363,7 +363,7 @@ func TestSessionWithShortIDIsFoundByAskingAllNodes(t *testing.T) {
 		go server.Serve(ln)
 		t.Cleanup(func() { server.Close() })
 		nodes[1].ln = ln
-		if got := nodes[0].describe(p); len(p.Hello.Session) != sessionIDLen || got["id"] != p.Hello.Session || got["node"] != "bob" {
+		if got := nodes[0].describe(p); len(p.Hello.Session) != gateway.SessionIDLen || got["id"] != p.Hello.Session || got["node"] != "bob" {
 			t.Errorf("%v", got)
 		}
 		nodes[0].wantStatus("DELETE", path(p), http.StatusNoContent)

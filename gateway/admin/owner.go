@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"reseat/gateway"
+	"reseat/gateway/cluster"
 )
 
 // This file finds the node that has a session. The session's id begins with that of the node which
@@ -30,14 +33,14 @@ func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 		of := id(r)
 		_, known := a.g.Settled(r.Context(), of)
 		if !known && callerOf(r).node != "" {
-			w.Header()[movedHeader] = []string{a.g.MovedTo(of)}
+			w.Header()[gateway.MovedHeader] = []string{a.g.MovedTo(of)}
 		}
 		switch {
 		case known || a.alone(r) || !hexDigits(of):
 			here(w, r)
-		case len(of) == nodeIDLen+sessionIDLen:
+		case len(of) == cluster.IDLen+gateway.SessionIDLen:
 			a.passToOwner(w, r, here)
-		case len(of) == sessionIDLen:
+		case len(of) == gateway.SessionIDLen:
 			a.passToHolder(w, r)
 		default:
 			here(w, r)

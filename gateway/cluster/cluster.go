@@ -173,7 +173,7 @@ func New(cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{cfg: cfg, id: cfg.ID, judges: make(chan struct{}, maxJudges), peers: make(map[string]*peer), refused: make(map[string]time.Time), heard: make(map[string]time.Time), asked: make(map[string]time.Time)}
 	if c.id == "" {
-		c.id = randomHex(4)
+		c.id = randomHex(IDLen / 2)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	for _, k := range cfg.Known {
@@ -244,7 +244,7 @@ func (c *Cluster) enter(ctx context.Context) error {
 				return fmt.Errorf("%w the cluster: another node has its id %s", errRefused, c.ID())
 			default:
 				c.mu.Lock()
-				c.id = randomHex(4)
+				c.id = randomHex(IDLen / 2)
 				c.mu.Unlock()
 				if err := c.cfg.Identity.Load(c.ID()); err != nil {
 					return err
@@ -575,7 +575,7 @@ func (c *Cluster) Synced() {
 func (c *Cluster) Heartbeat(id string) {
 	c.mu.Lock()
 	p := c.peers[id]
-	if id == c.id || len(id) != 8 || p != nil && p.left {
+	if id == c.id || len(id) != IDLen || p != nil && p.left {
 		c.mu.Unlock()
 		return
 	}

@@ -35,6 +35,12 @@ type Judgement struct {
 	Heard time.Time
 }
 
+// EndsSessions reports whether the node's sessions, whose grace period is no longer than grace, cannot
+// live any more. Those of a node that is only silent may, until their grace period is over.
+func (j Judgement) EndsSessions(grace time.Duration) bool {
+	return j.Verdict == Gone || j.Verdict == Silent && !j.Heard.IsZero() && time.Since(j.Heard) > grace
+}
+
 // Judge decides whether a node still lives, when a connection to it has failed. It takes up to
 // 1.7 seconds; a judgement is used for a second.
 func (c *Cluster) Judge(ctx context.Context, id string) Judgement {

@@ -32,6 +32,9 @@ func (s State) String() string { return stateNames[s] }
 // MarshalText makes a State its name in JSON.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// IDLen is the length of a node's id.
+const IDLen = 8
+
 // A Node is one node of the cluster, as this node knows it.
 type Node struct {
 	// ID is 8 hex digits. It stays the same in an upgrade, and is another after a restart.

@@ -319,14 +319,12 @@ func (s *sealer) Beat(id string) error {
 	return errors.Join(err, s.Engine.Beat(id), s.Engine.Beat(id+string(sealed)))
 }
 
-const idLen = 8 // of a node
-
 // Heartbeat implements EngineHandler.
 func (s *sealer) Heartbeat(beat string) {
-	if len(beat) < idLen {
+	if len(beat) < IDLen {
 		return
 	}
-	id, sealed := beat[:idLen], []byte(beat[idLen:])
+	id, sealed := beat[:IDLen], []byte(beat[IDLen:])
 	stamp, _, err := s.seal.openMessage(beatPlace(id), sealed)
 	if err == nil && s.isNew(s.beats, id, stamp) || errors.Is(err, errUnsealed) && s.isOlder(id) {
 		s.c.Heartbeat(id)

@@ -34,8 +34,6 @@ const (
 	// leaveWait is how long the exit waits for NATS.
 	leaveWait   = time.Second
 	playersPath = "/node/v1/players/"
-	// handoffTimeout is how long another node may take to take a session in.
-	handoffTimeout = 5 * time.Second
 	// sweepEvery is how often seats are looked through that nobody comes back for.
 	sweepEvery = 30 * time.Second
 )
@@ -219,8 +217,6 @@ func (n *member) HandOver(ctx context.Context, id string, h *gateway.Handoff) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, handoffTimeout)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+gateway.HandoffPath+h.Session, bytes.NewReader(body))
 	if err != nil {
 		return err

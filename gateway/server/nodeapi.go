@@ -24,7 +24,7 @@ const (
 type peers struct {
 	node      *member
 	transport *http.Transport
-	longest   time.Duration // the longest grace period of a route
+	longest   time.Duration // the longest grace period of all routes: a call names a session, not its route
 }
 
 func newPeers(n *member, routes []policy.Route) *peers {
@@ -92,14 +92,9 @@ func (p *peers) Seat(ctx context.Context, session string) (admin.Seat, error) {
 	return admin.Seat{Owner: seat.Owner, Ended: seat.Ended != 0}, err
 }
 
-// Gone implements admin.Cluster. The sessions of a silent node live for their grace period at
-// most. A node that nobody has ever heard of has none that a call could reach.
+// Gone implements admin.Cluster. A node that nobody has ever heard of has no session that a call could reach.
 func (p *peers) Gone(ctx context.Context, id string) bool {
-	if p.node.Cluster.IsStrange(id) {
-		return true
-	}
-	j := p.node.Cluster.Judge(ctx, id)
-	return j.Verdict == cluster.Gone || j.Verdict == cluster.Silent && !j.Heard.IsZero() && time.Since(j.Heard) > p.longest
+	return p.node.Cluster.IsStrange(id) || p.node.Cluster.Judge(ctx, id).EndsSessions(p.longest)
 }
 
 // Publish implements admin.Cluster.
