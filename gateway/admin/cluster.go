@@ -32,16 +32,11 @@ type Cluster interface {
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool
-	// Publish sends a message to the subscribers of all other nodes. It never blocks; a
-	// message may be lost, with or without an error.
-	Publish(message []byte) error
-	// Subscribe calls message with what the node with an id has published, in its order,
-	// one message at a time, and restored whenever messages may have been lost because this
-	// node's connection was. Neither may block. They are not called after stop.
-	Subscribe(message func(node string, data []byte), restored func()) (stop func(), err error)
-	// Lost calls f with the name of each node that has ended without having said so, with its sessions.
-	Lost(f func(node string))
-	// Log keeps the events of all nodes. Nil: there is none.
+	// OnLost calls f with each node that has ended without having said so, with its sessions. f does not block.
+	OnLost(f func(Node))
+	// OnEngineUp calls f whenever this node is connected to the engine again. f does not block.
+	OnEngineUp(f func())
+	// Log keeps the events of all nodes.
 	Log() events.Log
 	// Seal returns a message that only nodes can read, and only this one can have published.
 	Seal(message []byte) ([]byte, error)

@@ -26,12 +26,11 @@ import (
 type town struct {
 	*testing.T
 	nodes []*place
-	book  *book              // nil: there is no log
+	book  *book              // the log
 	seats *clustertest.Seats // nil: no session is durable
 	keys  *tokens.Keys       // of all nodes, with seats
 
-	mu   sync.Mutex // guards the places' fields below theirs
-	subs map[string]*subscriber
+	mu sync.Mutex // guards the places' fields below theirs
 }
 
 // A place is one node of a town.
@@ -44,17 +43,11 @@ type place struct {
 
 	down, gone bool // it does not answer; it is known to have ended
 	older      bool // it seals nothing
-	deaf       bool // its connection for events is lost
-	lost       func(node string)
+	deaf       bool // its connection to the log is lost
+	lost       func(Node)
+	up         func()
 
 	seats *cluster.Seats // nil without durable sessions
-}
-
-// A subscriber gets messages one at a time, in their order.
-type subscriber struct {
-	queue    chan func()
-	message  func(string, []byte)
-	restored func()
 }
 
 // errNodeDown is how a node that is down answers.
@@ -66,7 +59,7 @@ func inTown(t *testing.T, names []string, test func(t *testing.T, nodes []*place
 	synctest.Test(t, func(t *testing.T) { test(t, newTown(t).fill(names, changes...)) })
 }
 
-func newTown(t *testing.T) *town { return &town{T: t, subs: make(map[string]*subscriber)} }
+func newTown(t *testing.T) *town { return &town{T: t, book: newBook()} }
 
 // fill adds nodes, and waits until all publish and take events.
 func (all *town) fill(names []string, changes ...change) []*place {
@@ -169,58 +162,24 @@ func (p *place) Gone(_ context.Context, node string) (gone bool) {
 	return gone
 }
 
-// Publish implements Cluster.
-func (p *place) Publish(message []byte) error {
-	p.town.mu.Lock()
-	defer p.town.mu.Unlock()
-	if p.deaf {
-		return errors.New("the engine is away")
-	}
-	for _, o := range p.town.nodes {
-		if s := p.town.subs[o.node.ID]; s != nil && !o.deaf {
-			s.queue <- func() { s.message(p.node.ID, message) }
-		}
-	}
-	return nil
-}
-
-// hear loses or restores a node's connection for events.
+// hear loses or restores a node's connection to the log.
 func (p *place) hear(on bool) {
 	synctest.Wait()
-	p.set(func(p *place) {
-		p.deaf = !on
-		if s := p.town.subs[p.node.ID]; on && s != nil {
-			s.queue <- s.restored
-		}
-	})
+	var up func()
+	p.set(func(p *place) { p.deaf, up = !on, p.up })
+	if on {
+		up()
+	}
 }
 
-// Subscribe implements Cluster.
-func (p *place) Subscribe(message func(string, []byte), restored func()) (func(), error) {
-	p.town.mu.Lock()
-	defer p.town.mu.Unlock()
-	s := &subscriber{make(chan func(), 1<<16), message, restored}
-	p.town.subs[p.node.ID] = s
-	go func() {
-		for f := range s.queue {
-			f()
-		}
-	}()
-	return func() {
-		p.town.mu.Lock()
-		defer p.town.mu.Unlock()
-		delete(p.town.subs, p.node.ID)
-		close(s.queue)
-	}, nil
-}
+// OnEngineUp implements Cluster.
+func (p *place) OnEngineUp(f func()) { p.set(func(p *place) { p.up = f }) }
+
+// OnLost implements Cluster.
+func (p *place) OnLost(f func(Node)) { p.set(func(p *place) { p.lost = f }) }
 
 // Log implements Cluster.
-func (p *place) Log() events.Log {
-	if p.town.book == nil {
-		return nil
-	}
-	return p.town.book.at(p)
-}
+func (p *place) Log() events.Log { return p.town.book.at(p) }
 
 // Seal implements Cluster.
 func (p *place) Seal(message []byte) ([]byte, error) {
@@ -238,9 +197,6 @@ func (p *place) Open(node string, sealed []byte) ([]byte, bool, error) {
 	}
 	return message, false, nil
 }
-
-// Lost implements Cluster.
-func (p *place) Lost(f func(string)) { p.set(func(p *place) { p.lost = f }) }
 
 // placeID is a node as its gateway sees it: clients that come back elsewhere are not tested
 // here.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"reseat/gateway/admin"
@@ -97,29 +95,8 @@ func (p *peers) Gone(ctx context.Context, id string) bool {
 	return p.node.Cluster.IsStrange(id) || p.node.Cluster.Judge(ctx, id).EndsSessions(p.longest)
 }
 
-// Publish implements admin.Cluster.
-func (p *peers) Publish(message []byte) error {
-	return p.node.engine.Publish(eventsRoot+p.node.ID(), message)
-}
-
-// Subscribe implements admin.Cluster.
-func (p *peers) Subscribe(message func(string, []byte), restored func()) (func(), error) {
-	var stopped atomic.Bool
-	stop, err := p.node.engine.Subscribe(eventsRoot+"*", func(subject string, data []byte) {
-		if id := strings.TrimPrefix(subject, eventsRoot); id != p.node.ID() && !stopped.Load() {
-			message(id, data)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.node.OnEngineUp(func() {
-		if !stopped.Load() {
-			restored()
-		}
-	})
-	return func() { stopped.Store(true); stop() }, nil
-}
+// OnEngineUp implements admin.Cluster.
+func (p *peers) OnEngineUp(f func()) { p.node.OnEngineUp(f) }
 
 // demoNodes implements demo.Cluster.
 type demoNodes struct{ *member }
@@ -147,5 +124,5 @@ func (p *peers) Open(node string, sealed []byte) ([]byte, bool, error) {
 // Log implements admin.Cluster.
 func (p *peers) Log() events.Log { return p.node.events }
 
-// Lost implements admin.Cluster.
-func (p *peers) Lost(f func(node string)) { p.node.OnLost(func(n cluster.Node) { f(n.Name) }) }
+// OnLost implements admin.Cluster.
+func (p *peers) OnLost(f func(admin.Node)) { p.node.OnLost(func(n cluster.Node) { f(nodeOf(&n)) }) }

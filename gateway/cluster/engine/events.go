@@ -91,7 +91,7 @@ func (e *Engine) openEvents() {
 	}
 	e.mu.Unlock()
 	if say {
-		e.o.Log.Warn("engine.no_events", "stream", e.bucket("events"), "err", err, "text", "the event streams of two nodes cannot continue each other")
+		e.o.Log.Warn("engine.no_events", "stream", e.bucket("events"), "err", err, "text", "the event stream of each node has its own events alone")
 	}
 }
 
