@@ -43,11 +43,7 @@ func TestLostNodeIsAGap(t *testing.T) {
 		synctest.Wait()
 		nodes[1].happens("x")
 		for _, l := range []*listener{here, there} {
-			e := l.next()
-			for e.Type == "" {
-				e = l.next()
-			}
-			if e.Type != events.Gap || e.Node != "ann" || e.Reason != nodeLost {
+			if e := l.event(); e.Type != events.Gap || e.Node != "ann" || e.Reason != nodeLost {
 				t.Errorf("%+v, want the gap of ann with reason %s", e, nodeLost)
 			}
 			l.want("session.resumed x")

@@ -117,10 +117,7 @@ func (l *listener) wantFrom(want ...string) {
 func (l *listener) wantEach(of func(events.Event) string, want []string) {
 	l.t.Helper()
 	for _, w := range want {
-		e := l.next()
-		for e.Type == "" {
-			e = l.next()
-		}
+		e := l.event()
 		if got := strings.TrimSpace(e.Type + " " + of(e)); got != w {
 			l.t.Fatalf("event %q %s, want %q", got, e.Reason, w)
 		}
