@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+const (
+	probeTime    = 750 * time.Millisecond
+	refusedPause = 150 * time.Millisecond
+	maxJudges    = 32 // at a time
+	judgedFor    = time.Second
+	// maxWaiting is how many clients of one node may wait for a judgement, at most 1.7 seconds: all players
+	// of a node that has died. Those who are refused come back, which costs more.
+	maxWaiting = 10000
+)
+
 // A Verdict says whether a node lives.
 type Verdict uint8
 
