@@ -154,18 +154,6 @@ func TestSecondSessionIsRefusedWhileTheFirstClientAnswers(t *testing.T) {
 	})
 }
 
-// Two begin at the same time: the one whose write comes second meets the other's session.
-func TestOvertakenSessionMeetsTheOther(t *testing.T) {
-	for oldest, ended := range map[bool][]string{newestWins: {"b/s2"}, oldestWins: nil} {
-		inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
-			n.answers["b/s2"] = true
-			s.before = func() { b.Hold(t.Context(), ada, "s2", oldest) }
-			holds(t, a, "s1", oldest, !oldest)
-			n.wantEnded(t, ended...)
-		})
-	}
-}
-
 func TestEndedSessionLeavesNoRecord(t *testing.T) {
 	inPair(t, func(t *testing.T, a, _ *Players, s *fakeStore, _ *table) {
 		holds(t, a, "s1", newestWins, true)

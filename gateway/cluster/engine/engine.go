@@ -75,7 +75,7 @@ type Engine struct {
 	kick  chan struct{} // has loop set up again
 	reads chan struct{} // a place for each read by a leader that is under way
 
-	handle sync.Mutex // held during calls of h, one at a time; never together with mu
+	handle sync.Mutex // held during calls of h, one at a time. mu is not held then
 
 	mu sync.Mutex // guards all below
 
