@@ -245,20 +245,6 @@ func TestCallsReachSessionThatWasHandedOver(t *testing.T) {
 	})
 }
 
-func TestEndOfMovedSessionIsFoundWithoutItsSeat(t *testing.T) {
-	inDurableTown(t, three, func(t *testing.T, nodes []*place, _ *clustertest.Seats) {
-		p, _ := nodes[0].beginDurable()
-		p.Sync()
-		nodes[0].lose()
-		q, _ := nodes[1].claim(p)
-		q.Sync()
-		q.Drop()
-		time.Sleep(91 * time.Second) // the grace period is over, and its seat deleted
-		nodes[2].wantMoved(q, "bob", "covered", "failover", 1)
-		nodes[2].wantDescribed(q, "reason", "grace_over")
-	})
-}
-
 // The event that a session has moved comes before that of its resume, at every node.
 func TestStreamShowsMoveBeforeResume(t *testing.T) {
 	inDurableTown(t, three, func(t *testing.T, nodes []*place, _ *clustertest.Seats) {
