@@ -23,9 +23,9 @@ import (
 // This file has both ends of a request from one node's API to another's.
 
 const (
-	// nodePath is where a node listener serves the API of its node.
+	// nodePath begins the paths of the API at a node listener.
 	nodePath = "/node/v1/api"
-	// passTimeout is how long a node may take to answer a call that is passed to it.
+	// passTimeout limits the answer to a call that is passed to a node.
 	passTimeout = 5 * time.Second
 	// askTimeout is the same for a question that all nodes are asked.
 	askTimeout = time.Second

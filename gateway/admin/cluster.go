@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/events"
 )
 
-// A Cluster is what the control API needs of the other nodes. Its methods may be called from
+// A Cluster reaches the other nodes for the control API. Its methods may be called from
 // any goroutine.
 type Cluster interface {
 	// Self describes this node.

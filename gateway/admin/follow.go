@@ -11,21 +11,21 @@ import (
 // This file has what a node reads from the log of events.
 
 const (
-	// lookEvery is how often a node looks how far the log has come. What is stored arrives by itself.
+	// A node looks every lookEvery how far the log has come. What is stored arrives by itself.
 	lookEvery = 3 * time.Second
-	// behindEvery is how often it looks while it knows that it lacks something.
+	// It looks every behindEvery while it knows that it lacks something.
 	behindEvery = 100 * time.Millisecond
 	// lookTimeout limits what a look may take.
 	lookTimeout = time.Second
-	// settleWait is how long a reader waits until it is known where it continues.
+	// A reader waits for settleWait until it is known where it continues.
 	settleWait = time.Second
-	// startWith is how many messages of the log a node begins with.
+	// A node begins with the newest startWith messages of the log.
 	startWith = 1024
-	// readAtOnce is how many messages are read at once, and maxReads how many readers of event
-	// streams may do that at a time.
+	// readAtOnce limits the messages of one read, and maxReads the reads for readers of event streams
+	// that are under way.
 	readAtOnce = 128
 	maxReads   = 4
-	// maxNews is how many stored messages may wait.
+	// maxNews bounds the stored messages that wait.
 	maxNews = 1024
 	// maxSeen is more than a cluster has nodes.
 	maxSeen = 1000

@@ -16,7 +16,7 @@ import (
 // has made it. If that node was lost, or has handed it over, the session goes on at another one.
 
 const (
-	// maxMoves is how many nodes a call goes to by what each says of where a session is now.
+	// maxMoves bounds the nodes that a call goes to, each time to the one that the last has named.
 	maxMoves = 3
 	// seatTries bounds how often the seat of a session is read for a call. While a node takes a session
 	// in, the seat names it a moment before it has the session.

@@ -19,9 +19,9 @@ const (
 	// maxStreamsPerReader is the max of them for one token, or, without tokens, for one
 	// address. A dashboard that opens one after another leaves room for others.
 	maxStreamsPerReader = maxStreams / 2
-	// keepAlive is how often a stream sends something, so that no proxy closes it as idle.
+	// A stream sends something every keepAlive, so that no proxy closes it as idle.
 	keepAlive = 15 * time.Second
-	// streamWriteTimeout is how long a reader has to take a write.
+	// streamWriteTimeout limits the time in which a reader takes a write.
 	streamWriteTimeout = 10 * time.Second
 	// maxBatch is the max number of events in one write.
 	maxBatch = 128

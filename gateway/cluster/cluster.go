@@ -19,7 +19,7 @@ type Config struct {
 	Formats                    []int
 	// ID and Lineage continue a node after an upgrade. Empty: a new node.
 	ID, Lineage string
-	// Known is what the predecessor knew of other nodes: the engine may be away.
+	// Known has the predecessor's knowledge of other nodes: the engine may be away.
 	Known []Known
 	// DeadAfter is --node-dead-after. Zero means 1.5 s.
 	DeadAfter time.Duration

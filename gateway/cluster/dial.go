@@ -16,9 +16,9 @@ import (
 
 const (
 	askTime = time.Second
-	// idleConns is how many connections to a node are kept for the next request: a drain makes as many at a time.
+	// idleConns connections to a node are kept for the next request: a drain makes as many at a time.
 	idleConns = 32
-	// maxDials is how many connections to a node are made at once. When the players of a node come
+	// maxDials bounds the connections to a node that are made at once. When the players of a node come
 	// back all at once, the others wait for their turn for dialTurn, in order: a slow node does not
 	// fill this one.
 	maxDials = 64

@@ -16,9 +16,9 @@ const (
 )
 
 const (
-	// SkewWarning is how far the clocks of this machine and of the engine may differ without a warning.
+	// SkewWarning is the difference between the clocks of this machine and of the engine that is logged.
 	SkewWarning = time.Second
-	// SkewRefusal is from where a node may not join.
+	// SkewRefusal is the one with which a node may not join.
 	SkewRefusal = 30 * time.Second
 )
 

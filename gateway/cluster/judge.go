@@ -11,7 +11,7 @@ const (
 	refusedPause = 150 * time.Millisecond
 	maxJudges    = 32 // at a time
 	judgedFor    = time.Second
-	// maxWaiting is how many clients of one node may wait for a judgement, at most 1.7 seconds: all players
+	// maxWaiting bounds the clients of one node that wait for a judgement, at most 1.7 seconds: all players
 	// of a node that has died. Those who are refused come back, which costs more.
 	maxWaiting = 10000
 )
@@ -40,7 +40,7 @@ type Judgement struct {
 	Verdict Verdict
 	// Evidence is for the log, such as "its address refuses connections".
 	Evidence string
-	// Heard is when anything was last heard of the node: a heartbeat, a record or an answer. Zero: never.
+	// Heard is the time of the node's last sign of life: a heartbeat, a record or an answer. Zero: none.
 	// A session of a Silent node may live until Heard plus its grace period.
 	Heard time.Time
 }

@@ -58,7 +58,7 @@ type PlayerPeers interface {
 	Answers(ctx context.Context, node, session string) bool
 }
 
-// A Player is who a session belongs to. Players of different realms are different people,
+// A Player owns a session. Players of different realms are different people,
 // whatever their names are.
 type Player struct{ Realm, Name string }
 

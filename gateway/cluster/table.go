@@ -9,7 +9,7 @@ import (
 // This file has the table of the other nodes: what the engine says of them, which are silent, and what is listed.
 
 const (
-	// hideAfter is how long a node is listed that nothing is heard of, while the engine is up. It is
+	// A node of which nothing is heard is listed for hideAfter, while the engine is up. It is
 	// known for longer, since grace periods are: it may live and be cut off from the engine alone.
 	hideAfter     = time.Minute
 	forgetAfter   = time.Hour
@@ -161,7 +161,7 @@ func (c *Cluster) sweep(now time.Time) {
 	}
 }
 
-// lastLocked is when anything was heard of a peer.
+// lastLocked returns the time of a peer's last sign of life.
 func (c *Cluster) lastLocked(id string, p *peer) time.Time {
 	if h := c.heard[id]; h.After(p.recordAt) {
 		return h
@@ -169,7 +169,7 @@ func (c *Cluster) lastLocked(id string, p *peer) time.Time {
 	return p.recordAt
 }
 
-// quietLocked is for how long a node was not heard that could have been.
+// quietLocked returns for how long a node was not heard that could have been.
 func (c *Cluster) quietLocked(id string, now time.Time) time.Duration {
 	since := c.heard[id]
 	if c.upSince.After(since) {

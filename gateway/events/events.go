@@ -55,7 +55,7 @@ type Event struct {
 	// upstream's or the client's text; or, where the upstream's connection ended while the client
 	// was away, the flag for the keepalive that it may have missed. Empty for other events.
 	Detail string `json:"detail,omitempty"`
-	// By is who ended the session by the control API, as in the audit log. Empty for
+	// By names who ended the session by the control API, as in the audit log. Empty for
 	// other events.
 	By string `json:"by,omitempty"`
 	// SilentMS is, for session.detached, and for the end of the upstream's connection while the client is
@@ -68,7 +68,7 @@ type Event struct {
 	Node string `json:"node,omitempty"`
 }
 
-// Kept is how many past events a Hub keeps.
+// A Hub keeps the newest Kept events.
 const Kept = 4096
 
 // A Hub keeps the newest events in a ring and notifies its Readers. A Reader is only

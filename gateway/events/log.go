@@ -44,7 +44,7 @@ const (
 	lastPlace = 999
 )
 
-// MaxInMessage is how many events a message may have.
+// MaxInMessage bounds the events of a message.
 const MaxInMessage = lastPlace
 
 // PlaceOf returns the ID of event i of n in the message with a number.

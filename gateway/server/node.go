@@ -29,12 +29,12 @@ import (
 )
 
 const (
-	// joinWait is how long the start waits for NATS. Without it the node serves alone at first.
+	// The start waits for NATS for joinWait. Without it the node serves alone at first.
 	joinWait = 3 * time.Second
-	// leaveWait is how long the exit waits for NATS.
+	// The exit waits for NATS for leaveWait.
 	leaveWait   = time.Second
 	playersPath = "/node/v1/players/"
-	// sweepEvery is how often seats are looked through that nobody comes back for.
+	// Seats that nobody comes back for are looked for every sweepEvery.
 	sweepEvery = 30 * time.Second
 )
 

@@ -174,7 +174,7 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 	return nil
 }
 
-// connection is how to authenticate, and whom to trust. The error names the flag.
+// connection returns the options that say who this is, and whom to trust. The error names the flag.
 func (o *Options) connection() (opts []nats.Option, err error) {
 	if o.CredsFile != "" {
 		key, err := o.nkey()
