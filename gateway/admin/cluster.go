@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 )
 
@@ -26,9 +27,9 @@ type Cluster interface {
 	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
 	// the node could not be reached or did not answer.
 	RoundTrip(node string, r *http.Request) (*http.Response, error)
-	// Seat returns what the seat of a durable session says. The error means that nobody knows
-	// now; without a seat, or durable sessions at this node, the result is the zero Seat.
-	Seat(ctx context.Context, session string) (Seat, error)
+	// Seat returns the seat of a durable session, or cluster.ErrNoSeat. Any other error means that
+	// nobody knows now.
+	Seat(ctx context.Context, session string) (cluster.Seat, error)
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool
@@ -43,12 +44,6 @@ type Cluster interface {
 	// Open returns what a node has sealed. It reports isOlder if that is nothing, since the node is of a version that
 	// seals nothing.
 	Open(node string, sealed []byte) (message []byte, isOlder bool, err error)
-}
-
-// A Seat says which node has a durable session.
-type Seat struct {
-	Owner string // id of a node; "" for no seat
-	Ended bool
 }
 
 // A Node is a node of the cluster as the API shows it.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/registry"
+	"reseat/web"
 )
 
 // overviewOf requests an overview.
@@ -190,6 +192,28 @@ func TestHistoryShowsPeersAndDurations(t *testing.T) {
 }
 
 func pathOf(id string) string { return sessions + "/" + id }
+
+func TestDashboardIsServedCompletely(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for target := range web.Dashboard() {
+			name := "index.html"
+			if target != "/" {
+				name = strings.TrimPrefix(target, "/dashboard/")
+			}
+			want, err := os.ReadFile("../../web/dashboard/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec := w.call("GET", target)
+			if rec.Code != http.StatusOK || rec.Body.String() != string(want) {
+				t.Errorf("%s: %d, %d bytes, want the %d of %s", target, rec.Code, rec.Body.Len(), len(want), name)
+			}
+			if rec := w.send("GET", target, "", "If-None-Match: "+rec.Header().Get("ETag")); rec.Code != http.StatusNotModified {
+				t.Errorf("%s again: %d", target, rec.Code)
+			}
+		}
+	})
+}
 
 // T20: unknown files are not found, and nothing is redirected.
 func TestOnlyDashboardFilesAreServed(t *testing.T) {

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -103,15 +102,11 @@ func (n neighbour) HandOver(_ context.Context, node string, h *gateway.Handoff) 
 }
 
 // Seat implements Cluster.
-func (p *place) Seat(ctx context.Context, session string) (Seat, error) {
+func (p *place) Seat(ctx context.Context, session string) (cluster.Seat, error) {
 	if p.seats == nil {
-		return Seat{}, nil
+		return cluster.Seat{}, cluster.ErrNoSeat
 	}
-	seat, err := p.seats.Get(ctx, session)
-	if errors.Is(err, cluster.ErrNoSeat) {
-		return Seat{}, nil
-	}
-	return Seat{seat.Owner, seat.Ended != 0}, err
+	return p.seats.Get(ctx, session)
 }
 
 // beginDurable begins a durable session.

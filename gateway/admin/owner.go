@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -125,7 +126,7 @@ func (s *search) bySeat() {
 		switch {
 		case done:
 			return
-		case seat.Ended:
+		case seat.Ended != 0:
 			problem(s.w, http.StatusNotFound, noSession)
 			return
 		case s.silent != nil && s.a.cluster.Gone(ctx, seat.Owner):
@@ -155,10 +156,14 @@ func (s *search) afterLoss(node Node) {
 	s.a.unreachable(s.w, s.r, node)
 }
 
-func (s *search) readSeat(ctx context.Context) (seat Seat, err error) {
+// readSeat returns the session's seat. Without one its Owner is "".
+func (s *search) readSeat(ctx context.Context) (seat cluster.Seat, err error) {
 	ctx, cancel := context.WithTimeout(ctx, seatTimeout)
 	defer cancel()
 	s.a.g.Away(ctx, func() { seat, err = s.a.cluster.Seat(ctx, id(s.r)) })
+	if errors.Is(err, cluster.ErrNoSeat) {
+		return cluster.Seat{}, nil
+	}
 	return seat, err
 }
 

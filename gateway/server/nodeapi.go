@@ -20,13 +20,13 @@ const (
 
 // peers is a node's cluster as its control API sees it.
 type peers struct {
-	node      *member
+	*member
 	transport *http.Transport
 	longest   time.Duration // the longest grace period of all routes: a call names a session, not its route
 }
 
 func newPeers(n *member, routes []policy.Route) *peers {
-	p := &peers{node: n, transport: n.Transport()}
+	p := &peers{member: n, transport: n.Transport()}
 	p.transport.ResponseHeaderTimeout = 0 // the API has its own limits, and none for a first dial
 	for _, r := range routes {
 		p.longest = max(p.longest, r.Policy.Grace)
@@ -45,11 +45,11 @@ func nodeOf(n *cluster.Node) admin.Node {
 }
 
 // Self implements admin.Cluster.
-func (p *peers) Self() admin.Node { return nodeOf(&p.node.Nodes()[0]) }
+func (p *peers) Self() admin.Node { return nodeOf(&p.Cluster.Nodes()[0]) }
 
 // Others implements admin.Cluster.
 func (p *peers) Others() (list []admin.Node) {
-	for _, n := range p.node.Nodes()[1:] {
+	for _, n := range p.Cluster.Nodes()[1:] {
 		if n.State != cluster.StateGone {
 			list = append(list, nodeOf(&n))
 		}
@@ -59,7 +59,7 @@ func (p *peers) Others() (list []admin.Node) {
 
 // Known implements admin.Cluster.
 func (p *peers) Known() (list []admin.Node) {
-	for _, n := range p.node.Nodes()[1:] {
+	for _, n := range p.Cluster.Nodes()[1:] {
 		list = append(list, nodeOf(&n))
 	}
 	return list
@@ -67,8 +67,8 @@ func (p *peers) Known() (list []admin.Node) {
 
 // Status implements admin.Cluster.
 func (p *peers) Status() admin.ClusterStatus {
-	st := p.node.Engine()
-	return admin.ClusterStatus{Name: p.node.name, Engine: admin.EngineStatus{
+	st := p.Cluster.Engine()
+	return admin.ClusterStatus{Name: p.name, Engine: admin.EngineStatus{
 		Up: st.Up, Servers: st.Servers, Replicas: st.Replicas, RTT: float64(st.RTT.Microseconds()) / 1000, Since: st.Since.UTC(),
 	}}
 }
@@ -79,24 +79,17 @@ func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
 }
 
 // Seat implements admin.Cluster.
-func (p *peers) Seat(ctx context.Context, session string) (admin.Seat, error) {
-	if p.node.seats == nil {
-		return admin.Seat{}, nil
+func (p *peers) Seat(ctx context.Context, session string) (cluster.Seat, error) {
+	if p.seats == nil {
+		return cluster.Seat{}, cluster.ErrNoSeat
 	}
-	seat, err := p.node.seats.Get(ctx, session)
-	if errors.Is(err, cluster.ErrNoSeat) {
-		return admin.Seat{}, nil
-	}
-	return admin.Seat{Owner: seat.Owner, Ended: seat.Ended != 0}, err
+	return p.seats.Get(ctx, session)
 }
 
 // Gone implements admin.Cluster. A node that nobody has ever heard of has no session that a call could reach.
 func (p *peers) Gone(ctx context.Context, id string) bool {
-	return p.node.Cluster.IsStrange(id) || p.node.Cluster.Judge(ctx, id).EndsSessions(p.longest)
+	return p.Cluster.IsStrange(id) || p.Cluster.Judge(ctx, id).EndsSessions(p.longest)
 }
-
-// OnEngineUp implements admin.Cluster.
-func (p *peers) OnEngineUp(f func()) { p.node.OnEngineUp(f) }
 
 // demoNodes implements demo.Cluster.
 type demoNodes struct{ *member }
@@ -112,17 +105,17 @@ func (d demoNodes) Do(r *http.Request) (*http.Response, error) { return d.http.D
 
 // Seal implements admin.Cluster.
 func (p *peers) Seal(message []byte) ([]byte, error) {
-	return p.node.Cluster.Seal(eventsRoot+p.node.ID(), message)
+	return p.Cluster.Seal(eventsRoot+p.ID(), message)
 }
 
 // Open implements admin.Cluster.
 func (p *peers) Open(node string, sealed []byte) ([]byte, bool, error) {
-	message, err := p.node.Cluster.Open(eventsRoot+node, node, sealed)
+	message, err := p.Cluster.Open(eventsRoot+node, node, sealed)
 	return message, errors.Is(err, cluster.ErrOlder), err
 }
 
 // Log implements admin.Cluster.
-func (p *peers) Log() events.Log { return p.node.events }
+func (p *peers) Log() events.Log { return p.events }
 
 // OnLost implements admin.Cluster.
-func (p *peers) OnLost(f func(admin.Node)) { p.node.OnLost(func(n cluster.Node) { f(nodeOf(&n)) }) }
+func (p *peers) OnLost(f func(admin.Node)) { p.Cluster.OnLost(func(n cluster.Node) { f(nodeOf(&n)) }) }
