@@ -22,7 +22,7 @@ type Engine interface {
 	PutNode(ctx context.Context, id string, value []byte) error
 	// Beat sends a heartbeat: a node's id, with what is sealed behind it. It never blocks.
 	Beat(beat string) error
-	// Publish sends a message to a subject below the cluster's name, such as "n.<id>" or "ev.<id>".
+	// Publish sends a message to a subject below the cluster's name, such as "n.<id>".
 	// It never blocks.
 	Publish(subject string, data []byte) error
 	// Subscribe calls f with each message to a subject below the cluster's name, one at a time; "*" is
