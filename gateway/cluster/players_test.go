@@ -264,3 +264,15 @@ func TestUnreadableRecordIsAsGoodAsNone(t *testing.T) {
 		n.wantEnded(t)
 	})
 }
+
+// Two begin at the same time: the one whose write comes second meets the other's session.
+func TestOvertakenSessionMeetsTheOther(t *testing.T) {
+	for oldest, ended := range map[bool][]string{newestWins: {"b/s2"}, oldestWins: nil} {
+		inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
+			n.answers["b/s2"] = true
+			s.before = func() { b.Hold(t.Context(), ada, "s2", oldest) }
+			holds(t, a, "s1", oldest, !oldest)
+			n.wantEnded(t, ended...)
+		})
+	}
+}

@@ -485,3 +485,26 @@ func TestListHasWhatANodeBeganOrOwns(t *testing.T) {
 		wstest.Equal(t, "errors while the engine is away", n, 1)
 	})
 }
+
+// The engine has done what it was asked for, and its answer did not arrive.
+func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
+	_, a, b, seat := begun(t)
+	a.link.Loses = yes
+	seat.Epoch = 3
+	seat = a.put(seat)
+	got := b.get(sessionOfA)
+	wstest.Equal(t, "epoch", got.Epoch, 3)
+	wstest.Equal(t, "revision", got.Revision, seat.Revision)
+	other := a.put(seatOf(nodeA, anotherOfA))
+	wstest.Equal(t, "revision of a new seat", b.get(anotherOfA).Revision, other.Revision)
+}
+
+// A leader that has just lost its place returns a record from before the revision that the writer knows.
+func TestAnswerFromThePastProvesNothing(t *testing.T) {
+	e, a, _, seat := begun(t)
+	old := e.Records()[sessionOfA]
+	seat = a.put(seat)
+	a.link.Late = yes
+	a.link.Answer = func(string, cluster.StoredSeat, error) (cluster.StoredSeat, error) { return old, nil }
+	wantErr(t, "a write", a.putErr(seat), errUnclear)
+}

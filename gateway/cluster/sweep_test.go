@@ -227,3 +227,31 @@ func TestSweepGoesOnAfterAnError(t *testing.T) {
 		wstest.Equal(t, "ended by the next sweep", len(b.run()), left)
 	})
 }
+
+// Each of the pieces is one node's, and nobody else reads it.
+func TestNodesShareTheSweep(t *testing.T) {
+	const seats = 200
+	inLargeSweep(t, seats, func(t *testing.T, e *clustertest.Seats, b *sweep) {
+		sweeps := []*sweep{b, newSweep(newNode(t, e, nodeC))}
+		pieces, reads := map[string]int{}, 0
+		for i, s := range sweeps {
+			s.gone[nodeA] = true
+			s.share = func(piece string) bool {
+				pieces[piece]++
+				return int(piece[len(piece)-1])%2 == i
+			}
+			s.link.Answer = func(_ string, seat cluster.StoredSeat, err error) (cluster.StoredSeat, error) {
+				reads++
+				return seat, err
+			}
+			s.run()
+		}
+		wstest.Equal(t, "pieces", len(pieces), cluster.SeatBuckets)
+		wstest.Equal(t, "reads", reads, seats)
+		time.Sleep(time.Hour)
+		first, second := len(sweeps[0].run()), len(sweeps[1].run())
+		if first == 0 || second == 0 || first+second != seats || len(e.Records()) != 0 {
+			t.Errorf("%d and %d were ended, %d are left; want %d in all", first, second, len(e.Records()), seats)
+		}
+	})
+}
