@@ -64,10 +64,11 @@ func (b bookAt) Range(context.Context) (first, last uint64, err error) {
 // Append implements events.Log.
 func (b bookAt) Append(_ context.Context, node, id string, data []byte) (number uint64, err error) {
 	err = b.do(func() error {
-		if b.ids[id] {
+		if number = b.last; b.ids[id] {
 			return nil
 		}
 		b.last++
+		number = b.last
 		m := events.Message{Number: b.last, Node: node, Data: slices.Clone(data)}
 		b.ids[id], b.pages = true, append(b.pages, m)
 		for _, p := range b.town.nodes {
@@ -77,7 +78,7 @@ func (b bookAt) Append(_ context.Context, node, id string, data []byte) (number 
 		}
 		return nil
 	})
-	return b.last, err
+	return number, err
 }
 
 // Read implements events.Log.
