@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/owner"
 	"reseat/gateway/policy"
 	"reseat/gateway/transport"
@@ -26,7 +27,7 @@ type Config struct {
 	Cluster owner.Cluster
 
 	// Seats keeps the records of durable sessions, nil without a cluster or durable routes.
-	Seats owner.Seats
+	Seats *cluster.Seats
 
 	// NodeName is sent to clients as the route of their session, protocol section 5.1. It is
 	// not if it is empty, if it is no valid route, or without a cluster.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
@@ -81,7 +82,7 @@ func (g *Gateway) plainElsewhere(w http.ResponseWriter, r *front.Request, token 
 	case g.upgrade.ForwardMoved(w, r):
 		return true
 	}
-	g.watch.NotForwarded(r, found.Session, found.Session[:registry.NodeIDLen], found.Evidence)
+	g.watch.NotForwarded(r, found.Session, found.Session[:cluster.IDLen], found.Evidence)
 	w.Header().Set("Retry-After", "1")
 	g.refuse.http(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
 	return true

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -92,10 +93,10 @@ func hardDurable() policy.Policy {
 }
 
 // What the nodes know of one that has vanished, or is silent from now on.
-var lostNode = owner.NodeVerdict{State: owner.NodeGone, Evidence: "test"}
+var lostNode = cluster.Judgement{Verdict: cluster.Gone, Evidence: "test"}
 
-func silentNode() owner.NodeVerdict {
-	return owner.NodeVerdict{State: owner.NodeSilent, Evidence: "test", Heard: time.Now()}
+func silentNode() cluster.Judgement {
+	return cluster.Judgement{Verdict: cluster.Silent, Evidence: "test", Heard: time.Now()}
 }
 
 func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
@@ -109,7 +110,7 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 		i := len(d.links)
 		link := d.seats.Link()
 		d.links = append(d.links, link)
-		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.DiscardHandler))
+		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.NewTextHandler(io.Discard, nil)))
 		d.keepers = append(d.keepers, seats)
 		c.Seats, c.Driver = seats, transport.Net // a session without connections would begin on an event loop
 	})
@@ -412,7 +413,7 @@ func TestImpossibleCountsClaimNothing(t *testing.T) {
 func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		p.Pass(game, "a")
-		d.lose(1, owner.NodeVerdict{State: owner.NodeUnclear}) // nobody to take it
+		d.lose(1, cluster.Judgement{Verdict: cluster.Unclear}) // nobody to take it
 		d.drain(0)
 		game.WantReason(wire.CodeGoingAway, "moved")
 		p.WantRetry(wire.CodeDraining)

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/owner"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
@@ -128,11 +128,11 @@ func TestUnreadClaimChangesNothing(t *testing.T) {
 
 // Nobody claims a session from a node that may live, and a resume that is refused for it changes nothing.
 func TestSessionOfLivingNodeIsNotClaimed(t *testing.T) {
-	for _, state := range []owner.NodeState{owner.NodeUp, owner.NodeUnclear} {
+	for _, state := range []cluster.Verdict{cluster.Alive, cluster.Unclear} {
 		inLostNode(t, 2, func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 			time.Sleep(time.Second)
 			before := d.seats.Records()[p.Hello.Session].Revision
-			d.lose(0, owner.NodeVerdict{State: state, Evidence: "test"})
+			d.lose(0, cluster.Judgement{Verdict: state, Evidence: "test"})
 			d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
 			wstest.Equal(t, "revision of the seat", d.seats.Records()[p.Hello.Session].Revision, before)
 			wstest.Equal(t, "the node has the session", d.has(1, p), false)

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/cluster"
 	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/owner"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -36,7 +36,7 @@ type nodes struct {
 	mu       sync.Mutex
 	links    map[string]*wstest.Listener // node listeners, by id
 	dials    int
-	cut      map[string]owner.NodeVerdict // of nodes that cannot be reached
+	cut      map[string]cluster.Judgement // of nodes that cannot be reached
 	mute     map[string]bool              // of nodes that accept, and don't answer
 	requests []http.Header                // what came to node listeners
 
@@ -74,7 +74,7 @@ func (m member) Dial(_ context.Context, node string) (net.Conn, error) {
 	return ln.Dial()
 }
 
-func (m member) Judge(_ context.Context, node string) owner.NodeVerdict {
+func (m member) Judge(_ context.Context, node string) cluster.Judgement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cut[node]
@@ -85,7 +85,7 @@ func nodeID(i int) string { return fmt.Sprintf("%08x", 0xa0+i) }
 
 func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Config)) *nodes {
 	t.Helper()
-	all := &nodes{t: t, links: make(map[string]*wstest.Listener), cut: make(map[string]owner.NodeVerdict), mute: make(map[string]bool)}
+	all := &nodes{t: t, links: make(map[string]*wstest.Listener), cut: make(map[string]cluster.Judgement), mute: make(map[string]bool)}
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Conf
 }
 
 // lose makes node i unreachable.
-func (n *nodes) lose(i int, v owner.NodeVerdict) {
+func (n *nodes) lose(i int, v cluster.Judgement) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut[nodeID(i)] = v
@@ -235,26 +235,34 @@ func TestForwardedConnectionsEndTogether(t *testing.T) {
 	})
 }
 
+func TestNewSessionsAreNotForwarded(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
+		p, _ := n.of[1].play()
+		wstest.Equal(t, "dials", n.dialled(), 0)
+		wstest.Equal(t, "node", p.Hello.Session[:len(nodeID(1))], nodeID(1))
+	})
+}
+
 // What becomes of a resume whose owner cannot be reached goes by what is known of that node.
 func TestUnreachableOwner(t *testing.T) {
 	grace := testPolicy().Grace
 	const never = -1
 	for name, try := range map[string]struct {
-		state owner.NodeState
+		state cluster.Verdict
 		heard time.Duration // before the resume
 		want  int
 	}{
-		"unclear":                             {owner.NodeUnclear, 0, wire.CodeNodeUnreachable},
-		"up":                                  {owner.NodeUp, 0, wire.CodeNodeUnreachable},
-		"silent, and its grace period":        {owner.NodeSilent, grace - time.Second, wire.CodeNodeUnreachable},
-		"silent, and nobody knows since when": {owner.NodeSilent, never, wire.CodeNodeUnreachable},
-		"silent for longer than a grace":      {owner.NodeSilent, grace + time.Second, wire.CodeNoSession},
-		"gone":                                {owner.NodeGone, 0, wire.CodeNoSession},
+		"unclear":                             {cluster.Unclear, 0, wire.CodeNodeUnreachable},
+		"up":                                  {cluster.Alive, 0, wire.CodeNodeUnreachable},
+		"silent, and its grace period":        {cluster.Silent, grace - time.Second, wire.CodeNodeUnreachable},
+		"silent, and nobody knows since when": {cluster.Silent, never, wire.CodeNodeUnreachable},
+		"silent for longer than a grace":      {cluster.Silent, grace + time.Second, wire.CodeNoSession},
+		"gone":                                {cluster.Gone, 0, wire.CodeNoSession},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, game *wstest.Peer) {
 				p.Sync()
-				v := owner.NodeVerdict{State: try.state}
+				v := cluster.Judgement{Verdict: try.state}
 				if try.heard != never {
 					v.Heard = time.Now().Add(-try.heard)
 				}
@@ -448,7 +456,7 @@ func TestPlainClientOfUnreachableNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, keptPlain())
 		_, cookie := n.of[0].visit("")
-		n.lose(0, owner.NodeVerdict{State: owner.NodeUnclear})
+		n.lose(0, cluster.Judgement{Verdict: cluster.Unclear})
 		_, _, resp, err := n.of[1].Handshake("/", nil, ownOrigin+"Cookie: "+cookie+"\r\n")
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
 			t.Fatalf("%v, %v; want 503, and retry after 1 s", resp, err)
@@ -465,7 +473,7 @@ func TestForwardsAreCounted(t *testing.T) {
 		p.Drop()
 		p = n.at(1, p).Resume(0)
 		p.Drop()
-		n.lose(0, owner.NodeVerdict{State: owner.NodeUnclear})
+		n.lose(0, cluster.Judgement{Verdict: cluster.Unclear})
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
 		n.lose(0, lostNode)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
@@ -476,7 +484,7 @@ func TestForwardsAreCounted(t *testing.T) {
 // A directory holds one session of each player for all nodes of a test, as the cluster does.
 type directory struct {
 	mu sync.Mutex
-	of map[owner.Player]string // session
+	of map[cluster.Player]string // session
 	n  *nodes
 }
 
@@ -489,7 +497,7 @@ func (d *directory) node(session string) *world {
 	return nil
 }
 
-func (d *directory) Hold(ctx context.Context, p owner.Player, session string, oldestWins bool) bool {
+func (d *directory) Hold(ctx context.Context, p cluster.Player, session string, oldestWins bool) bool {
 	d.mu.Lock()
 	other := d.of[p]
 	d.mu.Unlock()
@@ -505,13 +513,13 @@ func (d *directory) Hold(ctx context.Context, p owner.Player, session string, ol
 	return true
 }
 
-func (d *directory) Keep(p owner.Player, session string, _ time.Time, _ bool) {
+func (d *directory) Keep(p cluster.Player, session string, _ time.Time, _ bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.of[p] = session
 }
 
-func (d *directory) Release(p owner.Player, session string) {
+func (d *directory) Release(p cluster.Player, session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of[p] == session {
@@ -523,7 +531,7 @@ func (d *directory) Release(p owner.Player, session string) {
 func inNodesWithPlayers(t *testing.T, duplicate policy.Duplicate, f func(*testing.T, *nodes, *directory, *wstest.Player, *wstest.Peer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{of: make(map[owner.Player]string)}
+		d := &directory{of: make(map[cluster.Player]string)}
 		d.n = newNodes(t, 2, loggedIn(duplicate), func(c *gateway.Config) { c.Players = d })
 		p, game := d.n.of[0].loginAs("ada")
 		f(t, d.n, d, p, game)

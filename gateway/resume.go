@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/handshake"
@@ -43,7 +44,7 @@ func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool 
 	case g.upgrade.ForwardMoved(w, r):
 		return true
 	}
-	g.watch.NotForwarded(r, found.Session, found.Session[:registry.NodeIDLen], found.Evidence)
+	g.watch.NotForwarded(r, found.Session, found.Session[:cluster.IDLen], found.Evidence)
 	if a, ok := g.answerResume(w, r, nil); ok {
 		g.refuseResume(a, found.Refusal)
 		g.watch.RefusedElsewhere(r, found.Refusal.Code, found.Evidence)

@@ -11,9 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -22,7 +20,6 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/control"
-	"reseat/gateway/events"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 )
@@ -69,8 +66,7 @@ type api struct {
 	routes   *chi.Mux
 	cluster  Cluster
 	heard    figures
-	all      *events.Hub // events of all nodes
-	feed     *feed       // fills it
+	feed     *feed // the events of all nodes; nil without a cluster
 }
 
 //go:embed openapi.json
@@ -90,8 +86,6 @@ func New(g *gateway.Gateway, o Options) *Handler {
 		a.metrics = append(a.metrics, o.Process)
 	}
 	if a.cluster != nil {
-		id, _ := strconv.ParseUint(a.cluster.Self().ID, 16, 64)
-		a.all = events.NewMerged(time.Now, id)
 		a.feed = newFeed(a)
 	}
 	a.guard = loopbackGuard{}

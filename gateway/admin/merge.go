@@ -15,11 +15,11 @@ import (
 	"reseat/gateway/watch"
 )
 
-// maxMerged is how far into the sorted sessions of a cluster an overview can look: each node
+// maxMerged bounds how far an overview can look into the sorted sessions of a cluster: each node
 // sends all of its sessions up to there, since any of them may be among the first.
 const maxMerged = 5000
 
-// figures are what the other nodes have last answered. The counts of a node that does not
+// figures are the last answers of the other nodes. The counts of a node that does not
 // answer stay in the sums, so that those do not fall and rise again.
 type figures struct {
 	mu   sync.Mutex

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -58,11 +57,11 @@ type neighbour struct {
 }
 
 // Judge implements owner.Cluster.
-func (n neighbour) Judge(_ context.Context, node string) owner.NodeVerdict {
-	v := owner.NodeVerdict{State: owner.NodeUp, Evidence: "test"}
+func (n neighbour) Judge(_ context.Context, node string) cluster.Judgement {
+	v := cluster.Judgement{Verdict: cluster.Alive, Evidence: "test"}
 	n.each(func(p *place) {
 		if p.node.ID == node && p.gone {
-			v.State = owner.NodeGone
+			v.Verdict = cluster.Gone
 		}
 	})
 	return v
@@ -104,15 +103,11 @@ func (n neighbour) HandOver(_ context.Context, node string, h *owner.Handoff) er
 }
 
 // Seat implements Cluster.
-func (p *place) Seat(ctx context.Context, session string) (Seat, error) {
+func (p *place) Seat(ctx context.Context, session string) (cluster.Seat, error) {
 	if p.seats == nil {
-		return Seat{}, nil
+		return cluster.Seat{}, cluster.ErrNoSeat
 	}
-	seat, err := p.seats.Get(ctx, session)
-	if errors.Is(err, cluster.ErrNoSeat) {
-		return Seat{}, nil
-	}
-	return Seat{seat.Owner, seat.Ended != 0}, err
+	return p.seats.Get(ctx, session)
 }
 
 // beginDurable begins a durable session.
@@ -243,20 +238,6 @@ func TestCallsReachSessionThatWasHandedOver(t *testing.T) {
 		}
 		other.wantProblem("GET", path(p), http.StatusBadGateway, "NATS cannot say")
 		to.wantMoved(p, to.node.Name, "covered", "handoff", 1)
-	})
-}
-
-func TestEndOfMovedSessionIsFoundWithoutItsSeat(t *testing.T) {
-	inDurableTown(t, three, func(t *testing.T, nodes []*place, _ *clustertest.Seats) {
-		p, _ := nodes[0].beginDurable()
-		p.Sync()
-		nodes[0].lose()
-		q, _ := nodes[1].claim(p)
-		q.Sync()
-		q.Drop()
-		time.Sleep(91 * time.Second) // the grace period is over, and its seat deleted
-		nodes[2].wantMoved(q, "bob", "covered", "failover", 1)
-		nodes[2].wantDescribed(q, "reason", "grace_over")
 	})
 }
 

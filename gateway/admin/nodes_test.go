@@ -360,28 +360,6 @@ func TestListWalksTheNodes(t *testing.T) {
 	})
 }
 
-func TestPageStopsAtItsLastSessionsNode(t *testing.T) {
-	inTown(t, three, func(t *testing.T, nodes []*place) {
-		populate(nodes, 2, 2, 2)
-		before := nodes[2].asks
-		nodes[0].clusterList("?limit=3")
-		if nodes[1].asks != 1 || nodes[2].asks != before {
-			t.Errorf("the nodes were asked %d and %d times", nodes[1].asks, nodes[2].asks)
-		}
-	})
-	many := strings.Split("a b c d e f g h", " ")
-	inTown(t, many, func(t *testing.T, nodes []*place) {
-		want := idsOf(populate(nodes, 0, 0, 0, 0, 0, 0, 1, 1)...)
-		page := nodes[0].clusterList("")
-		if len(page.Sessions) != 0 || page.Next != "00000005-0" || nodes[4].asks != 0 {
-			t.Errorf("after %d nodes: %+v", maxWalk, page)
-		}
-		if got, _ := nodes[0].walkAll("?limit=7"); !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-	})
-}
-
 func TestFiltersAskAllNodes(t *testing.T) {
 	many := strings.Split("a b c d e f g h", " ")
 	inTown(t, many, func(t *testing.T, nodes []*place) {
@@ -405,46 +383,6 @@ func TestFiltersAskAllNodes(t *testing.T) {
 		}
 		if page := nodes[0].clusterList("?player=ann&state=detached"); len(page.Sessions) != 0 {
 			t.Errorf("%+v", page)
-		}
-	})
-}
-
-// Neither sessions nor nodes that come or go between two pages move others out of the list,
-// or into it twice.
-func TestWalkIsStableWhileNodesComeAndGo(t *testing.T) {
-	inTown(t, three, func(t *testing.T, nodes []*place) {
-		all := populate(nodes, 2, 2, 2)
-		ids := idsOf(all...)
-		first := nodes[0].clusterList("?limit=3") // stops within the second node
-		nodes[0].wantStatus("DELETE", path(all[2]), http.StatusNoContent)
-		nodes[0].town.add("00000000", "new-first").play("")
-		late, _ := nodes[0].town.add("00000009", "new-last").play("")
-		nodes[0].wantClusterList("?limit=3&cursor="+first.Next, append(slices.Clone(ids[3:]), late.Hello.Session)[:3]...)
-		nodes[1].set(func(n *place) { n.gone = true })
-		nodes[0].wantClusterList("?limit=3&cursor="+first.Next, ids[4], ids[5], late.Hello.Session)
-	})
-}
-
-func (w *world) wantClusterList(query string, ids ...string) {
-	w.t.Helper()
-	var got []string
-	for _, s := range w.clusterList(query).Sessions {
-		got = append(got, s.ID)
-	}
-	if !slices.Equal(got, ids) {
-		w.t.Errorf("list%s: %v, want %v", query, got, ids)
-	}
-}
-
-func TestListNamesNodesThatDoNotAnswer(t *testing.T) {
-	inTown(t, three, func(t *testing.T, nodes []*place) {
-		ids := idsOf(populate(nodes, 1, 1, 1)...)
-		nodes[1].set(func(n *place) { n.down = true })
-		for _, query := range []string{"", "?group=g0"} {
-			page := nodes[0].clusterList(query)
-			if len(page.Sessions) != 2 || page.Sessions[0].ID != ids[0] || page.Sessions[1].ID != ids[2] || !slices.Equal(page.Missing, []string{"bob"}) {
-				t.Errorf("list%s: %+v", query, page)
-			}
 		}
 	})
 }

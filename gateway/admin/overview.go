@@ -21,7 +21,7 @@ const (
 	maxText = 200
 )
 
-// An overview is what the dashboard polls: one answer of bounded size holds everything that
+// An overview is polled by the dashboard: one answer of bounded size holds everything that
 // it shows.
 type overview struct {
 	watch.Overview

@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"reseat/gateway/cluster"
+	"reseat/gateway/owner"
+	"reseat/gateway/registry"
 )
 
 // This file finds the node that has a session. The session's id begins with that of the node which
 // has made it. If that node was lost, or has handed it over, the session goes on at another one.
 
 const (
-	// maxMoves is how many nodes a call goes to by what each says of where a session is now.
+	// maxMoves bounds the nodes that a call goes to, each time to the one that the last has named.
 	maxMoves = 3
 	// seatTries bounds how often the seat of a session is read for a call. While a node takes a session
 	// in, the seat names it a moment before it has the session.
@@ -30,14 +35,14 @@ func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 		of := id(r)
 		_, known := a.g.Control().Settled(visitOf(r.Context()), of)
 		if !known && callerOf(r).node != "" {
-			w.Header()[movedHeader] = []string{a.g.Owner().MovedTo(of)}
+			w.Header()[owner.MovedHeader] = []string{a.g.Owner().MovedTo(of)}
 		}
 		switch {
 		case known || a.alone(r) || !hexDigits(of):
 			here(w, r)
-		case len(of) == nodeIDLen+sessionIDLen:
+		case len(of) == cluster.IDLen+registry.SessionIDLen:
 			a.passToOwner(w, r, here)
-		case len(of) == sessionIDLen:
+		case len(of) == registry.SessionIDLen:
 			a.passToHolder(w, r)
 		default:
 			here(w, r)
@@ -122,7 +127,7 @@ func (s *search) bySeat() {
 		switch {
 		case done:
 			return
-		case seat.Ended:
+		case seat.Ended != 0:
 			problem(s.w, http.StatusNotFound, noSession)
 			return
 		case s.silent != nil && s.a.cluster.Gone(ctx, seat.Owner):
@@ -152,10 +157,14 @@ func (s *search) afterLoss(node Node) {
 	s.a.unreachable(s.w, s.r, node)
 }
 
-func (s *search) readSeat(ctx context.Context) (seat Seat, err error) {
+// readSeat returns the session's seat. Without one its Owner is "".
+func (s *search) readSeat(ctx context.Context) (seat cluster.Seat, err error) {
 	ctx, cancel := context.WithTimeout(ctx, seatTimeout)
 	defer cancel()
 	visitOf(ctx).Away(func() { seat, err = s.a.cluster.Seat(ctx, id(s.r)) })
+	if errors.Is(err, cluster.ErrNoSeat) {
+		return cluster.Seat{}, nil
+	}
 	return seat, err
 }
 

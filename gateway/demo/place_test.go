@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"reseat/gateway"
+	"reseat/gateway/cluster"
 	"reseat/gateway/demo"
 	"reseat/gateway/owner"
 	"reseat/tokens"
@@ -51,7 +52,7 @@ func (f *fake) Do(r *http.Request) (*http.Response, error) {
 
 func (f *fake) ID() string                                          { return here }
 func (f *fake) Dial(context.Context, string) (net.Conn, error)      { return nil, errors.New("not here") }
-func (f *fake) Judge(context.Context, string) (v owner.NodeVerdict) { return v }
+func (f *fake) Judge(context.Context, string) (v cluster.Judgement) { return v }
 
 // newPage serves the demo at a node of a cluster, or without one if f is nil.
 func newPage(t *testing.T, f *fake) http.Handler {

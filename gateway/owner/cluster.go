@@ -21,7 +21,7 @@ type Cluster interface {
 	// Dial returns a connection to the node listener of another node.
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// Judge says what is known of a node that could not be reached.
-	Judge(ctx context.Context, node string) NodeVerdict
+	Judge(ctx context.Context, node string) cluster.Judgement
 	// Takers returns the other nodes that accept handed-over sessions, in the order in which to ask
 	// them for this session.
 	Takers(session string) []string
@@ -61,50 +61,17 @@ func HandoffError(resp *http.Response) error {
 	return fmt.Errorf("%w: status %d: %s", errNotTaken, resp.StatusCode, text)
 }
 
-// Seats keeps the records of durable sessions in the engine of a cluster: cluster.Seats. Its methods
-// may be called from any goroutine.
-type Seats interface {
-	Get(ctx context.Context, session string) (cluster.Seat, error)
-	Put(ctx context.Context, seat cluster.Seat) (revision uint64, err error)
-	Renew(ctx context.Context, seat cluster.Seat) (revision uint64, err error)
-	Delete(ctx context.Context, session string, revision uint64) error
-	Fence(node, session string, epoch uint64)
-	Contact() time.Time
-}
-
 // Players keeps players from having sessions at two nodes at a time. Its methods may be called
 // from any goroutine.
 type Players interface {
 	// Hold makes session the one of a player, in the whole cluster. It reports false if a
 	// session of the player at another node stays; oldestWins says whether that may be.
-	Hold(ctx context.Context, p Player, session string, oldestWins bool) bool
+	Hold(ctx context.Context, p cluster.Player, session string, oldestWins bool) bool
 	// Keep notes a session that a predecessor has held.
-	Keep(p Player, session string, began time.Time, oldestWins bool)
+	Keep(p cluster.Player, session string, began time.Time, oldestWins bool)
 	// Release forgets a session that has ended. It does not wait.
-	Release(p Player, session string)
+	Release(p cluster.Player, session string)
 }
-
-// A Player is who a session belongs to. Players of different realms are different people,
-// whatever their names are.
-type Player struct{ Realm, Name string }
-
-// A NodeVerdict is what a node knows of another one.
-type NodeVerdict struct {
-	State    NodeState
-	Evidence string    // for the log
-	Heard    time.Time // the last sign of life; zero: none
-}
-
-// A NodeState says whether a node has its sessions.
-type NodeState uint8
-
-// The states of a node.
-const (
-	NodeUnclear NodeState = iota // it may live
-	NodeUp
-	NodeSilent // it has not been heard for so long that others may not wait for it
-	NodeGone   // it has ended, with its sessions
-)
 
 // relays are the connections that are passed on, until close.
 type relays struct {

@@ -137,7 +137,7 @@ func (o *Owner) handOff(ctx context.Context, e *registry.Record) bool {
 
 // offer hands a session over to one node: nil, errNotTaken, or errTaken if this node must not go on with it.
 func (o *Owner) offer(ctx context.Context, e *registry.Record, node string, h *Handoff) error {
-	err := o.Cluster.HandOver(ctx, node, h)
+	err := o.handOver(ctx, node, h)
 	if err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
@@ -146,10 +146,17 @@ func (o *Owner) offer(ctx context.Context, e *registry.Record, node string, h *H
 		return err
 	}
 	// It was a write of this node's own that came late, and h has its revision now.
-	if err = o.Cluster.HandOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
+	if err = o.handOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
 	return o.afterFailedHandoff(ctx, e, node, h, err)
+}
+
+// handOver is Cluster.HandOver with a limit.
+func (o *Owner) handOver(ctx context.Context, node string, h *Handoff) error {
+	ctx, cancel := context.WithTimeout(ctx, handoffTime)
+	defer cancel()
+	return o.Cluster.HandOver(ctx, node, h)
 }
 
 // afterFailedHandoff finds out by the seat whether a node has taken a session whose answer was lost, or that says

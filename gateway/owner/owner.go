@@ -30,7 +30,7 @@ import (
 // every session is here.
 type Options struct {
 	Cluster Cluster
-	Seats   Seats // nil without durable routes
+	Seats   *cluster.Seats // nil without durable routes
 	Players Players
 
 	Ctx      context.Context // until the gateway closes
@@ -94,7 +94,7 @@ func (o *Owner) Durable(rt *front.Route) bool { return rt.Policy.Durable && o.Se
 
 // HasSeat reports whether a session that is not here may have a seat that says where it is.
 func (o *Owner) HasSeat(id string) bool {
-	return o.Seats != nil && len(id) == registry.NodeIDLen+registry.SessionIDLen && !o.Registry.Ended(id)
+	return o.Seats != nil && len(id) == cluster.IDLen+registry.SessionIDLen && !o.Registry.Ended(id)
 }
 
 // NewSessionID makes a session's id. In a cluster it says at which node the session began.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/front"
 	"reseat/gateway/hop"
 	"reseat/gateway/pipe"
@@ -34,13 +35,14 @@ const (
 // to serve it then.
 const notHere = "HTTP/1.1 421"
 
-// movedHeader says in that answer which node has the session now.
-const movedHeader = "Reseat-Node-Moved"
+// MovedHeader says in that answer which node has the session now, and in the control API's answer
+// of a node that does not have it.
+const MovedHeader = "Reseat-Node-Moved"
 
 // ownerOf returns the node that a token leads to, "" if that is this one, or if nobody else is
 // to be asked.
 func (o *Owner) ownerOf(r *front.Request, c tokens.Claims) string {
-	if o.Cluster == nil || len(c.Session) != registry.NodeIDLen+registry.SessionIDLen {
+	if o.Cluster == nil || len(c.Session) != cluster.IDLen+registry.SessionIDLen {
 		return ""
 	}
 	if r.From != nil {
@@ -48,7 +50,7 @@ func (o *Owner) ownerOf(r *front.Request, c tokens.Claims) string {
 	}
 	node := c.Owner
 	if node == "" {
-		node = c.Session[:registry.NodeIDLen]
+		node = c.Session[:cluster.IDLen]
 	}
 	if node != o.Cluster.ID() {
 		return node
@@ -75,7 +77,7 @@ func (o *Owner) passOn(s *search, node string) (_ passAnswer, other string) {
 	var conn net.Conn
 	var first []byte
 	var err error
-	s.v = NodeVerdict{}
+	s.v = cluster.Judgement{}
 	r.Visit.Away(func() {
 		if conn, first, err = o.askOwner(r, node); err != nil {
 			s.v = o.Cluster.Judge(r.Context(), node)
@@ -102,24 +104,23 @@ func (o *Owner) passOn(s *search, node string) (_ passAnswer, other string) {
 	return passServed, ""
 }
 
-// movedFrom reads movedHeader in the beginning of an answer.
+// movedFrom reads MovedHeader in the beginning of an answer.
 func movedFrom(answer []byte) string {
 	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
 	if err != nil {
 		return ""
 	}
 	defer resp.Body.Close()
-	return resp.Header.Get(movedHeader)
+	return resp.Header.Get(MovedHeader)
 }
 
-// sessionIsGone reports whether the sessions of a node cannot live any more. A node that is
-// only silent may have them until their grace period is over.
-func (o *Owner) sessionIsGone(rt *front.Route, v NodeVerdict) bool {
+// sessionIsGone reports whether a node's session of this route cannot live any more.
+func (o *Owner) sessionIsGone(rt *front.Route, v cluster.Judgement) bool {
 	terms := &registry.Terms{Policy: o.Default}
 	if rt != nil {
 		terms = rt.Terms
 	}
-	return v.State == NodeGone || v.State == NodeSilent && !v.Heard.IsZero() && time.Since(v.Heard) > terms.LongestGrace()
+	return v.EndsSessions(terms.LongestGrace())
 }
 
 // askOwner sends a client's request to a node, and returns the connection with the beginning

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/gate"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -14,12 +15,12 @@ import (
 
 // playerOf returns whose session e is. It reports false if other nodes may have sessions of the
 // same player.
-func (o *Owner) playerOf(e *registry.Record) (Player, bool) {
+func (o *Owner) playerOf(e *registry.Record) (cluster.Player, bool) {
 	t := e.Terms()
 	if o.Players == nil || e.Player == "" || t.Duplicate == policy.Allow {
-		return Player{}, false
+		return cluster.Player{}, false
 	}
-	p := Player{Name: e.Player}
+	p := cluster.Player{Name: e.Player}
 	if a := t.Auth; a != nil {
 		p.Realm = strings.Join([]string{a.JWKS, a.Issuer, a.Audience}, "\n") // not the key file, whose path may differ
 	}

@@ -49,14 +49,14 @@ type search struct {
 	w      http.ResponseWriter
 	r      *front.Request
 	claims tokens.Claims
-	v      NodeVerdict // of the node that was asked last
+	v      cluster.Judgement // of the node that was asked last
 }
 
 func (s *search) refuse(refusal *session.Refusal) Found {
 	return Found{Refusal: refusal, Session: s.claims.Session, Evidence: s.v.Evidence}
 }
 
-func (s *search) lost() bool { return s.v.State == NodeGone || s.v.State == NodeSilent }
+func (s *search) lost() bool { return s.v.Verdict == cluster.Gone || s.v.Verdict == cluster.Silent }
 
 // Find serves a resume of another node's session, or says that it is to be served here, or refused.
 // It claims a durable session whose node is lost.
@@ -145,7 +145,7 @@ func (o *Owner) AnswerNode(w http.ResponseWriter, r *front.Request) bool {
 			return false
 		}
 		if to := o.moves.node(claims.Session); to != "" {
-			w.Header().Set(movedHeader, to)
+			w.Header().Set(MovedHeader, to)
 		}
 	}
 	http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere
@@ -176,7 +176,7 @@ func (o *Owner) findBySeat(s *search) Found {
 			case s.lost():
 				claimable = true
 			default:
-				if s.v.State == NodeUp {
+				if s.v.Verdict == cluster.Alive {
 					o.Watch.Metrics.Claims.WithLabelValues("owner_alive").Inc()
 				}
 				return s.refuse(unreachable())
@@ -202,13 +202,13 @@ func (o *Owner) withoutSeat(s *search, err error) Found {
 		gone = session.Refuse(wire.CodeNoSession, "its node was lost")
 	}
 	switch none := errors.Is(err, cluster.ErrNoSeat); {
-	case none && s.v.State == NodeSilent && !o.sessionIsGone(s.r.Route, s.v): // that node may have it
+	case none && s.v.Verdict == cluster.Silent && !o.sessionIsGone(s.r.Route, s.v): // that node may have it
 		return s.refuse(unreachable())
 	case none:
 		return s.refuse(gone)
 	}
 	s.v.Evidence = fmt.Sprintf("%s; its seat cannot be read: %v", s.v.Evidence, err)
-	if s.v.State == NodeGone && s.r.Route != nil && !s.r.Route.Policy.Durable {
+	if s.v.Verdict == cluster.Gone && s.r.Route != nil && !s.r.Route.Policy.Durable {
 		return s.refuse(gone)
 	}
 	o.Watch.Metrics.Claims.WithLabelValues("engine").Inc()

@@ -28,7 +28,7 @@ import (
 //
 // One write of a seat is under way at a time; it has the newest state.
 type seatKeeper struct {
-	store   Seats // nil without a cluster
+	store   *cluster.Seats // nil without a cluster
 	self    func() string
 	table   *front.Table
 	clock   *transport.Clock

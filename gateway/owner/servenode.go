@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/front"
 	"reseat/gateway/hop"
 	"reseat/gateway/registry"
@@ -74,7 +75,7 @@ func (c *countedConn) CloseWrite() error {
 // NodeOf returns the node that has a session, "" without a cluster.
 func (o *Owner) NodeOf(session string) string {
 	switch {
-	case o.Cluster == nil || len(session) != registry.NodeIDLen+registry.SessionIDLen:
+	case o.Cluster == nil || len(session) != cluster.IDLen+registry.SessionIDLen:
 		return ""
 	case o.Registry.Find(session) != nil:
 		return o.Cluster.ID()
@@ -82,7 +83,7 @@ func (o *Owner) NodeOf(session string) string {
 	if to := o.moves.node(session); to != "" {
 		return to
 	}
-	return session[:registry.NodeIDLen]
+	return session[:cluster.IDLen]
 }
 
 // MovedTo returns the node that this one has handed a session to, "" if it has not.

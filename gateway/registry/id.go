@@ -5,12 +5,8 @@ import (
 	"encoding/hex"
 )
 
-const (
-	// SessionIDLen is the length of NewID. In a cluster, a node's id comes before it.
-	SessionIDLen = 32
-	// NodeIDLen is the length of a node's id in a session's.
-	NodeIDLen = 8
-)
+// SessionIDLen is the length of NewID. In a cluster the node's id comes before it.
+const SessionIDLen = 32
 
 // NewID makes an id of 128 random bits.
 func NewID() string {

@@ -3,13 +3,9 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -30,21 +26,16 @@ import (
 	"reseat/gateway/hop"
 	"reseat/gateway/owner"
 	"reseat/gateway/session"
-	"reseat/gateway/transport/rawconn"
 	"reseat/tokens"
 )
 
 const (
-	// joinWait limits the wait for NATS at the start. Without it the node serves alone at first.
+	// The start waits for NATS for joinWait. Without it the node serves alone at first.
 	joinWait = 3 * time.Second
-	// leaveWait limits the wait for NATS at the exit.
-	leaveWait = time.Second
-	// playerPurpose derives the key that hides players' names from the engine.
-	playerPurpose = "reseat player v1"
-	playersPath   = "/node/v1/players/"
-	// handoffTimeout limits the wait for another node to accept a session.
-	handoffTimeout = 5 * time.Second
-	// sweepEvery is the interval of looking for seats whose clients stay away.
+	// The exit waits for NATS for leaveWait.
+	leaveWait   = time.Second
+	playersPath = "/node/v1/players/"
+	// Seats that nobody comes back for are looked for every sweepEvery.
 	sweepEvery = 30 * time.Second
 )
 
@@ -56,7 +47,6 @@ type member struct {
 	players  *cluster.Players
 	seats    *cluster.Seats // nil without durable routes
 	stop     func()         // ends the sweeps
-	keys     *tokens.Keys
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
 	http     *http.Client     // to other nodes
@@ -75,7 +65,7 @@ type member struct {
 // over from, nil if nothing. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
-	n := &member{name: c.Name, keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
@@ -98,7 +88,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		return nil, err
 	}
 	n.engine, n.events, n.http = e, e, &http.Client{Transport: n.Transport()}
-	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, log)
+	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, keys.Derive, log)
 	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
 	})
@@ -114,23 +104,12 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
-	n.ln = tls.NewListener(quietListener{ln}, n.identity.Server(n.ID, n.Refused))
+	n.ln = tls.NewListener(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
-}
-
-// A quietListener's connections can be served by an event loop, with TLS above them.
-type quietListener struct{ net.Listener }
-
-func (l quietListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {
@@ -233,29 +212,12 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Dial implements owner.Cluster.
-func (n *member) Dial(ctx context.Context, id string) (net.Conn, error) {
-	return n.Cluster.Dial(ctx, id)
-}
-
-// Judge implements owner.Cluster.
-func (n *member) Judge(ctx context.Context, id string) owner.NodeVerdict {
-	j := n.Cluster.Judge(ctx, id)
-	states := map[cluster.Verdict]owner.NodeState{cluster.Alive: owner.NodeUp, cluster.Silent: owner.NodeSilent, cluster.Gone: owner.NodeGone}
-	return owner.NodeVerdict{State: states[j.Verdict], Evidence: j.Evidence, Heard: j.Heard}
-}
-
-// Takers implements owner.Cluster.
-func (n *member) Takers(session string) []string { return n.Cluster.Takers(session) }
-
 // HandOver implements owner.Cluster.
 func (n *member) HandOver(ctx context.Context, id string, h *owner.Handoff) error {
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, handoffTimeout)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+owner.HandoffPath+h.Session, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -326,43 +288,6 @@ func (n *member) askPlayer(ctx context.Context, method, id, session string) (sta
 		return 0, err
 	}
 	return resp.StatusCode, resp.Body.Close()
-}
-
-// holders implements owner.Players.
-type holders struct{ *member }
-
-// key hides the player's name from readers of NATS.
-func (h holders) key(p owner.Player) string {
-	secrets, err := h.keys.Derive(playerPurpose, sha256.Size)
-	if err != nil || len(secrets) == 0 {
-		return ""
-	}
-	m := hmac.New(sha256.New, secrets[0])
-	fmt.Fprintf(m, "%d %s%s", len(p.Realm), p.Realm, p.Name)
-	return hex.EncodeToString(m.Sum(nil)[:20])
-}
-
-func policyOf(oldestWins bool) cluster.PlayerPolicy {
-	if oldestWins {
-		return cluster.OldestWins
-	}
-	return cluster.NewestWins
-}
-
-func (h holders) Hold(ctx context.Context, p owner.Player, session string, oldestWins bool) bool {
-	return h.players.Hold(ctx, h.key(p), session, policyOf(oldestWins))
-}
-
-func (h holders) Keep(p owner.Player, session string, began time.Time, oldestWins bool) {
-	h.players.Keep(h.key(p), session, began, policyOf(oldestWins))
-}
-
-func (h holders) Release(p owner.Player, session string) {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		h.players.Release(ctx, h.key(p), session)
-	}()
 }
 
 // nodeMetrics are the metrics of a node.

@@ -314,10 +314,7 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, over *take
 	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, over); err != nil {
 		return err
 	}
-	cfg.Cluster, cfg.Players, cfg.NodeName = p.node, holders{p.node}, set.Cluster.NodeName
-	if p.node.seats != nil {
-		cfg.Seats = p.node.seats
-	}
+	cfg.Cluster, cfg.Players, cfg.Seats, cfg.NodeName = p.node, p.node.players, p.node.seats, set.Cluster.NodeName
 	return nil
 }
 

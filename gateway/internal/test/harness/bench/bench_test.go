@@ -36,7 +36,7 @@ func planned(args string) ([]workload, []proxy.Subject, error) {
 
 func TestPlanIsWhatIsAskedFor(t *testing.T) {
 	for args, want := range map[string]string{ // workloads, with the number of subjects that take part; or an error
-		"":        "W1 8, W2 8, W3 8, W4 8, W5 8, W6 8, W6det 2, W7 4, W1W7 2, W8 10, noTLS 4, TLS 3, W6TLS 3, nodeflate 4, deflate 3, H1 4, H7 4, G100 5, G1000 5, Gmax 3, Gacks 4",
+		"":        "W1 8, W2 8, W3 8, W4 8, W5 8, W6 8, W6det 2, W7 4, W1W7 2, W8 10, noTLS 4, TLS 3, W6TLS 3, nodeflate 4, deflate 4, H1 4, H7 4, G100 5, G1000 5, Gmax 3, Gacks 4",
 		"--short": "W1 8, W3 8, W4 8, W5 8, W7 2",
 		"--only W3,W1,C1 --subjects reseat@net,nodes3@net,nginx,floor": "W1 3, W3 3, C1 2",
 		"--only W1 --also mine=/bin/true":                              "W1 9",

@@ -187,7 +187,7 @@ func plan(f flags) ([]workload, []proxy.Subject, error) {
 // takesPart reports whether subject s is measured in w. The game server itself has no TLS. With
 // compression the poll driver hands connections over to the other driver.
 func (w workload) takesPart(s proxy.Subject) bool {
-	if w.tls && s.Name == proxy.Direct || w.deflate && strings.HasSuffix(s.Name, "@poll") || len(s.Only) > 0 && !slices.Contains(s.Only, w.name) {
+	if w.tls && s.Name == proxy.Direct || len(s.Only) > 0 && !slices.Contains(s.Only, w.name) {
 		return false
 	}
 	return len(w.only) == 0 || slices.Contains(w.only, s.Base()) || s.Other
