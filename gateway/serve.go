@@ -84,6 +84,7 @@ func New(cfg Config) (*Gateway, error) {
 		}
 	}
 	g.running.Go(func() { g.memory.run(ctx) })
+	g.owner.Start()
 	return g, nil
 }
 

@@ -66,7 +66,7 @@ type Owner struct {
 	passedIn atomic.Int64 // connections that other nodes have passed on
 }
 
-// New returns an Owner, and begins its background work, which Close and the end of Ctx stop.
+// New returns an Owner. Start begins its background work.
 func New(opts Options) *Owner {
 	o := &Owner{Options: opts}
 	o.seats = seatKeeper{
@@ -77,10 +77,15 @@ func New(opts Options) *Owner {
 	if o.Cluster != nil {
 		o.seats.self = o.Cluster.ID
 	}
+	return o
+}
+
+// Start begins the background work, which the end of Ctx stops. All that the Options lead to must be
+// there.
+func (o *Owner) Start() {
 	if o.Seats != nil {
 		o.Running.Go(func() { o.seats.watch(o.Registry.All) })
 	}
-	return o
 }
 
 // Close ends the connections that are passed on. No write of a seat begins afterwards.
