@@ -302,6 +302,15 @@ func TestUpstreamThatWasToldTooLowCountIsReplaced(t *testing.T) {
 	}
 }
 
+// A dial begins for a client that finds no upstream, while another one gets the upstream that it waited for. That dial
+// is not needed, and what it is told says nothing about the upstream that is there.
+func TestCountOfUnneededDialReplacesNothing(t *testing.T) {
+	for _, taken := range []string{"0", "all"} { // of its Close frame
+		attached(t, durable, hard).play(`client> one; game< one; drop; game lends; dial; resume 0; client reads
+			ask; client> two, three; game< two, three; older wrote %s; attached; mode open; client> four; game< four`, taken)
+	}
+}
+
 // The session may have ended meanwhile, or the upstream closed: it gets nothing that it would take for something else. In
 // an outage the session stays with its client, which hears of one outage.
 func TestUpstreamThatWasToldTooLowCountInOutage(t *testing.T) {

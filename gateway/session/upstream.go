@@ -151,7 +151,9 @@ func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
 	}
 	if u.released {
 		s.takeBack(u)
-		s.recount(now)
+		if out.queue { // else it has taken no message, and a count may be that of a dial which nobody needs
+			s.recount(now)
+		}
 	}
 	if s.isLeaving() {
 		s.closeLeaving()
