@@ -150,6 +150,7 @@ func (s *Session) renumber(r Resume, keep bool) {
 			s.ring.Restart(r.Received)
 		}
 		s.durable.base, s.acked = r.Received, r.Received
+		s.outage.heard.after = math.MaxUint64 // its messages are from elsewhere: they prove nothing of what was said here
 		s.sentN, s.sentOff = s.ring.Base().N, s.ring.Base().Off
 	}
 	if at := (tally{n: r.Settled}); at.n > s.received.n {

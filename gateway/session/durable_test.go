@@ -122,6 +122,14 @@ func TestClaimEndsOutageForClient(t *testing.T) {
 	claimed(t, redial).play(`join; client< ^hello, ^back`)
 }
 
+// The client has refused a hello, and "back" with it, since it got a message from its older node meanwhile. That message
+// has a number behind the one after which this node said so: it proves nothing.
+func TestMessageOfOlderNodeProvesNoNews(t *testing.T) {
+	claimed(t, redial).play(`join; client< ^hello, ^back; states 101 40; join 1; client< ^hello, ^back`)
+	// It waits for a dial: the numbers move before it attaches.
+	claimed(t, redial, hard).play(`join; client< ^hello, ^back; drop; states 101 40; join 1; client< ^hello, ^back`)
+}
+
 // hello.moved stays until a client was heard here; whoever has a token of this node's was.
 func TestMovedIsSaidUntilClientIsHeard(t *testing.T) {
 	b := claimed(t)
