@@ -56,6 +56,9 @@ func (h *heard) attach(n uint64) {
 	h.after, h.ping = math.MaxUint64, 0
 }
 
+// open reports whether the client may have heard, on an earlier connection, what was sent there.
+func (h *heard) open() bool { return h.unsure && h.ping == 0 }
+
 // An upstream that has lived for livingTime gives a later outage the whole time again.
 const livingTime = 10 * time.Second
 
@@ -111,7 +114,8 @@ func (s *Session) announce(n news) {
 	if a == nil {
 		return
 	}
-	if last := len(a.news) - 1; last >= 0 && !n.back && a.news[last] == (news{at: n.at, back: true}) {
+	last := len(a.news) - 1
+	if last >= 0 && !n.back && a.news[last] == (news{at: n.at, back: true}) && (last > 0 || !s.outage.heard.open()) {
 		a.news = a.news[:last] // no message lies between two outages: for the client they are one
 	} else {
 		a.news = append(a.news, n)
