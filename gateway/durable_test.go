@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -110,7 +109,7 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 		i := len(d.links)
 		link := d.seats.Link()
 		d.links = append(d.links, link)
-		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.DiscardHandler))
 		d.keepers = append(d.keepers, seats)
 		c.Seats, c.Driver = seats, transport.Net // a session without connections would begin on an event loop
 	})

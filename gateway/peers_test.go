@@ -235,14 +235,6 @@ func TestForwardedConnectionsEndTogether(t *testing.T) {
 	})
 }
 
-func TestNewSessionsAreNotForwarded(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
-		p, _ := n.of[1].play()
-		wstest.Equal(t, "dials", n.dialled(), 0)
-		wstest.Equal(t, "node", p.Hello.Session[:len(nodeID(1))], nodeID(1))
-	})
-}
-
 // What becomes of a resume whose owner cannot be reached goes by what is known of that node.
 func TestUnreachableOwner(t *testing.T) {
 	grace := testPolicy().Grace
