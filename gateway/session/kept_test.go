@@ -388,3 +388,12 @@ func TestEvictionFreesAllMemory(t *testing.T) {
 		}
 	}
 }
+
+// An unsolicited Pong acks nothing: neither messages that no Ping asked about, nor messages
+// that were never written.
+func TestPongBeyondNewestPingCoversNothing(t *testing.T) {
+	for _, count := range []string{"2", "3", "18446744073709551615", "-1", "", "1x"} {
+		attached(t, cookie).play(`game> one; client< one; 1s; client< Ping 1; game> two; client< two
+			client> Pong %s; attached; counts 0 0 2 0`, count)
+	}
+}

@@ -258,6 +258,12 @@ func TestOutageThatBeginsBeforeUnprovenEndIsSaid(t *testing.T) {
 	claimed(t, redial).play(`join; breaks; client< ^hello, ^back, ^lost`)
 }
 
+// Nor does the pong of a ping before it.
+func TestPongOfEarlierPingProvesNothing(t *testing.T) {
+	attached(t, redial, heartbeat(15*time.Second)).play(`15s; client< ^ping; breaks; client< ^lost; client> ^pong 1; attached
+		drop; resume 0; client< ^hello, ^lost`)
+}
+
 // The ping behind `upstream` is no reason to take a client for dead.
 func TestLostGameServerMakesNoClientDie(t *testing.T) {
 	attached(t, redial, answer(5*time.Second), heartbeat(time.Minute)).play(`breaks; client< ^lost; 10s; attached`)
