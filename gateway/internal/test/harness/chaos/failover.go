@@ -42,36 +42,11 @@ func failovers(ctx context.Context, cfg Config, n int, drain bool, out io.Writer
 		clients.Go(func() { s.play(ctx, fronts) })
 		process.Sleep(ctx, time.Millisecond)
 	}
-	// await waits until no session misses anything.
-	await := func(what string, missing func(s *survivor) string) error {
-		text := process.Await(ctx, time.Minute+cfg.Late+time.Duration(n)*10*time.Millisecond, func() string {
-			for _, s := range all {
-				s.mu.Lock()
-				text := missing(s)
-				s.mu.Unlock()
-				if text != "" {
-					return fmt.Sprintf("session %d (%s) %s; last: %s", s.id, s.session, text, s.last)
-				}
-			}
-			return ""
-		})
-		if text != "" {
-			return fmt.Errorf("%s: %s", what, text)
-		}
-		return nil
-	}
-	applied := func(want string) func(s *survivor) string {
-		return func(s *survivor) string {
-			if got := r.counting.report(s.session, moment); fmt.Sprint(got.Applied) != want || got.Lost > 0 {
-				return fmt.Sprintf("has %v applied by the game, lost %d, want %s", got.Applied, got.Lost, want)
-			}
-			return ""
-		}
-	}
-	if err := await("before", applied("[1]")); err != nil {
+	f := &failover{r: r, all: all, limit: time.Minute + cfg.Late + time.Duration(n)*10*time.Millisecond}
+	if err := f.await(ctx, "before", f.applied("[1]")); err != nil {
 		return err
 	}
-	if err := await("before", func(*survivor) string {
+	if err := f.await(ctx, "before", func(*survivor) string {
 		if covered := first.process.Metrics()[`reseat_durable_sessions{state="covered"}`]; covered < float64(n) {
 			return fmt.Sprintf("and others: %v of %d have their seat", covered, n)
 		}
@@ -90,25 +65,61 @@ func failovers(ctx context.Context, cfg Config, n int, drain bool, out io.Writer
 	} else {
 		r.cluster.kill(place, first)
 	}
-	if err := await(how, func(s *survivor) string {
-		if s.moved.IsZero() {
-			return "has not moved"
+	if err := f.await(ctx, how, (*survivor).stays); err != nil {
+		return err
+	}
+	if err := f.await(ctx, how, f.applied("[1 2]")); err != nil {
+		return err
+	}
+	at := f.times(began)
+	fmt.Fprintf(out, "%d sessions of a gateway that is %s, driver %s, from the signal to hello: p50 %v, p90 %v, p99 %v, max %v\n", n, how, cfg.Driver, at(50), at(90), at(99), at(100))
+	return nil
+}
+
+// A failover is the sessions of one gateway, which go on at others.
+type failover struct {
+	r     *run
+	all   []*survivor
+	limit time.Duration // of each await
+}
+
+// await waits until no session misses anything.
+func (f *failover) await(ctx context.Context, what string, missing func(s *survivor) string) error {
+	text := process.Await(ctx, f.limit, func() string {
+		for _, s := range f.all {
+			s.mu.Lock()
+			text := missing(s)
+			s.mu.Unlock()
+			if text != "" {
+				return fmt.Sprintf("session %d (%s) %s; last: %s", s.id, s.session, text, s.last)
+			}
 		}
 		return ""
-	}); err != nil {
-		return err
+	})
+	if text != "" {
+		return fmt.Errorf("%s: %s", what, text)
 	}
-	if err := await(how, applied("[1 2]")); err != nil {
-		return err
+	return nil
+}
+
+// applied says what a session misses until the game server has applied these messages of it.
+func (f *failover) applied(want string) func(s *survivor) string {
+	return func(s *survivor) string {
+		if got := f.r.counting.report(s.session, moment); fmt.Sprint(got.Applied) != want || got.Lost > 0 {
+			return fmt.Sprintf("has %v applied by the game, lost %d, want %s", got.Applied, got.Lost, want)
+		}
+		return ""
 	}
+}
+
+// times returns how long the sessions were away since began, by percentile.
+func (f *failover) times(began time.Time) func(percent int) time.Duration {
 	var times []time.Duration
-	for _, s := range all {
+	for _, s := range f.all {
 		times = append(times, s.moved.Sub(began))
 	}
 	slices.Sort(times)
-	at := func(percent int) time.Duration { return times[percent*(n-1)/100].Round(time.Millisecond) }
-	fmt.Fprintf(out, "%d sessions of a gateway that is %s, driver %s, from the signal to hello: p50 %v, p90 %v, p99 %v, max %v\n", n, how, cfg.Driver, at(50), at(90), at(99), at(100))
-	return nil
+	return func(percent int) time.Duration { return times[percent*(len(times)-1)/100].Round(time.Millisecond) }
 }
 
 // A survivor is the client of a session of the counting game. It sends 1 where the session begins, and 2 where it
@@ -122,6 +133,14 @@ type survivor struct {
 	received, made uint64
 	moved          time.Time // zero: it has not
 	last           string    // what has happened last
+}
+
+// stays says that a session has not moved. The caller holds mu.
+func (s *survivor) stays() string {
+	if s.moved.IsZero() {
+		return "has not moved"
+	}
+	return ""
 }
 
 // play begins the session at the first gateway, and goes on at one of the others.
