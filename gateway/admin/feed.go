@@ -36,7 +36,7 @@ type feed struct {
 	self  Node
 	log   events.Log
 	own   *events.Hub
-	lost  chan Node // whose loss is to be stored
+	lost  chan Node // lost nodes, to be stored as gaps
 	news  chan events.Message
 	wake  chan struct{} // look at the log at once
 	reads chan struct{} // a place for each read of a reader that is under way
