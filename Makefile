@@ -36,8 +36,9 @@ test: ## install what is missing and prove the product, in ten minutes on two co
 proof: ## install what is missing and prove the rest, in 25 minutes: real processes, proxies, browsers, libraries, releases
 	@./.ci/parts tools-proof lint test-vulns test-harness test-operate test-acme test-peers test-e2e test-release
 
-test-go: ## Go tests under the race detector, the simulation's short form included; allocations without it
-	$(GO) test $(RACE) -timeout=10m ./...
+test-go: ## Go tests under the race detector; the simulation's short form, which has no goroutines, and allocations without it
+	$(GO) test $(RACE) -timeout=10m $$($(GO) list ./... | grep -v /test/sim$$)
+	$(GO) test ./gateway/internal/test/sim
 	$(GO) test -run=Alloc $$(git grep -l '^func Test.*Alloc' gateway | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 test-web: web/$(MODULES) ## the tests of the browser client, the demo and the dashboard, in Node
@@ -98,13 +99,12 @@ chaos-cluster: build bin/nats-server ## three gateways and three NATS servers, f
 bin/counting: $(wildcard docs/games/counting-go/*.go)
 	$(GO) build -o $@ ./docs/games/counting-go
 
-FAILOVER = cd $(HARNESS) && $(GO) test -count=1 -v -timeout 0 ./failover -late 1s -bin $(abspath $(BIN)) -nats $(abspath bin/nats-server) -game $(abspath bin/counting)
-
-chaos-durable: build bin/nats-server bin/counting ## the counting game, while gateways and NATS servers are killed, stopped and drained; MINUTES=60 SEED=7
-	$(FAILOVER) -run TestDurable -last $(or $(MINUTES),60)m $(if $(SEED),-seed $(SEED))
+COUNTING = -nats $(abspath bin/nats-server) -counting $(abspath bin/counting)
+chaos-durable: build bin/nats-server bin/counting ## the counting game, while gateways and NATS servers are killed, stopped and drained; MINUTES=60 SEED=7 DRIVER=net
+	$(CHAOS) -cluster $(or $(MINUTES),60)m -only 'counting game' -driver $(or $(DRIVER),poll) -v $(COUNTING) $(if $(SEED),-seed $(SEED))
 
 failover: build bin/nats-server bin/counting ## how long the sessions of a gateway that is killed, or drained, take to go on at others: SESSIONS=200; a storm: SESSIONS=2000
-	for driver in net poll; do ($(FAILOVER) -run TestFailoverTime -driver $$driver -sessions $(or $(SESSIONS),200)) || exit 1; done
+	for driver in net poll; do ($(CHAOS) -failover $(or $(SESSIONS),200) -driver $$driver $(COUNTING)) || exit 1; done
 
 engine: bin/nats-server ## conditional writes while NATS servers are killed and stopped: none accepted twice, none lost; MINUTES=60 SEED=7
 	cd $(HARNESS) && $(GO) test -count=1 -v -run 'Kills|Twice' -timeout 0 ./engine -minutes $(or $(MINUTES),60) -nats $(abspath bin/nats-server) $(if $(SEED),-seed $(SEED))
@@ -116,7 +116,7 @@ soak: build ## 100,000 sessions come and go: memory, goroutines and descriptors;
 	cd $(HARNESS) && $(GO) run ./soak -bin $(abspath $(BIN)) $(ARGS)
 
 drain: build ## thousands of sessions sent away at once, by SIGTERM and by the API; SESSIONS=5000
-	cd testdata/operate && $(GO) test -count=1 -v -run TestADrain -sessions $(or $(SESSIONS),5000) .
+	cd testdata/operate && $(GO) test -count=1 -v -run 'TestDrain(Notifies|ByTheAPI)' -sessions $(or $(SESSIONS),5000) .
 
 freeze: build ## how long an upgrade keeps sessions from being served; SESSIONS=8000
 	for driver in net poll; do (cd testdata/operate && $(GO) test -count=1 -v -run TestUpgradesMoveAllSessions/$$driver -frozen $(or $(SESSIONS),8000) -upgrades 10 .) || exit 1; done

@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
+	"reseat/gateway/frame"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -24,18 +26,20 @@ func (g *Gateway) addRoute(r policy.Route) error {
 	if r.Upstream.URL == nil {
 		return fmt.Errorf("route %q: no upstream", r.Pattern)
 	}
-	rt := &route{Route: r, terms: &registry.Terms{Policy: r.Policy}, counts: new(routeCounts)}
+	rt := front.NewRoute(r)
 	if !r.Policy.HTTPOff {
-		rt.proxy = r.Upstream.Proxy(upstream.ProxyOptions{
+		rt.Proxy = r.Upstream.Proxy(upstream.ProxyOptions{
 			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Headers: g.headerRules(&r.Policy), Log: g.log, Edit: rt.Policy.Conceal,
-			Own: func(r *http.Request) http.Header { return http.Header{ViaHeader: g.via(r)} },
+			Own: func(r *http.Request) http.Header { return http.Header{front.ViaHeader: front.Via(r.Header, g.id)} },
 		})
-		g.proxies = append(g.proxies, rt.proxy)
+		g.proxies = append(g.proxies, rt.Proxy)
 	}
-	if t := &rt.Upstream; t.DialContext == nil && (t.URL.Scheme == "ws" || t.URL.Scheme == "http") {
-		t.DialContext = g.driver.Dial // for sessions; the proxy keeps package net's
+	if t := &rt.Upstream; t.DialContext == nil { // for sessions; the proxy keeps package net's
+		if t.DialContext = g.driver.Dial; t.URL.Scheme == "wss" || t.URL.Scheme == "https" {
+			t.DialContext = g.driver.DialLayered
+		}
 	}
-	return g.table.add(rt)
+	return g.table.Add(rt)
 }
 
 // headerRules returns the rules for the headers of requests on a route with that policy.
@@ -43,89 +47,89 @@ func (g *Gateway) headerRules(p *policy.Policy) upstream.HeaderRules {
 	return upstream.HeaderRules{Trusted: g.cfg.TrustedHeaders, Only: p.ClientHeaders}
 }
 
-// serve handles a request as an ordinary one, a resume or a new session. rt is the
-// route that its path matches, nil if none does; unsafe says why the path is ambiguous.
-// A faulty handshake is refused here, before the gateway dials anything.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
-	if !handshake.Requested(r) {
-		g.serveHTTP(w, r, rt, unsafe)
+// serve handles a request as an ordinary one, a resume or a new session. A faulty handshake is
+// refused here, before the gateway dials anything.
+func (g *Gateway) serve(w http.ResponseWriter, r *front.Request) {
+	if !r.WebSocket {
+		g.serveHTTP(w, r)
 		return
 	}
-	if bad := handshake.Check(r); bad != nil {
+	if bad := handshake.Check(r.Request); bad != nil {
 		switch bad.Status {
 		case http.StatusUpgradeRequired: // RFC 6455 section 4.4
 			w.Header().Set("Sec-WebSocket-Version", "13")
 		case http.StatusMethodNotAllowed:
 			w.Header().Set("Allow", http.MethodGet)
 		}
-		g.refuseHTTP(w, r, bad.Status, "bad_handshake", bad.Text)
+		g.refuse.http(w, r, bad.Status, "bad_handshake", bad.Text)
 		return
 	}
 	rules := &g.cfg.Default
-	if rt != nil {
-		rules = &rt.Policy
+	if r.Route != nil {
+		rules = &r.Route.Policy
 	}
-	if !handshake.OriginAllowed(rules.Origins, r.Header, g.target(r)) {
-		origin := clip(r.Header.Get("Origin"))
-		g.refusals.warn("origin.refused", "text", hint("origin", origin), "origin", origin, "host", clip(r.Host))
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", origin)
+	if !handshake.OriginAllowed(rules.Origins, r.Header, r.Target) {
+		origin := front.Clip(r.Header.Get("Origin"))
+		g.watch.OriginRefused(r, origin)
+		g.refuse.http(w, r, http.StatusForbidden, "origin", "this Origin is not allowed here", "origin", origin)
 		return
 	}
-	ctx, v, ok := g.gate.enterInTurn(r.Context())
-	if !ok {
-		g.forward(w, r)
+	if r.Visit = g.gate.EnterInTurn(); r.Visit == nil {
+		g.upgrade.Forward(w, r)
 		return
 	}
-	defer v.leave()
-	r = r.WithContext(ctx)
-	offer := wire.ParseOffer(r.Header)
-	if len(r.Header.Values("Origin")) == 0 && g.authenticatedByCookie(r, rt, offer) {
-		g.refuseHTTP(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin", "origin", "missing, though a cookie authenticates")
+	defer r.Visit.Leave()
+	if len(r.Header.Values("Origin")) == 0 && g.authenticatedByCookie(r) {
+		g.refuse.http(w, r, http.StatusForbidden, "origin", "a handshake with a cookie needs an Origin", "origin", "missing, though a cookie authenticates")
 		return
 	}
-	if !offer.Resumable && rt != nil {
-		if token := g.cookieToken(r, rt); token != "" && (g.resumeByCookieElsewhere(w, r, rt, token) || g.resumeByCookie(w, r, rt, offer, token)) {
+	if !r.Offer.Resumable && r.Route != nil {
+		if token := cookieToken(r); token != "" && (g.plainElsewhere(w, r, token) || g.resumeByCookie(w, r, token)) {
 			return
 		}
 	}
-	if g.notHereAnswer(w, r, offer) {
+	if g.owner.AnswerNode(w, r) {
 		return
 	}
 	switch {
-	case offer.Resume && g.resumeElsewhere(w, r, rt, offer):
-	case offer.Resume:
-		g.resume(w, r, offer)
-	case unsafe != nil:
-		g.refuseHTTP(w, r, http.StatusBadRequest, "unsafe_path", unsafePath(unsafe), "path_fault", unsafe.Error())
-	case rt == nil:
-		g.refuseHTTP(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
+	case r.Offer.Resume && g.resumeElsewhere(w, r):
+	case r.Offer.Resume:
+		g.resume(w, r)
+	case r.Unsafe != nil:
+		g.refuse.http(w, r, http.StatusBadRequest, "unsafe_path", unsafePath(r), "path_fault", r.Unsafe.Error())
+	case r.Route == nil:
+		g.refuse.http(w, r, http.StatusNotFound, "no_route", "nothing is served at this path")
 	case g.draining.Load():
-		g.refuseBusy(w, r, "draining", "this gateway is shutting down")
-	case g.memoryLow():
-		g.refuseBusy(w, r, "buffer_total", "no memory for new sessions")
+		g.refuse.busy(w, r, "draining", "this gateway is shutting down")
+	case g.memory.low():
+		g.refuse.busy(w, r, "buffer_total", "no memory for new sessions")
 	default:
-		g.begin(w, r, rt, offer)
+		g.begin(w, r)
 	}
 }
 
-func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, unsafe error) {
-	from := registry.BlockOf(g.clientAddr(r))
+// unsafePath is the message for a client whose path is ambiguous.
+func unsafePath(r *front.Request) string { return "this path is ambiguous: " + r.Unsafe.Error() }
+
+func (g *Gateway) serveHTTP(w http.ResponseWriter, r *front.Request) {
+	from := registry.BlockOf(r.Addr)
+	rt := r.Route
 	switch {
-	case unsafe != nil:
+	case r.Unsafe != nil:
 		limitRefused(w)
-		http.Error(w, unsafePath(unsafe), http.StatusBadRequest)
+		http.Error(w, unsafePath(r), http.StatusBadRequest)
 	case rt == nil:
 		limitRefused(w)
 		http.Error(w, "nothing is served at this path", http.StatusNotFound)
-	case rt.proxy == nil:
+	case rt.Proxy == nil:
 		limitRefused(w)
 		if r.ProtoMajor == 1 {
 			upstream.RequireUpgrade(w.Header())
 		}
 		http.Error(w, "only WebSocket handshakes are served here", http.StatusUpgradeRequired)
 	case !g.reg.AdmitRequest(from):
-		g.logExhausted()
-		g.metrics.requestsRefused.Inc()
+		g.watch.DescriptorsExhausted()
+		g.watch.Metrics.RequestsRefused.Inc()
 		limitRefused(w)
 		w.Header().Set("Retry-After", retryAfter)
 		w.Header().Set("Connection", "close")
@@ -133,86 +137,83 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request, rt *route, u
 	default:
 		defer g.reg.EndRequest(from)
 		g.conns.MakeRoom()
-		rt.proxy.ServeHTTP(w, r)
+		rt.Proxy.ServeHTTP(w, r.Request)
 	}
 }
 
 // authenticatedByCookie reports whether a cookie authenticates this handshake. If so, it
 // needs an Origin, since a browser sends cookies for any page. A resume is never
 // authenticated by cookie, and only plain clients have the gateway's own cookie.
-func (g *Gateway) authenticatedByCookie(r *http.Request, rt *route, offer wire.Offer) bool {
+func (g *Gateway) authenticatedByCookie(r *front.Request) bool {
 	switch {
-	case rt == nil || offer.Resume:
+	case r.Route == nil || r.Offer.Resume:
 		return false
-	case !offer.Resumable && g.cookieToken(r, rt) != "":
+	case !r.Offer.Resumable && cookieToken(r) != "":
 		return true
 	}
-	return rt.Policy.Login != nil && rt.Policy.Login.InCookie(r)
+	l := r.Route.Policy.Login
+	return l != nil && l.InCookie(r.Request)
 }
 
 // begin creates a session for a client. It dials the upstream before it answers the
 // client, so that the client gets the upstream's refusal as its own.
-func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, rt *route, offer wire.Offer) {
-	arrived := g.clock.Now()
-	var player string
-	var only *http.Request
-	var err error
-	away(r.Context(), func() { player, only, err = authenticate(rt.Policy.Login, r) })
+func (g *Gateway) begin(w http.ResponseWriter, r *front.Request) {
+	arrived, rt := g.clock.Now(), r.Route
+	player, only, err := authenticate(rt.Policy.Login, r)
 	if err != nil {
 		reason := login.Reason(err)
-		g.metrics.logins.WithLabelValues(reason).Inc()
+		g.watch.Metrics.Logins.WithLabelValues(reason).Inc()
 		w.Header().Set("WWW-Authenticate", login.Challenge(err))
-		if offer.Refusals {
+		if r.Offer.Refusals {
 			c, _ := closing(http.StatusUnauthorized, "login: "+reason, "")
-			g.noteRefused(r, http.StatusUnauthorized, c.Code, "unauthorized", "login", reason)
-			g.refuseByClose(w, r, c)
+			g.watch.Refused(r, http.StatusUnauthorized, c.Code, "unauthorized", "login", reason)
+			g.refuse.byClose(w, r, c)
 			return
 		}
-		g.refuseHTTP(w, r, http.StatusUnauthorized, "unauthorized", "this game requires a login: "+err.Error(), "login", reason)
+		g.refuse.http(w, r, http.StatusUnauthorized, "unauthorized", "this game requires a login: "+err.Error(), "login", reason)
 		return
 	}
 	r = only
-	e := g.newRecord(rt, r.URL.EscapedPath(), player, offer.Resumable, g.clientAddr(r))
-	e.Durable = g.durable(rt) && offer.SettledOK && offer.Settled == wire.Settled{}
+	e := g.newRecord(rt, r.URL.EscapedPath(), player, r.Offer.Resumable, r.Addr)
+	e.Durable = g.owner.Durable(rt) && r.Offer.SettledOK && r.Offer.Settled == wire.Settled{}
 	ctx, cancel := context.WithTimeout(r.Context(), rt.Policy.DialTimeout)
 	defer cancel() // after a refusal's body has been read
-	e.SetFirst(g.upstreamRequest(e, r, offer.Protocols, nil), cancel)
-	switch g.admit(ctx, e) {
+	e.SetFirst(g.upstreamRequest(e, r, r.Offer.Protocols, nil), cancel)
+	switch g.admit(ctx, r.Visit, e) {
 	case registry.Admitted:
 	case registry.Duplicate:
-		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
+		g.refuse.http(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
 	case registry.TooManySessions:
-		g.refuseBusy(w, r, "max_sessions", "no more sessions now")
+		g.refuse.busy(w, r, "max_sessions", "no more sessions now")
 		return
 	case registry.OutOfDescriptors:
-		g.refuseExhausted(w, r)
+		g.refuse.exhausted(w, r)
 		return
 	case registry.TooManySessionsPerAddr:
 		w.Header().Set("Retry-After", retryAfter)
-		g.refuseHTTP(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
+		g.refuse.http(w, r, http.StatusTooManyRequests, "max_sessions_per_ip", "no more sessions from this address")
 		return
 	}
-	var up *upstream.Conn
-	away(ctx, func() { up, err = g.dials.dialFirst(ctx, e) })
+	up, err := g.dialer.First(ctx, r.Visit, e)
 	if err != nil {
 		g.reg.Remove(e)
-		leaveGate(ctx) // the refusal's body may take long
-		g.refuseUpstream(w, r, e, err)
+		r.Visit.Leave() // the refusal's body may take long
+		g.refuse.upstream(w, r, e, err)
 		return
 	}
-	g.accept(w, r, e, up, arrived, offer.Parts)
+	g.accept(w, r, e, up, arrived)
 }
 
 // admit reserves a place for e before its upstream is dialled, or says why it cannot.
-func (g *Gateway) admit(ctx context.Context, e *registry.Record) registry.Admission {
+func (g *Gateway) admit(ctx context.Context, v *gate.Visit, e *registry.Record) registry.Admission {
 	for {
 		a, holder := g.reg.Add(e)
 		switch {
 		case a == registry.Admitted:
 			g.conns.MakeRoom()
 			return a
-		case a != registry.Duplicate, g.answers(ctx, holder):
+		case a != registry.Duplicate, g.answers(ctx, v, holder):
 			return a
 		}
 		holder.Supersede()
@@ -229,13 +230,18 @@ func (g *Gateway) commit(e *registry.Record) bool {
 	return ok
 }
 
+// dismiss removes a session that its game server has accepted and that is not to begin: the
+// game server gets 1001. It does not wait for the answer.
+func (g *Gateway) dismiss(e *registry.Record, up *upstream.Conn) {
+	g.reg.Remove(e)
+	bye := frame.AppendMasked(nil, frame.Close, registry.MaskingKey(), frame.ClosePayload(wire.CodeGoingAway, "duplicate"))
+	g.running.Go(func() { transport.Farewell(up.Conn, bye) })
+}
+
 // newRecord makes the record of a session on rt. path is percent-encoded; peer is the client's address, zero for
 // a pre-created session.
-func (g *Gateway) newRecord(rt *route, path, player string, resumable bool, peer netip.Addr) *registry.Record {
-	s := registry.Spec{ID: g.newSessionID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.terms}
-	if rt.Policy.Login != nil {
-		s.Realm = rt.Policy.Login.Realm()
-	}
+func (g *Gateway) newRecord(rt *front.Route, path, player string, resumable bool, peer netip.Addr) *registry.Record {
+	s := registry.Spec{ID: g.owner.NewSessionID(), Route: rt.Pattern, Path: path, Player: player, Resumable: resumable, Peer: peer, Target: rt.Upstream, Terms: rt.Terms, Realm: rt.Realm()}
 	return registry.NewRecord(g.clock, s)
 }
 
@@ -245,59 +251,55 @@ func (g *Gateway) beginSession(e *registry.Record, up *upstream.Conn, client net
 	return e.Begin(g.driver, g.store, observer{g, e}, up, client)
 }
 
-// accept answers the client of a session whose upstream has accepted it. With parts, the client takes
-// large messages in parts.
-func (g *Gateway) accept(w http.ResponseWriter, r *http.Request, e *registry.Record, up *upstream.Conn, arrived session.Time, parts bool) {
+// accept answers the client of a session whose upstream has accepted it.
+func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Record, up *upstream.Conn, arrived session.Time) {
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
-		g.releasePlayer(e)
+		g.owner.ReleasePlayer(e)
 	}
 	pass, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	if !g.commit(e) {
 		giveUp()
-		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
+		g.refuse.http(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
 		return
 	}
-	if !g.holdPlayer(r.Context(), e) {
+	if !g.owner.HoldPlayer(r.Context(), r.Visit, e) {
 		g.dismiss(e, up)
-		g.refuseHTTP(w, r, http.StatusConflict, "duplicate", "this player has a session already")
+		g.refuse.http(w, r, http.StatusConflict, "duplicate", "this player has a session already")
 		return
 	}
-	p, _, err := g.pass(e, 1, arrived)
+	p, _, err := g.issuer.pass(e, 1, arrived)
 	if err != nil {
 		giveUp()
 		g.log.Error("token.sign_failed", "session", e.ID, "err", err)
-		g.refuseHTTP(w, r, http.StatusInternalServerError, "internal_error", "the gateway could not sign a token")
+		g.refuse.http(w, r, http.StatusInternalServerError, "internal_error", "the gateway could not sign a token")
 		return
 	}
 	if e.Kept() {
-		g.setCookie(r, e, pass, p.Token)
+		setCookie(r, e, pass, p.Token)
 	}
 	defer e.BeginFirstAnswer()()
 	answer := g.answer(e, up.Protocol, pass)
 	answer.More = e.Resumable && !e.Durable // hello follows
-	conn, early, err := answer.Switch(w, r)
+	conn, early, err := answer.Switch(w, r.Request)
 	if err != nil { // nobody could ever resume this session
 		giveUp()
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
 	}
-	p.Peer, p.Parts = e.Peer(), parts
+	p.Peer, p.Parts = e.Peer(), r.Offer.Parts
 	d := g.beginSession(e, up, conn)
-	p.Durable = g.seats.settle(r.Context(), e)
+	p.Durable = g.owner.Settle(r.Context(), r.Visit, e)
 	d.AttachFirst(conn, early, p)
 	e.RunQueued()
 }
 
-// durable reports whether new sessions on rt outlive their node.
-func (g *Gateway) durable(rt *route) bool { return rt.Policy.Durable && g.seats.store != nil }
-
 // upstreamRequest builds the request that opens e's upstream for the client's handshake
 // r. The gateway's own headers in more are added.
-func (g *Gateway) upstreamRequest(e *registry.Record, r *http.Request, protocols []string, more http.Header) upstream.Request {
-	own := http.Header{"Reseat-Session": {e.ID}, ViaHeader: g.via(r)}
+func (g *Gateway) upstreamRequest(e *registry.Record, r *front.Request, protocols []string, more http.Header) upstream.Request {
+	own := http.Header{"Reseat-Session": {e.ID}, front.ViaHeader: front.Via(r.Header, g.id)}
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
 	}
@@ -306,9 +308,9 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *http.Request, protocols
 	}
 	ask := upstream.Request{
 		Host: r.Host, Protocols: protocols,
-		Header: upstream.RequestHeader(r.Header, upstream.NewPeer(r, g.cfg.TrustedProxies), g.headerRules(&e.Terms().Policy), own),
+		Header: upstream.RequestHeader(r.Header, r.Peer, g.headerRules(&e.Terms().Policy), own),
 	}
-	ask.Path, ask.RawQuery, ask.ForceQuery = upstream.ClientTarget(r)
+	ask.Path, ask.RawQuery, ask.ForceQuery = upstream.ClientTarget(r.Request)
 	e.Terms().Conceal(&ask)
 	return ask
 }
@@ -324,36 +326,32 @@ func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 		if v, err := time.ParseDuration(d.Grace); err == nil && v >= 0 && v <= policy.MaxGrace {
 			t.Grace = v
 		} else {
-			g.log.Warn("upstream.bad_grace", "session", e.ID, "value", clip(d.Grace), "want", "a duration from 0 to 8760h")
+			g.log.Warn("upstream.bad_grace", "session", e.ID, "value", front.Clip(d.Grace), "want", "a duration from 0 to 8760h")
 		}
 	}
 	if d.Overflow != "" {
 		if v, ok := session.ParseOverflow(d.Overflow); ok {
 			t.Overflow = v
 		} else {
-			g.log.Warn("upstream.bad_overflow", "session", e.ID, "value", clip(d.Overflow), "want", "an --overflow policy")
+			g.log.Warn("upstream.bad_overflow", "session", e.ID, "value", front.Clip(d.Overflow), "want", "an --overflow policy")
 		}
 	}
-	t.Group = clip(strings.Clone(d.Group))
+	t.Group = front.Clip(strings.Clone(d.Group))
 	e.SetTerms(&t)
 }
 
-// locate returns the route of a request, nil if none matches, and the request with the
-// normal form of its path: the upstream gets the path that the route matched. A route is
-// policy (who may connect, with which login), so a path that another program could read
-// as another route's is refused with an error.
-func (g *Gateway) locate(r *http.Request) (*http.Request, *route, error) {
-	raw, query, force := upstream.ClientTarget(r)
-	rt, path, err := g.table.match(raw)
-	if err != nil {
-		return r, nil, err
+// Locate returns the route of c that a path matches, nil if none does, and the path's
+// normal form. The error says why a path is ambiguous; its clients get 400.
+func Locate(c *Config, path string) (*policy.Route, string, error) {
+	t := front.NewTable()
+	for _, r := range c.Routes {
+		if err := t.Add(front.NewRoute(r)); err != nil {
+			return nil, "", err
+		}
 	}
-	normal := new(http.Request)
-	*normal = *r
-	normal.URL = &url.URL{Path: path.Decoded, RawPath: path.Escaped, RawQuery: query, ForceQuery: force}
-	normal.RequestURI = path.Escaped
-	if query != "" || force {
-		normal.RequestURI += "?" + query
+	rt, normal, err := t.Match(path)
+	if rt == nil || err != nil {
+		return nil, normal.Escaped, err
 	}
-	return normal, rt, nil
+	return &rt.Route, normal.Escaped, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"reseat/gateway/deflate"
+	"reseat/gateway/front"
 	"reseat/gateway/handshake"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -41,14 +42,14 @@ func (g *Gateway) deflate(e *registry.Record) *deflate.Options {
 // resumed returns the session that a resume names. It is used only for the
 // 101, and nil if compression does not matter or there is no such session. The resume
 // itself is verified after the 101, in the order of protocol section 2.
-func (g *Gateway) resumed(h http.Header, offer wire.Offer) *registry.Record {
+func (g *Gateway) resumed(r *front.Request) *registry.Record {
 	if !slices.ContainsFunc(g.cfg.Routes, func(r policy.Route) bool { return r.Policy.Compression }) {
 		return nil
 	}
-	if _, offered := deflate.Negotiate(h, 0); !offered {
+	if _, offered := deflate.Negotiate(r.Header, 0); !offered {
 		return nil
 	}
-	claims, err := g.keys.VerifyKnown(offer.Token, g.reg.Memo)
+	claims, err := g.keys.VerifyKnown(r.Offer.Token, g.reg.Memo)
 	if err != nil {
 		return nil
 	}

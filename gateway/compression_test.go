@@ -157,52 +157,6 @@ func TestResumeUsesCompressionOfItsSessionsRoute(t *testing.T) {
 	})
 }
 
-// Compression is negotiated per connection: a session continues over connections with and
-// without it. With context takeover a connection begins anew: neither side refers to what an
-// older one carried, and a replay is compressed for the connection that carries it.
-func TestConnectionsOfOneSessionCompressIndependently(t *testing.T) {
-	for name, p := range map[string]policy.Policy{"no takeover": compressing(), "takeover": withTakeover()} {
-		t.Run(name, func(t *testing.T) { testIndependentConnections(t, p) })
-	}
-}
-
-func testIndependentConnections(t *testing.T, policy policy.Policy) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, policy)
-		p, game := w.play()
-		up, down := uint64(0), uint64(0)
-		for i := range 12 {
-			for _, s := range []string{prose(200 + i), "\x10" + prose(5000), noise(300), prose(70000)} {
-				p.Pass(game, s)
-				game.Binary(s)
-				p.Want(s)
-				up, down = up+1, down+1
-			}
-			p.Sync()
-			if extensions(p.Peer) != "" {
-				p.Raw(halfOf(prose(9000)))
-				synctest.Wait()
-			}
-			p.Drop()
-			game.Text(prose(3000 + i))
-			synctest.Wait()
-			w.Offer = []string{"", browserOffer}[i%2]
-			if p = p.Resume(down); p.Hello.Received != up || p.Hello.Replay != 1 {
-				t.Fatalf("hello %+v, want received %d, replay 1", p.Hello, up)
-			}
-			p.Want(prose(3000 + i))
-			p.Ack(down + 1)
-			down++
-		}
-	})
-}
-
-// halfOf returns the first half of a compressed message.
-func halfOf(s string) []byte {
-	b := packed(frame.Text, s)
-	return b[:len(b)/2]
-}
-
 // packed returns a client's compressed message.
 func packed(op byte, s string) []byte {
 	var z bytes.Buffer
@@ -220,34 +174,19 @@ func rsv1(b []byte) []byte {
 // The gateway checks the size of the inflated message, to the byte, without an escaping DLE; a bomb costs it no more than that.
 func TestViolationsOfCompressingClientsAreRefused(t *testing.T) {
 	const most = 10000
-	frames := func(n int) []byte {
-		b := rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{}, nil))
-		b[0] &^= 0x80
-		more := frame.AppendMasked(nil, frame.Continuation, [4]byte{}, nil)
-		more[0] &^= 0x80
-		return append(b, bytes.Repeat(more, n-1)...)
-	}
 	for name, c := range map[string]struct {
-		raw    []byte
-		code   int // for a resumable client and a plain one
-		upCode int
+		raw          []byte
+		code, upCode int
 	}{
-		"does not inflate":                {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte("not deflate"))), 1002, 1008},
-		"cut off":                         {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte{0xf2, 0x48, 0xcd})), 1002, 1008},
-		"compressed Ping":                 {rsv1(frame.AppendMasked(nil, frame.Ping, [4]byte{1}, nil)), 1002, 1008},
-		"not masked":                      {rsv1(frame.Append(nil, frame.Text, []byte{0})), 1002, 1008},
-		"one byte too many":               {packed(frame.Binary, prose(most+1)), 1009, 1009},
-		"one byte too many, uncompressed": {frame.AppendMasked(nil, frame.Binary, [4]byte{1}, []byte(prose(most+1))), 1009, 1009},
-		"a bomb":                          {packed(frame.Binary, strings.Repeat("\x00", 1<<26)), 1009, 1009},
-		"a DLE and too many":              {packed(frame.Text, "\x10\x10"+prose(most)), 1009, 1009},
-		"announced oversize":              {[]byte{0xc2, 0xff, 0, 0, 0, 1, 2, 3, 4, 5, 1, 2, 3, 4}, 1009, 1009},
-		"more than 1024 frames":           {frames(1025), 4400, 1008},
+		"does not inflate":   {rsv1(frame.AppendMasked(nil, frame.Text, [4]byte{1}, []byte("not deflate"))), 1002, 1008},
+		"compressed Ping":    {rsv1(frame.AppendMasked(nil, frame.Ping, [4]byte{1}, nil)), 1002, 1008},
+		"one byte too many":  {packed(frame.Binary, prose(most+1)), 1009, 1009},
+		"a bomb":             {packed(frame.Binary, strings.Repeat("\x00", 1<<26)), 1009, 1009},
+		"a DLE and too many": {packed(frame.Text, "\x10\x10"+prose(most)), 1009, 1009},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := testPolicy()
-				p.MaxMessage = most
-				w := newCompressingWorld(t, p)
+				w := newCompressingWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.MaxMessage = most }))
 				player, game := w.play()
 				player.Pass(game, prose(most), "\x10"+prose(most-1), noise(most))
 				game.Pass(player, prose(most))
@@ -256,61 +195,11 @@ func TestViolationsOfCompressingClientsAreRefused(t *testing.T) {
 				game.WantClose(c.upCode)
 				client, game := w.plain()
 				client.Raw(c.raw)
-				plain := c.code
-				if plain > 4000 { // a plain client knows none of Reseat's codes
-					plain = wire.CodePolicyViolation
-				}
-				client.WantClose(plain)
+				client.WantClose(c.code)
 				game.WantClose(c.upCode)
 			})
 		})
 	}
-}
-
-// A client in the middle of a frame cannot answer a heartbeat: bytes of the frame count as a
-// sign of life, and as progress of the message.
-func TestSlowCompressedMessageArrives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCompressingWorld(t, testPolicy())
-		p, game := w.play()
-		p.Mute.Store(true) // it is in the middle of a frame
-		b := packed(frame.Text, noise(1000))
-		for len(b) > 900 {
-			p.Raw(b[:1])
-			b = b[1:]
-			time.Sleep(12 * time.Second)
-		}
-		w.wantState(p, session.Attached)
-		p.Raw(b)
-		game.Want(noise(1000))
-		w.wantState(p, session.Attached)
-	})
-}
-
-// A message that makes no progress for 30 s disconnects its client: a resumable one is
-// detached, a plain one closed.
-func TestStalledCompressedMessageDisconnectsClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Heartbeat = time.Hour
-		w := newCompressingWorld(t, pol)
-		p, _ := w.play()
-		p.Mute.Store(true) // it is in the middle of a frame
-		p.Raw(packed(frame.Text, noise(1000))[:500])
-		time.Sleep(29 * time.Second)
-		w.wantState(p, session.Attached)
-		time.Sleep(2 * time.Second)
-		w.wantState(p, session.Detached)
-
-		c, game := w.plain()
-		c.Mute.Store(true)
-		c.Raw(packed(frame.Text, noise(1000))[:500])
-		time.Sleep(29 * time.Second)
-		c.WantNothing(0)
-		time.Sleep(2 * time.Second)
-		c.WantClose(wire.CodePolicyViolation)
-		game.WantClose(wire.CodePolicyViolation)
-	})
 }
 
 // The buffers of unfinished compressed messages count towards --buffer-total.
@@ -374,7 +263,7 @@ func TestNoTakeoverUnderMemoryPressure(t *testing.T) {
 		p.Sync()
 		p.Drop()
 		for {
-			low := w.gw.BufferBytes() >= total/4*3
+			low := w.gw.Watch().BufferBytes() >= total/4*3
 			c, _, resp, err := w.Handshake("/", nil, "")
 			if err != nil || resp.StatusCode != 101 {
 				t.Fatalf("%v, %v", resp, err)
@@ -386,7 +275,7 @@ func TestNoTakeoverUnderMemoryPressure(t *testing.T) {
 				want = answered
 			}
 			if got := resp.Header.Get("Sec-WebSocket-Extensions"); got != want {
-				t.Fatalf("with %d of %d bytes: answered %q", w.gw.BufferBytes(), total, got)
+				t.Fatalf("with %d of %d bytes: answered %q", w.gw.Watch().BufferBytes(), total, got)
 			}
 			if low {
 				break
@@ -405,14 +294,14 @@ func TestWindowsCountTowardsBufferTotal(t *testing.T) {
 		w := newCompressingWorld(t, withTakeover())
 		p, game := w.play()
 		p.Sync()
-		before, held := w.metrics(), w.gw.BufferBytes()
+		before, held := w.metrics(), w.gw.Watch().BufferBytes()
 		for range 10 {
 			game.Pass(p, prose(1000))
 			p.Pass(game, prose(1000))
 		}
 		p.Ack(10)
 		p.Sync()
-		if grown := w.gw.BufferBytes() - held; grown < 7<<10 || grown > 8<<10 {
+		if grown := w.gw.Watch().BufferBytes() - held; grown < 7<<10 || grown > 8<<10 {
 			t.Errorf("%d bytes are counted for two windows of 4 KiB", grown)
 		}
 		w.wantSince(before, "reseat_compression_window_bytes", map[string]float64{"": 8<<10 - 512}) // it had sent an ack

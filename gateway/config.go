@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/cluster"
+	"reseat/gateway/owner"
 	"reseat/gateway/policy"
 	"reseat/gateway/transport"
 	"reseat/tokens"
@@ -22,17 +24,17 @@ type Config struct {
 	Default policy.Policy
 
 	// Cluster has the other nodes, nil without a cluster.
-	Cluster Cluster
+	Cluster owner.Cluster
 
 	// Seats keeps the records of durable sessions, nil without a cluster or durable routes.
-	Seats Seats
+	Seats *cluster.Seats
 
 	// NodeName is sent to clients as the route of their session, protocol section 5.1. It is
 	// not if it is empty, if it is no valid route, or without a cluster.
 	NodeName string
 
 	// Players applies --duplicate in the whole cluster, nil without one.
-	Players Players
+	Players owner.Players
 
 	// Keys sign and verify resume tokens. Required.
 	Keys *tokens.Keys

@@ -20,6 +20,7 @@ import (
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/listen"
+	"reseat/gateway/policy"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
 )
@@ -96,9 +97,9 @@ type trackedWorld struct {
 
 // newTrackedWorld has 256 descriptors. above, if not nil, wraps the listener of its
 // ConnTracker.
-func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *trackedWorld {
+func newTrackedWorld(t *testing.T, p policy.Policy, above func(net.Listener) net.Listener) *trackedWorld {
 	w := &trackedWorld{fakeListener: newFakeListener()}
-	w.world = newWorld(t, testPolicy(), func(c *gateway.Config) {
+	w.world = newWorld(t, p, func(c *gateway.Config) {
 		c.Descriptors = 256
 		dial := c.Routes[0].Upstream.DialContext
 		c.Routes[0].Upstream.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -122,14 +123,10 @@ func newTrackedWorld(t *testing.T, above func(net.Listener) net.Listener) *track
 	return w
 }
 
-// inTracked runs f in a bubble of synctest with a trackedWorld and a session.
-func inTracked(t *testing.T, f func(*testing.T, *trackedWorld, *wstest.Player, *wstest.Peer)) {
+// inTracked runs f in a bubble of synctest with a trackedWorld.
+func inTracked(t *testing.T, f func(*testing.T, *trackedWorld)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
-		p, game := w.play()
-		f(t, w, p, game)
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, newTrackedWorld(t, testPolicy(), nil)) })
 }
 
 // A secureTrackedWorld is a trackedWorld with TLS.
@@ -138,14 +135,14 @@ type secureTrackedWorld struct {
 	pair *testcert.Pair
 }
 
-func newSecureTrackedWorld(t *testing.T) *secureTrackedWorld {
+func newSecureTrackedWorld(t *testing.T, p policy.Policy) *secureTrackedWorld {
 	pair := testcert.New(t, "game.example")
 	cert, key := pair.Write(t.TempDir())
 	certs, err := secure.Open(secure.Config{CertFile: cert, KeyFile: key})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &secureTrackedWorld{newTrackedWorld(t, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
+	return &secureTrackedWorld{newTrackedWorld(t, p, func(ln net.Listener) net.Listener { return certs.Listen(ln) }), pair}
 }
 
 // tlsConn returns a connection before its TLS handshake, for one protocol.
@@ -157,6 +154,18 @@ func (w *secureTrackedWorld) tlsConn(protocol string) *tls.Conn {
 	}
 	w.world.t.Cleanup(func() { c.Close() })
 	return tls.Client(c, w.pair.Client(protocol))
+}
+
+// overHTTP2 returns a client that asks by HTTP/2 alone, and counts its connections.
+func (w *secureTrackedWorld) overHTTP2() (client *http.Client, dials *int) {
+	dials = new(int)
+	tr := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+		*dials++
+		c := w.tlsConn("h2")
+		return c, c.Handshake()
+	}}
+	w.world.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}, dials
 }
 
 // serveFrom serves h as the program does.
@@ -212,7 +221,8 @@ const refusedResume = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnec
 func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 	for name, text := range idleStates {
 		t.Run(name, func(t *testing.T) {
-			inTracked(t, func(t *testing.T, w *trackedWorld, p *wstest.Player, _ *wstest.Peer) {
+			inTracked(t, func(t *testing.T, w *trackedWorld) {
+				p, _ := w.play()
 				all := w.connectMany(t, enough-2, text)
 				wantClosed(t, all, 0)
 				p = w.resume(p) // the replaced client disconnects, its place remains
@@ -228,7 +238,8 @@ func TestLongestIdleConnectionIsClosedForResume(t *testing.T) {
 
 // A byte a second is no progress.
 func TestSlowRequestHeadDoesNotResetIdleTime(t *testing.T) {
-	inTracked(t, func(t *testing.T, w *trackedWorld, p *wstest.Player, _ *wstest.Peer) {
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
+		p, _ := w.play()
 		all := w.connectMany(t, enough-2, "")
 		for range 4 {
 			for _, s := range all[:10] {
@@ -251,7 +262,7 @@ func wantPage(t *testing.T, what string, c net.Conn) {
 
 func TestTLSHandshakesCountAsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureTrackedWorld(t)
+		w := newSecureTrackedWorld(t, testPolicy())
 		request := func() net.Conn {
 			c := w.tlsConn("http/1.1")
 			fmt.Fprintf(c, "GET /page HTTP/1.1\r\nHost: game.example\r\n\r\n")
@@ -274,44 +285,34 @@ func TestTLSHandshakesCountAsIdle(t *testing.T) {
 // An HTTP/2 connection is idle when its last request has been served.
 func TestHTTP2ConnectionIsIdleBetweenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSecureTrackedWorld(t)
+		w := newSecureTrackedWorld(t, testPolicy())
 		release := make(chan struct{})
 		w.gw.Page("/poll", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-		dials := 0
-		client := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
-			dials++
-			c := w.tlsConn("h2")
-			return c, c.Handshake()
-		}}
-		defer client.CloseIdleConnections()
-		get := func(path string) (string, error) {
-			resp, err := (&http.Client{Transport: client}).Get("https://game.example" + path)
-			if err != nil {
-				return "", err
+		client, dials := w.overHTTP2()
+		get := func(path string) error {
+			resp, err := client.Get("https://game.example" + path)
+			if err == nil {
+				resp.Body.Close()
 			}
-			resp.Body.Close()
-			return resp.Proto, nil
+			return err
 		}
 		polled := make(chan error)
-		go func() {
-			_, err := get("/poll")
-			polled <- err
-		}()
+		go func() { polled <- get("/poll") }()
 		synctest.Wait()
-		if proto, err := get("/page"); proto != "HTTP/2.0" || err != nil {
-			t.Errorf("%s, %v", proto, err)
+		if err := get("/page"); err != nil {
+			t.Errorf("beside a long poll: %v", err)
 		}
 		all := w.connectMany(t, enough+50, "")
 		wantClosed(t, all, 50)
 		close(release)
-		if err := <-polled; err != nil || dials != 1 {
-			t.Errorf("the long poll: %v, after %d dials", err, dials)
+		if err := <-polled; err != nil || *dials != 1 {
+			t.Errorf("the long poll: %v, after %d dials", err, *dials)
 		}
 		synctest.Wait()
 		all = append(all, w.connectMany(t, enough, "")...)
 		wantClosed(t, all, enough+50) // and the HTTP/2 one, which became idle among them
-		if _, err := get("/page"); err != nil || dials != 2 {
-			t.Errorf("after that: %v, %d dials", err, dials)
+		if err := get("/page"); err != nil || *dials != 2 {
+			t.Errorf("after that: %v, %d dials", err, *dials)
 		}
 	})
 }
@@ -321,8 +322,7 @@ const noContent = "HTTP/1.1 204 No Content\r\n\r\n"
 
 // A connection in use is not closed, however long its request takes.
 func TestConnectionInUseIsNotClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		release := make(chan struct{})
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Upgrade") != "" {
@@ -355,8 +355,7 @@ func TestDialsFreeDescriptors(t *testing.T) {
 		"requests": {8, "GET / HTTP/1.1\r\nHost: x\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newTrackedWorld(t, nil)
+			inTracked(t, func(t *testing.T, w *trackedWorld) {
 				release := make(chan struct{})
 				defer close(release)
 				w.game.Refuse = func(c net.Conn, r *http.Request) bool {
@@ -376,8 +375,7 @@ func TestDialsFreeDescriptors(t *testing.T) {
 
 // Connections to the game server between two ordinary requests are not needed.
 func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		var closed atomic.Bool
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			io.WriteString(c, noContent)
@@ -396,8 +394,7 @@ func TestIdleUpstreamConnectionsAreClosedUnderPressure(t *testing.T) {
 // If accept fails for lack of a descriptor, the longest idle connection is closed, whatever
 // has used them up.
 func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		all := w.connectMany(t, 20, "")
 		w.fails.Store(5)
 		all = append(all, w.connect(t, "")) // its Accept was in progress; the next ones fail
@@ -415,8 +412,7 @@ func TestAcceptWithoutDescriptorClosesIdleConnections(t *testing.T) {
 
 // A dial that fails for lack of a descriptor is not the game server's failure.
 func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		all := w.connectMany(t, 5, "")
 		w.full.Store(1)
 		w.Player("/").Sync() // with the descriptor of the longest idle connection, at the second try
@@ -429,7 +425,7 @@ func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 		}
 		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"descriptors": 1})
 		w.full.Store(100)
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 	})
@@ -437,8 +433,7 @@ func TestDialWithoutDescriptorIsNotAnUpstreamFailure(t *testing.T) {
 
 // Clients of the client address cannot use up the descriptors of the admin address.
 func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		admin := newFakeListener()
 		serveFrom(t, w.gw.AdminConns().Listen(admin, false), http.NotFoundHandler(), w.gw.AdminConns())
 		scrapers := admin.connectMany(t, 16, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -454,7 +449,8 @@ func TestAdminAddressHasItsOwnConnectionLimit(t *testing.T) {
 // T29: each takeover leaves a connection to close, which takes a while if its client does
 // not close it.
 func TestLingeringConnectionsOfTakeoversAreBounded(t *testing.T) {
-	inTracked(t, func(t *testing.T, w *trackedWorld, p *wstest.Player, _ *wstest.Peer) {
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
+		p, _ := w.play()
 		var old []idleConn
 		for range 15 {
 			old = append(old, idleConn{p.Conn, <-w.arrived})

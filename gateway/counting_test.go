@@ -15,6 +15,154 @@ import (
 	"reseat/gateway/wire"
 )
 
+func numbered(from, to int) []string {
+	var list []string
+	for i := from; i <= to; i++ {
+		list = append(list, fmt.Sprint("s", i))
+	}
+	return list
+}
+
+func sendAll(p *wstest.Peer, texts []string) {
+	for _, s := range texts {
+		p.Text(s)
+	}
+}
+
+func small(o session.Overflow) policy.Policy {
+	p := testPolicy()
+	p.BufferMessages, p.Overflow = 10, o
+	return p
+}
+
+func TestOverflowEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p, game := newDetached(t, small(session.EndSession))
+		w.wantState(p, session.Detached)
+		sendAll(game, numbered(1, 10))
+		w.wantState(p, session.Detached)
+		game.Text("s11")
+		game.WantClose(wire.CodeTryAgainLater)
+		w.wantState(p, session.Ended)
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
+	})
+}
+
+func TestSlowClientPausesTheUpstreamWhateverThePolicy(t *testing.T) {
+	for _, o := range []session.Overflow{session.Pause, session.DropOldest, session.EndSession} {
+		t.Run(o.String(), func(t *testing.T) {
+			inSession(t, small(o), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				sendAll(game, numbered(1, 30)) // the client acks nothing
+				p.Want(numbered(1, 10)...)
+				began := time.Now()
+				p.WantControl(wire.VerbPing) // after all messages that it requests an ack of
+				if d := time.Since(began); d > time.Second {
+					t.Errorf("the ping came after %v", d)
+				}
+				p.WantNothing(10 * time.Second)
+				p.Ack(10)
+				p.Want(numbered(11, 20)...)
+				p.Ack(20)
+				p.Want(numbered(21, 30)...)
+			})
+		})
+	}
+}
+
+func TestBufferBytesBoundsWhatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pol := testPolicy()
+		pol.BufferBytes = 1000
+		w, p, game := newDetached(t, pol)
+		w.wantState(p, session.Detached)
+		for range 30 {
+			game.Text(strings.Repeat("x", 300))
+		}
+		synctest.Wait()
+		if i, _ := w.gw.Control().Session(p.Hello.Session); i.BufferBytes != 900 || i.BufferMessages != 3 {
+			t.Fatalf("%d bytes in %d messages kept, want 900 in 3", i.BufferBytes, i.BufferMessages)
+		}
+	})
+}
+
+func rated(r session.Rate) policy.Policy {
+	p := testPolicy()
+	p.Rate = r
+	return p
+}
+
+// A client that sends too fast is paced: all messages arrive, in order, at the limited rate,
+// and are acked as they are passed on.
+func TestFastClientIsPaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate session.Rate
+		size int
+	}{
+		"messages": {session.Rate{Messages: 10}, 1},
+		"bytes":    {session.Rate{Bytes: 1000}, 100},
+	} {
+		for kind, speaks := range map[string]bool{"resumable": true, "plain": false} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				inWorld(t, rated(c.rate), func(t *testing.T, w *world) {
+					var p *wstest.Peer
+					if speaks {
+						p = w.Player("/").Peer
+					} else {
+						p = w.Plain("/")
+					}
+					game := w.game.Next()
+					began := time.Now()
+					go func() { // 10 at once, then 10 a second
+						for i := range 40 {
+							p.Text(pad(i, c.size))
+						}
+					}()
+					for i := range 40 {
+						game.Want(pad(i, c.size))
+						if want := time.Duration(max(i-9, 0)) * 100 * time.Millisecond; time.Since(began).Round(time.Millisecond) != want {
+							t.Fatalf("message %d came after %v, want %v", i, time.Since(began), want)
+						}
+					}
+					if speaks {
+						if m := p.WantControl(wire.VerbAck); m.Data == "0" {
+							t.Errorf("first ack %s", m.Data)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func pad(i, size int) string {
+	s := fmt.Sprint(i)
+	return s + strings.Repeat("x", max(size-len(s), 0))
+}
+
+// Messages that a client resends at a resume do not count against its rate.
+func TestResumeMayResendAllUnackedAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate session.Rate
+		size int
+	}{
+		"messages": {session.Rate{Messages: 5, End: true}, 3},
+		"bytes":    {session.Rate{Bytes: 2000, End: true}, 2000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, rated(c.rate), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				p.Pass(game, "0")
+				w.detach(p)
+				p = p.Resume(0)
+				for i := range 500 {
+					text := fmt.Sprintf("%0*d", c.size, i)
+					p.Pass(game, text)
+				}
+				w.wantState(p, session.Attached)
+			})
+		})
+	}
+}
+
 func TestWhenAcksAreSent(t *testing.T) {
 	quarter := strings.Repeat("x", 16<<10)
 	for name, c := range map[string]struct {
@@ -46,16 +194,6 @@ func TestWhenAcksAreSent(t *testing.T) {
 	}
 }
 
-func TestAckComesBeforeThePong(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Pass(game, "x")
-		synctest.Wait() // the gateway has written it
-		p.Control("ping now")
-		wstest.Equal(t, "acked", p.WantControl(wire.VerbAck).Data, "1")
-		wstest.Equal(t, "pong", p.WantControl(wire.VerbPong).Data, "now")
-	})
-}
-
 func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		game, p := stalledGame(t, w)
@@ -65,7 +203,7 @@ func TestNothingIsAckedBeforeItIsWrittenUpstream(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if i, _ := w.gw.Session(p.Hello.Session); i.Received != 10 || i.Written != 3 {
+		if i, _ := w.gw.Control().Session(p.Hello.Session); i.Received != 10 || i.Written != 3 {
 			t.Fatalf("received %d, written %d; want 10, and the 3 whole messages that fit into the stalled game's buffer", i.Received, i.Written)
 		}
 		p.Control("ping")
@@ -112,17 +250,6 @@ func TestSingleMessageAlwaysFits(t *testing.T) {
 	})
 }
 
-func TestAckBeyondWhatWasSentIsAViolation(t *testing.T) {
-	for _, n := range []uint64{1, 9999999999999999} {
-		inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-			p.Ack(n)
-			p.WantClosing(wire.CodeProtocolViolation)
-			game.WantClose(wire.CodePolicyViolation)
-			w.wantState(p, session.Ended)
-		})
-	}
-}
-
 func TestDecreasingAckIsIgnored(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		game.Pass(p, "1", "2", "3", "4", "5")
@@ -130,7 +257,7 @@ func TestDecreasingAckIsIgnored(t *testing.T) {
 			p.Ack(n)
 		}
 		p.Sync()
-		i, _ := w.gw.Session(p.Hello.Session)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "acked", i.Acked, 4)
 		wstest.Equal(t, "kept", i.BufferMessages, 1)
 	})
@@ -143,7 +270,7 @@ func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 		w.detach(p)
 		game.Text("5") // never sent to a client
 		synctest.Wait()
-		before, _ := w.gw.Session(p.Hello.Session)
+		before, _ := w.gw.Control().Session(p.Hello.Session)
 		for code, list := range map[int][]string{
 			wire.CodeWindowExceeded:    {"0", "1"},
 			wire.CodeProtocolViolation: {"5", "6", "9999999999999999", "", "-1", "+3", "3x", "12345678901234567"},
@@ -153,7 +280,7 @@ func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		after, _ := w.gw.Session(p.Hello.Session)
+		after, _ := w.gw.Control().Session(p.Hello.Session)
 		if before.Acked != after.Acked || before.State != after.State || !before.DetachedSince.Equal(*after.DetachedSince) {
 			t.Fatalf("refused resumes changed %+v to %+v", before, after)
 		}
@@ -161,46 +288,12 @@ func TestResumeWithImpossibleReceivedIsRefused(t *testing.T) {
 	})
 }
 
-func TestEscapedTextIsTheSameAtBothEnds(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		for _, s := range []string{"\x10", "\x10\x10", "\x10hello {}", "\x10ack 5", strings.Repeat("\x10", 125), strings.Repeat("\x10", 126), strings.Repeat("\x10", 65535), ""} {
-			p.Pass(game, s)
-			game.Pass(p, s)
-			game.Binary(s)
-			p.Want(s)
-		}
-		game.Frame(frame.Text, false, "")
-		game.Frame(frame.Ping, true, "between")
-		game.Frame(frame.Continuation, false, "\x10")
-		game.Frame(frame.Continuation, true, "tail")
-		p.Want("\x10tail")
-	})
-}
-
-func TestMessageInManyFragmentsLeavesInOne(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		want := strings.Repeat("0123456789", 10000)
-		b := frame.AppendMasked(nil, frame.Binary, [4]byte{7, 7, 7, 7}, []byte(want))
-		for len(b) > 0 {
-			n := min(len(b), 997)
-			p.Raw(b[:n])
-			b = b[n:]
-			synctest.Wait()
-		}
-		game.Want(want)
-		p.Frame(frame.Text, false, "a")
-		p.Frame(frame.Ping, true, "mid")
-		p.Frame(frame.Continuation, false, "b")
-		p.Frame(frame.Ping, true, "mid2")
-		p.Frame(frame.Continuation, true, "c")
-		game.WantFrames("abc", 1)
-		p.Text("\x10ab")
-		game.WantFrames("\x10ab", 1)
-	})
-}
-
 // inFrames sends a message in so many frames.
 func inFrames(p *wstest.Peer, s string, frames int) {
+	if frames == 1 {
+		p.Text(s)
+		return
+	}
 	op := byte(frame.Text)
 	for i := range frames - 1 {
 		p.Frame(op, false, s[i:i+1])
@@ -209,28 +302,32 @@ func inFrames(p *wstest.Peer, s string, frames int) {
 	p.Frame(op, true, s[frames-1:])
 }
 
+// The DLE that escapes a message is not counted.
 func TestLimitsOfAMessageOnBothLegs(t *testing.T) {
 	const limit = 2000
 	for name, c := range map[string]struct {
 		size, frames int
-		byClient     int // the client's code if it sends the message, 0: the message passes
-		toGame       int // the game server's code then
-		byGame       int // the game server's code if it sends the message
+		first        string // of the message, "" for any byte
+		byClient     int    // the client's code if it sends the message, 0: the message passes
+		toGame       int    // the game server's code then
+		byGame       int    // the game server's code if it sends the message
 	}{
-		"largest":           {size: limit, frames: 1},
-		"largest in pieces": {size: limit, frames: 3},
-		"too large":         {size: limit + 1, frames: 1, byClient: wire.CodeMessageTooBig, toGame: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
-		"too large, pieces": {size: limit + 1, frames: 3, byClient: wire.CodeMessageTooBig, toGame: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
-		"1024 frames":       {size: limit, frames: 1024},
-		"1025 frames":       {size: limit, frames: 1025, byClient: wire.CodeProtocolViolation, toGame: wire.CodePolicyViolation, byGame: wire.CodeProtocolError},
+		"largest":            {size: limit, frames: 1},
+		"largest, escaped":   {size: limit, frames: 1, first: "\x10"},
+		"largest in pieces":  {size: limit, frames: 3},
+		"too large":          {size: limit + 1, frames: 1, byClient: wire.CodeMessageTooBig, toGame: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
+		"too large, escaped": {size: limit + 1, frames: 1, first: "\x10", byClient: wire.CodeMessageTooBig, toGame: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
+		"too large, pieces":  {size: limit + 1, frames: 3, byClient: wire.CodeMessageTooBig, toGame: wire.CodeMessageTooBig, byGame: wire.CodeMessageTooBig},
+		"1024 frames":        {size: limit, frames: 1024},
+		"1025 frames":        {size: limit, frames: 1025, byClient: wire.CodeProtocolViolation, toGame: wire.CodePolicyViolation, byGame: wire.CodeProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pol := changed(testPolicy(), func(p *policy.Policy) { p.MaxMessage = limit })
 			inSession(t, pol, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				s := strings.Repeat("m", c.size)
+				s := c.first + strings.Repeat("m", c.size-len(c.first))
 				inFrames(p.Peer, s, c.frames)
 				if c.byClient == 0 {
-					game.Want(s)
+					game.WantFrames(s, 1) // however many frames it came in
 				} else {
 					reason := p.WantClosing(c.byClient).Reason
 					if c.byClient == wire.CodeMessageTooBig {
@@ -251,28 +348,25 @@ func TestLimitsOfAMessageOnBothLegs(t *testing.T) {
 	}
 }
 
-func TestEscapingByteIsNotCounted(t *testing.T) {
-	pol := changed(testPolicy(), func(p *policy.Policy) { p.MaxMessage = 5000 })
-	inSession(t, pol, func(t *testing.T, _ *world, p *wstest.Player, game *wstest.Peer) {
-		s := "\x10" + strings.Repeat("m", 4999)
-		p.Pass(game, s)
-		p.Text(s + "m")
-		p.WantClosing(wire.CodeMessageTooBig)
-	})
-}
-
+// A resumable client is detached then, a plain one closed, and a game server lost.
 func TestUnfinishedMessageDisconnectsAfterThirtySeconds(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		p.Mute.Store(true) // it is in the middle of a message
-		p.Frame(frame.Text, false, "half")
+		plain, plainGame := w.plain()
+		for _, c := range []*wstest.Peer{p.Peer, plain} {
+			c.Mute.Store(true) // it is in the middle of a message
+			c.Frame(frame.Text, false, "half")
+		}
 		for range 29 { // pings are no progress
 			time.Sleep(time.Second)
 			p.PingFrame()
+			plain.PingFrame()
 		}
 		w.wantState(p, session.Attached)
 		time.Sleep(2 * time.Second)
 		w.wantState(p, session.Detached)
+		plain.WantClose(wire.CodePolicyViolation)
+		plainGame.WantClose(wire.CodePolicyViolation)
 		p = p.Resume(0)
 		p.Pass(game, "whole")
 
@@ -328,37 +422,10 @@ func TestStaleEventsOfReplacedConnectionAreIgnored(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		w.wantState(p, session.Attached)
 		p.Want("s1", "s2")
-		i, _ := w.gw.Session(p.Hello.Session)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "acked", i.Acked, 0)
 		wstest.Equal(t, "received", i.Received, 0)
 		p.Pass(game, "c1")
-	})
-}
-
-func TestOldGenerationsAreValidUntilNewerOneIsConfirmed(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		w.detach(p)
-		first := p.Hello.Token
-		for range 10 { // unread hellos
-			q := p.TryResume(first, "0")
-			synctest.Wait()
-			q.Drop()
-			synctest.Wait()
-		}
-		p = p.Resume(0)
-		p.Ack(0) // confirms the newest
-		w.detach(p)
-		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
-		w.wantState(p.Resume(0), session.Attached)
-	})
-}
-
-func TestResumeConfirmsItsGeneration(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, a *wstest.Player, _ *wstest.Peer) {
-		b := a.Resume(0) // with generation 1
-		c := b.Resume(0) // with generation 2, which supersedes 1
-		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
-		c.Sync()
 	})
 }
 
@@ -397,25 +464,6 @@ func stillOpen(t *testing.T, p *wstest.Peer) int {
 		return 0
 	}
 	return 1
-}
-
-func TestMoreThanTwentyTakeoversInTenSecondsAreDelayed(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		for range 20 {
-			p = p.Resume(0)
-		}
-		c := p.TryResume(p.Hello.Token, "0").WantRetry(wire.CodeTooFast)
-		if c.RetryAfter > 10000 {
-			t.Fatalf("close %+v, want retry within 10 s", c)
-		}
-		w.wantState(p, session.Attached)
-		time.Sleep(time.Duration(c.RetryAfter) * time.Millisecond)
-		p = p.Resume(0)
-		for range 100 { // resumes of a detached session are not limited
-			w.detach(p)
-			p = p.Resume(0)
-		}
-	})
 }
 
 // Each resume gets so far, and disconnects after a while.
@@ -460,77 +508,4 @@ func TestFutileResumes(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestProgressRestartsTheCountOfFutileResumes(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		w.detach(p)
-		game.Text("poison")
-		for range 4 {
-			p = p.Resume(0)
-			p.Ack(0)
-			p.Want("poison")
-			time.Sleep(3 * time.Second)
-			p.Drop()
-			w.wantState(p, session.Detached)
-		}
-		p = p.Resume(0)
-		p.Want("poison")
-		p.Ack(1)
-		p.Sync()
-		for range 4 {
-			p.Drop()
-			w.wantState(p, session.Detached)
-			p = p.Resume(1)
-			time.Sleep(5 * time.Second)
-		}
-		w.wantState(p, session.Attached)
-	})
-}
-
-func TestMessageFinishedOnReplacedConnectionCountsAsSent(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, _ *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		big := strings.Repeat("x", 200<<10) // more than the connection accepts
-		p.Hold(true)
-		game.Text(big)
-		synctest.Wait()
-		q := p.TryResume(p.Hello.Token, "0") // takes over, and disconnects before it reads its hello
-		synctest.Wait()
-		q.Drop()
-		p.Hold(false)
-		p.Want(big)
-		synctest.Wait()
-		wstest.Equal(t, "replay", p.Resume(1).Hello.Replay, 0)
-	})
-}
-
-func TestMessagesWrittenToSlowUpstreamAreAcked(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		stall, p := stalledGame(t, w)
-		for range 40 {
-			p.Text(strings.Repeat("x", 16<<10))
-		}
-		synctest.Wait()
-		go func() { // 16 KiB a second
-			b := make([]byte, 1<<10)
-			for {
-				if _, err := stall.conn.Read(b); err != nil {
-					return
-				}
-				time.Sleep(time.Second / 16)
-			}
-		}()
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		acked := ""
-		for m, ok := p.Come(); ok; m, ok = p.Come() {
-			if m.Verb == wire.VerbAck {
-				acked = m.Data
-			}
-		}
-		if i, _ := w.gw.Session(p.Hello.Session); acked == "" || fmt.Sprint(i.Written) != acked && fmt.Sprint(i.Written-1) != acked {
-			t.Fatalf("written %d, and acked only %q", i.Written, acked)
-		}
-	})
 }

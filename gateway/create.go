@@ -12,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"reseat/gateway/control"
 	"reseat/gateway/frame"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/listen"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -44,7 +47,7 @@ const MaxData = 64 << 10
 
 // Create makes a session ahead of its client: it dials the upstream, and the grace
 // period runs until a client resumes with the token.
-func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string, err error) {
+func (g *Gateway) Create(ctx context.Context, v *gate.Visit, w CreateRequest) (id, token string, err error) {
 	ask, rt, err := g.plan(w)
 	if err != nil {
 		return "", "", err
@@ -52,13 +55,13 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	switch {
 	case g.draining.Load():
 		return "", "", fmt.Errorf("%w: draining", ErrBusy)
-	case g.memoryLow():
+	case g.memory.low():
 		return "", "", fmt.Errorf("%w: no memory", ErrBusy)
 	}
 	e := g.newRecord(rt, ask.Path, w.Player, true, netip.Addr{})
-	e.Durable = g.durable(rt)
+	e.Durable = g.owner.Durable(rt)
 	if w.Data != nil {
-		e.SetData(w.Data, g.tags.Add(1), nil)
+		e.SetData(w.Data, g.reg.NextTag(), nil)
 	}
 	ask.Header.Set("Reseat-Session", e.ID)
 	if w.Player != "" {
@@ -67,7 +70,7 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	ctx, cancel := context.WithTimeout(ctx, rt.Policy.DialTimeout)
 	defer cancel()
 	e.SetFirst(ask, cancel)
-	switch g.admit(ctx, e) {
+	switch g.admit(ctx, v, e) {
 	case registry.Admitted:
 	case registry.Duplicate:
 		return "", "", ErrDuplicate
@@ -76,8 +79,7 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 	default:
 		return "", "", fmt.Errorf("%w: no descriptors left but the reserve", ErrBusy)
 	}
-	var up *upstream.Conn
-	away(ctx, func() { up, err = g.dials.dialFirst(ctx, e) })
+	up, err := g.dialer.First(ctx, v, e)
 	if err != nil {
 		g.reg.Remove(e)
 		if listen.NoDescriptor(err) {
@@ -85,20 +87,20 @@ func (g *Gateway) Create(ctx context.Context, w CreateRequest) (id, token string
 		}
 		return "", "", err
 	}
-	return g.reserve(ctx, e, up, w)
+	return g.reserve(ctx, v, e, up, w)
 }
 
 // reserve starts e's session, which waits for its client.
-func (g *Gateway) reserve(ctx context.Context, e *registry.Record, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
+func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
 	giveUp := func() {
 		up.Close()
 		g.reg.Remove(e)
-		g.releasePlayer(e)
+		g.owner.ReleasePlayer(e)
 	}
 	_, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	t := *e.Terms()
-	apply(&t, Change{Grace: w.Grace, Group: groupChange(w.Group)})
+	control.Change{Grace: w.Grace, Group: groupChange(w.Group)}.Apply(&t)
 	e.SetTerms(&t)
 	if t.Session().GraceBeforeStart == 0 {
 		giveUp()
@@ -108,18 +110,18 @@ func (g *Gateway) reserve(ctx context.Context, e *registry.Record, up *upstream.
 		giveUp()
 		return "", "", ErrDuplicate
 	}
-	if !g.holdPlayer(ctx, e) {
+	if !g.owner.HoldPlayer(ctx, v, e) {
 		g.dismiss(e, up)
 		return "", "", ErrDuplicate
 	}
-	p, _, err := g.pass(e, 1, 0)
+	p, _, err := g.issuer.pass(e, 1, 0)
 	if err != nil {
 		giveUp()
 		return "", "", fmt.Errorf("sign a token: %w", err)
 	}
 	p.Peer = e.Peer()
 	g.beginSession(e, up, nil)
-	g.seats.settle(ctx, e)
+	g.owner.Settle(ctx, v, e)
 	e.Do(func(core *session.Session, now session.Time) { core.Reserve(now, p) })
 	e.RunQueued()
 	return e.ID, p.Token, nil
@@ -134,15 +136,15 @@ func groupChange(s string) *string {
 }
 
 // plan validates w and returns the request for its upstream, and the route.
-func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
+func (g *Gateway) plan(w CreateRequest) (upstream.Request, *front.Route, error) {
 	u, err := url.ParseRequestURI(w.Path)
 	switch {
 	case err != nil || !strings.HasPrefix(w.Path, "/"):
-		return upstream.Request{}, nil, fmt.Errorf("%w: path: want one such as /match/7, got %q", ErrBadRequest, clip(w.Path))
+		return upstream.Request{}, nil, fmt.Errorf("%w: path: want one such as /match/7, got %q", ErrBadRequest, front.Clip(w.Path))
 	case len(w.Data) > MaxData:
 		return upstream.Request{}, nil, fmt.Errorf("%w: data: want at most %d bytes, got %d", ErrBadRequest, MaxData, len(w.Data))
 	}
-	rt, path, err := g.table.match(u.EscapedPath())
+	rt, path, err := g.table.Match(u.EscapedPath())
 	switch {
 	case err != nil:
 		return upstream.Request{}, nil, fmt.Errorf("%w: path: it is ambiguous: %w", ErrBadRequest, err)
@@ -156,12 +158,12 @@ func (g *Gateway) plan(w CreateRequest) (upstream.Request, *route, error) {
 	}
 	return upstream.Request{
 		Path: path.Escaped, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery, Host: rt.Upstream.URL.Host,
-		Protocols: w.Subprotocols, Header: http.Header{ViaHeader: {g.id}},
+		Protocols: w.Subprotocols, Header: http.Header{front.ViaHeader: {g.id}},
 	}, rt, nil
 }
 
 // withUpstream returns rt with another upstream, if --upstream-allow permits it.
-func (g *Gateway) withUpstream(rt *route, raw string) (*route, error) {
+func (g *Gateway) withUpstream(rt *front.Route, raw string) (*front.Route, error) {
 	u, err := upstream.ParseTarget(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: upstream: %w", ErrBadRequest, err)

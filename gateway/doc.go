@@ -27,35 +27,40 @@
 //
 // # The path of a handshake
 //
-//	listen/upgrade.go       a plain handshake that arrives whole; net/http
-//	                        parses everything else, and answers what is refused
-//	ServeHTTP (serve.go)    Host, methods, the gateway's own pages, the route (route.go)
-//	serve (accept.go)       RFC 6455, Origin, then one of
+//	front.Read              what the request is, once: peer, host, route, offer
+//	ServeHTTP (serve.go)    Host, methods, the gateway's own pages
+//	serve (accept.go)       RFC 6455, Origin, the gate, then one of
 //	  begin                 a new session: login, limits, dial, 101, attach
 //	  resume                by token (resume.go): 101 first, then token, session, login,
-//	                        Origin, received; then attach. Another node's session: claim.go
-//	                        and peers.go, which refuse with 4504 or 4404
+//	                        Origin, received; then attach
+//	  resumeElsewhere       another node's session: owner.Find passes the client on, claims the
+//	                        session, or refuses with 4504 or 4404
 //	  resumeByCookie        a plain client (cookie.go); then the same attach
 //	Create (create.go)      a new session by the control API, without a client
 //
-// attach (resume.go) dials the upstream again if the session has none: redial.go.
+// attach (resume.go) dials the upstream again if the session has none: dial.Reconnect.
 //
 // # What may refuse a resume
 //
-// After the 101, as a close, in this order (protocol section 2), so that a stolen or old
-// token learns nothing about the session:
+// Before the 101, by HTTP: Host (421), a faulty handshake (400, 405, 426), Origin (403), and a node
+// that asks for a session which is not here (421). After the 101, as a close, in this order
+// (protocol section 2), so that a stolen or old token learns nothing about the session:
 //
 //	resumeByToken (resume.go)      4401  the token is invalid or expired
+//	owner.Find                     4504  its node does not answer; what its seat says of its end
 //	registry.Refusal               4404, or the code of the tombstone: no such session, or
 //	                               it has ended
 //	resumeByToken                  4401  another player, login or Origin
 //	session.Check (admission.go)   4401  superseded generation
 //	                               4404, 4408, 4410  the session has just ended
 //	                               4400, 4408  received; 4429  too many takeovers
-//	redial (redial.go)             4502  no upstream, --disconnect hard; 4409  a later resume
+//	dial.Reconnect                 4502  no upstream, --disconnect hard; 4409  a later resume
+//	issuer.pass                    1011  no token can be signed
+//	owner.Confirm                  4504  another node has claimed the session meanwhile
 //
-// attach checks again when it attaches, since the token is signed outside the session's
-// lock. A drain refuses no resume.
+// Before a claim session.Seated.Check, beside Check, refuses what it would refuse. attach checks
+// again when it attaches, since the token is signed outside the session's lock. A drain refuses no
+// resume.
 //
 // # From SIGTERM to exit
 //
@@ -69,68 +74,58 @@
 //
 // # Who owns what
 //
-//	gateway        decisions about requests: accept.go, resume.go, cookie.go, create.go,
-//	               redial.go; how each refuses: refusals.go. What an event means outside:
-//	               observe.go. What operators see: inspect.go, overview.go, routes.go,
-//	               refused.go, census.go. Changes by the control API: steer.go. Shutdown:
-//	               drain.go. Memory pressure: memory.go. Upgrades:
-//	               freeze.go and takeover.go, the two sides; gate.go keeps handshakes out of a
-//	               freeze; forward.go and late.go have what was under way. serve.go stands above
-//	               these files, gateway.go (the struct) below; none need each other in a
+//	gateway        decisions about requests: accept.go, resume.go, cookie.go, create.go; how each
+//	               refuses: refusals.go. What a session's events ask for: observe.go. Tokens:
+//	               issuer.go. Shutdown: drain.go. Memory pressure: memory.go. serve.go stands
+//	               above these files, gateway.go (the struct) below; none need each other in a
 //	               cycle, which a test holds
+//	front          a request, read once, and the routes
+//	gate           keeps requests out while sessions are frozen; what blocks takes its Visit
+//	dial           every dial of a game server: the first, again for a client that waits, and
+//	               in an outage
+//	owner          where a session is in a cluster, and whether this node may have it: seats,
+//	               claims, hand-offs, clients that are passed on
+//	upgrade        the sessions' way to the next process, and from the one before
+//	watch          what operators see: log, metrics, events, refusals, overview
+//	control        what the control API does to sessions
 //	policy         what can be set for each route
 //	registry       the living and the remembered sessions: records, tombstones, histories;
 //	               limits; duplicate sessions of a player; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
-//	listen         accepted connections that are idle, under descriptor pressure; handshakes
-//	               that arrive whole
+//	listen         accepted connections that are idle, under descriptor pressure
+//	secure         TLS for clients: certificate files, ACME
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else; leg.go is what drivers call
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two
 //	               goroutines for each session, and one lock, never held over a read, a
 //	               write or an observer; transport/epoll has event loops, which make the
-//	               reads and writes of a turn together by transport/uring
+//	               reads and writes of a turn together by transport/uring;
+//	               transport/rawconn reads and writes their sockets. A process uses one of
+//	               them; TLS and deflate are layers above the sockets of both
 //	tlv            the encoding of frozen sessions and records; handover: the channel to another
 //	               process, with descriptors. It knows nothing of sessions
 //	replay         memory of messages; frame and wire: bytes, pure
 //	deflate        permessage-deflate: a net.Conn between a client's socket and transport
 //	events         recent events and their readers: the control API's stream, webhook
 //	admin          the admin address: API, dashboard, metrics, health
-//	config         flags, config file, environment; server is what the command does
+//	cluster        the other nodes: which live, who has a session or a player; cluster/engine: NATS
+//	hop            what one node tells another about a client that it passes on; pipe: copies
+//	               the bytes of both
+//	config         flags, config file, environment; server is what the command does; asynclog:
+//	               log lines that never block
+//	demo           the demo's page and games; upstream/demo: its game server
 //	client         the Go client, which shares wire with the gateway
 //	upstream       targets, header filtering, the dial, the proxy
-//	tokens         resume tokens; tokens/generation: which are superseded;
-//	               tokens/login: the players' own JWTs
+//	tokens         resume tokens; tokens/generation: which are superseded; tokens/login: the
+//	               players' own JWTs; tokens/keyfile: keys in files; tokens/strict: JSON without
+//	               what two readers understand differently
+//	web            the browser client, dashboard and demo as files; web/bundle makes them
 //
-// A session's record does not know the Gateway. The types that act on it, such as
-// observer, redialer and dials, have what they need in their fields.
+// A session's record does not know the Gateway, and none of these packages imports this one: each
+// gets what it needs in its Options.
 //
-// Lock order: redialer, registry, then a transport.Session. An Observer is called with
+// Lock order: dial.Dialer, registry, then a transport.Session. An Observer is called with
 // no lock held, so it may take any.
-//
-// # An upgrade
-//
-// A new process takes all sessions over, with their sockets (server/predecessor.go and
-// server/successor.go). The old one closes the gate (gate.go) and waits for handshakes in
-// flight, pauses the event loops and every session between two calls (freeze.go,
-// transport/move.go), and sends each session's state with its descriptors. The new one
-// restores them (takeover.go) and touches no socket before it has the commit. Until then
-// the old one can go on as if nothing had happened; afterwards it reads and writes no
-// connection, but those over TLS, whose bytes it forwards. Sessions that were busy, such as
-// with a dial, and clients whose handshake was under way follow one by one (forward.go,
-// late.go).
-//
-// # Durable sessions
-//
-// With --durable a session outlives its node of a cluster. Its node writes the seat, a record in
-// NATS that says whose the session is, before the first hello and at each change (seats.go). A
-// client that comes back to a node which does not have its session is passed on to the owner that
-// its token, or the seat, names. If that node is lost, the client's new node claims the session
-// (claim.go): a conditional write of the seat decides, the seat is read again before hello, and the
-// game server is dialled as for a hard resume. What the client states is the state: nothing else
-// of the session was kept. A node that drains hands its durable sessions over whole (handoff.go),
-// and one that has been overtaken lets them go (seatKeeper.fence). session/durable.go has the
-// rules for counts and generations, session/handoff.go those of a hand-off.
 //
 // # Exactly-once delivery, and its limits
 //

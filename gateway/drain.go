@@ -9,28 +9,20 @@ import (
 	"time"
 
 	"reseat/gateway/session"
+	"reseat/gateway/watch"
 )
 
 // closeWait is how long the legs of closed sessions get to finish their closing handshakes.
 const closeWait = 3 * time.Second
 
-// DrainInfo is a drain as the control API shows it.
-type DrainInfo struct {
-	Draining bool `json:"draining"`
-	// Until is when the remaining sessions will be closed. Nil if they have been closed,
-	// if there is no drain, or if the process is shutting down.
-	Until    *time.Time `json:"until"`
-	Sessions int        `json:"sessions"`
-}
-
 // Draining reports whether new sessions are refused.
 func (g *Gateway) Draining() bool { return g.draining.Load() }
 
 // DrainInfo describes the drain, if there is one.
-func (g *Gateway) DrainInfo() DrainInfo {
+func (g *Gateway) DrainInfo() watch.DrainInfo {
 	g.drain.mu.Lock()
 	defer g.drain.mu.Unlock()
-	i := DrainInfo{Draining: g.draining.Load(), Sessions: g.reg.Count()}
+	i := watch.DrainInfo{Draining: g.draining.Load(), Sessions: g.reg.Count()}
 	if g.drain.timer != nil {
 		t := g.drain.until.UTC()
 		i.Until = &t
@@ -49,7 +41,7 @@ func (g *Gateway) BeginDrain() {
 		return
 	}
 	g.log.Info("drain.begun", "time", g.cfg.Drain)
-	g.running.Go(func() { g.handOffAll(g.ctx) })
+	g.running.Go(func() { g.owner.HandOffAll(g.ctx) })
 	d.until = time.Now().Add(g.cfg.Drain)
 	var own *time.Timer
 	own = time.AfterFunc(g.cfg.Drain, func() {
@@ -100,7 +92,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 	g.endDrain()
 	hand, stop := context.WithTimeout(ctx, g.cfg.Drain)
 	defer stop()
-	g.running.Go(func() { g.handOffAll(hand) })
+	g.running.Go(func() { g.owner.HandOffAll(hand) })
 	select {
 	case <-g.reg.Drained():
 		return

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -70,17 +68,6 @@ func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
 	})
 }
 
-func TestDrainEndsWithTheLastSession(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		began := time.Now()
-		time.AfterFunc(3*time.Second, func() { p.Control("bye") })
-		<-w.drain(false)
-		if d := time.Since(began); d > 4*time.Second {
-			t.Fatalf("the drain took %v, want 4s at most", d)
-		}
-	})
-}
-
 func TestReceivedMessagesAreDeliveredBeforeDrainCloses(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		stall, p := stalledGame(t, w)
@@ -123,23 +110,7 @@ func TestDrainLogsConnectionsThatDidNotClose(t *testing.T) {
 		if !strings.Contains(said.String(), "msg=drain.connections_aborted sessions=2") {
 			t.Errorf("the log does not say that 2 were aborted: %s", said.String())
 		}
-	}, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
-}
-
-// The gateway closes before it has answered the client.
-func TestCloseEndsSessionsBeingCreated(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		release := gateway.HoldSigning(w.gw)
-		go w.Dial("/match/7", []string{wire.Subprotocol})
-		game := w.game.Next()
-		synctest.Wait()
-		closed := make(chan bool)
-		go func() { w.gw.Close(); close(closed) }()
-		synctest.Wait()
-		release()
-		game.WantClose(wire.CodeGoingAway)
-		<-closed
-	})
+	}, logTo(said))
 }
 
 // wantDrain checks what operators see of a drain: until when it runs, zero if it does not, and of how many sessions.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -17,9 +16,11 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/cluster"
+	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/owner"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -28,7 +29,7 @@ import (
 	"reseat/tokens"
 )
 
-// Takers implements gateway.Cluster: all nodes that can be reached.
+// Takers implements owner.Cluster: all nodes that can be reached.
 func (m member) Takers(string) (list []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,8 +43,8 @@ func (m member) Takers(string) (list []string) {
 	return list
 }
 
-// HandOver implements gateway.Cluster.
-func (m member) HandOver(_ context.Context, node string, h *gateway.Handoff) error {
+// HandOver implements owner.Cluster.
+func (m member) HandOver(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -61,11 +62,11 @@ func (m member) HandOver(_ context.Context, node string, h *gateway.Handoff) err
 	for i, w := range m.of {
 		if nodeID(i) == node {
 			rec := httptest.NewRecorder()
-			w.gw.ServeHandoff(rec, httptest.NewRequest(http.MethodPost, gateway.HandoffPath+h.Session, strings.NewReader(string(b))))
+			w.gw.Owner().ServeHandoff(rec, httptest.NewRequest(http.MethodPost, owner.HandoffPath+h.Session, strings.NewReader(string(b))))
 			if lost {
 				return errors.New("the answer was lost")
 			}
-			return gateway.HandoffError(rec.Result())
+			return owner.HandoffError(rec.Result())
 		}
 	}
 	return errors.New("no such node")
@@ -91,10 +92,10 @@ func hardDurable() policy.Policy {
 }
 
 // What the nodes know of one that has vanished, or is silent from now on.
-var lostNode = gateway.NodeVerdict{State: gateway.NodeGone, Evidence: "test"}
+var lostNode = cluster.Judgement{Verdict: cluster.Gone, Evidence: "test"}
 
-func silentNode() gateway.NodeVerdict {
-	return gateway.NodeVerdict{State: gateway.NodeSilent, Evidence: "test", Heard: time.Now()}
+func silentNode() cluster.Judgement {
+	return cluster.Judgement{Verdict: cluster.Silent, Evidence: "test", Heard: time.Now()}
 }
 
 func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
@@ -108,7 +109,7 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 		i := len(d.links)
 		link := d.seats.Link()
 		d.links = append(d.links, link)
-		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		seats := cluster.NewSeats(func() string { return nodeID(i) }, link, keys.Derive, slog.New(slog.DiscardHandler))
 		d.keepers = append(d.keepers, seats)
 		c.Seats, c.Driver = seats, transport.Net // a session without connections would begin on an event loop
 	})
@@ -117,9 +118,9 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 	}
 	t.Cleanup(func() { // their seats are written before the gateways close
 		for _, w := range d.of {
-			list, _ := w.gw.Sessions(registry.Filter{Limit: 100})
+			list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 100})
 			for _, e := range list {
-				w.gw.End(e.ID, wire.CodeNormal, "")
+				w.gw.Control().End(e.ID, wire.CodeNormal, "")
 			}
 		}
 		time.Sleep(20 * time.Second) // fake: all have ended
@@ -184,7 +185,7 @@ func (d *durableNodes) claimFor(i int, session string) {
 // has reports whether node i has the session.
 func (d *durableNodes) has(i int, p *wstest.Player) bool {
 	synctest.Wait()
-	_, ok := d.of[i].gw.Session(p.Hello.Session)
+	_, ok := d.of[i].gw.Control().Session(p.Hello.Session)
 	return ok
 }
 
@@ -323,28 +324,28 @@ func TestHandOffThatMeetsTroubleIsWhole(t *testing.T) {
 // A game server that writes to the sessions of a draining node moves none of them into nowhere.
 func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
-		outcomes := make(chan gateway.Outcome, 2)
+		outcomes := make(chan control.Outcome, 2)
 		d.handingOver = func() {
 			go func() {
-				_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("late"), nil)
+				_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("late"), nil)
 				outcomes <- o
 			}()
-			go func() { outcomes <- d.of[0].gw.EndBy("", p.Hello.Session, wire.CodeNormal, "late") }()
+			go func() { outcomes <- d.of[0].gw.Control().EndBy("", p.Hello.Session, wire.CodeNormal, "late") }()
 			time.Sleep(100 * time.Millisecond)
 		}
 		d.drain(0)
 		game.WantClose(wire.CodeGoingAway)
-		_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("in time"), nil)
-		wstest.Equal(t, "outcome before the game server's answer", o, gateway.Done)
+		_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("in time"), nil)
+		wstest.Equal(t, "outcome before the game server's answer", o, control.Done)
 		game.Close(wire.CodeGoingAway, "")
 		p.WantClosing(wire.CodeDraining)
 		for range 2 {
-			if o := <-outcomes; o == gateway.Done {
+			if o := <-outcomes; o == control.Done {
 				t.Error("a call for a session that has gone was answered as done")
 			}
 		}
 		cameBy(t, d.resumeAt(p, 1, 0, 0, 0), wire.MovedHandoff, 0)
-		data, _, _ := d.of[1].gw.Data(p.Hello.Session)
+		data, _, _ := d.of[1].gw.Control().Data(p.Hello.Session)
 		wstest.Equal(t, "data", string(data), "in time")
 	})
 }
@@ -357,13 +358,13 @@ func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
 		q.Sync()
 		synctest.Wait()
 		d.links[0].SetBefore(func() { time.Sleep(200 * time.Millisecond) })
-		_, o := d.of[0].gw.SetData(p.Hello.Session, []byte("score"), nil)
-		wstest.Equal(t, "SetData", o, gateway.Done)
-		wstest.Equal(t, "EndBy", d.of[0].gw.EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"), gateway.Done)
+		_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("score"), nil)
+		wstest.Equal(t, "SetData", o, control.Done)
+		wstest.Equal(t, "EndBy", d.of[0].gw.Control().EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"), control.Done)
 		d.links[0].SetCut(true)
 		d.lose(0, lostNode)
 		d.resumeAt(p, 1, 0, 0, 0)
-		data, _, _ := d.of[1].gw.Data(p.Hello.Session)
+		data, _, _ := d.of[1].gw.Control().Data(p.Hello.Session)
 		wstest.Equal(t, "data", string(data), "score")
 		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeEnded)
 	})
@@ -376,7 +377,7 @@ func TestSessionThatItsOwnerDoesNotHaveIsClaimed(t *testing.T) {
 		synctest.Wait()
 		own := d.seats.Records()[p.Hello.Session]
 		d.claimFor(1, p.Hello.Session)
-		d.of[0].gw.Fenced(p.Hello.Session, 1)
+		d.of[0].gw.Owner().Fenced(p.Hello.Session, 1)
 		game.WantClose(wire.CodeGoingAway)
 		d.seats.Set(p.Hello.Session, own.Value) // as if the write of node 1 had been lost
 		synctest.Wait()                         // while the session ends, its client is asked to try again
@@ -411,7 +412,7 @@ func TestImpossibleCountsClaimNothing(t *testing.T) {
 func TestDurableSessionCanBeClaimedAfterDrain(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		p.Pass(game, "a")
-		d.lose(1, gateway.NodeVerdict{State: gateway.NodeUnclear}) // nobody to take it
+		d.lose(1, cluster.Judgement{Verdict: cluster.Unclear}) // nobody to take it
 		d.drain(0)
 		game.WantReason(wire.CodeGoingAway, "moved")
 		p.WantRetry(wire.CodeDraining)

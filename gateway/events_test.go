@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ type listener struct {
 
 func (w *world) listen() listener {
 	synctest.Wait() // earlier events are published first
-	return listener{w.t, w.gw.Events().Live()}
+	return listener{w.t, w.gw.Watch().Events.Live()}
 }
 
 // want checks the events of a session since the last call, each as "type reason".
@@ -50,139 +49,29 @@ func (l listener) want(id string, want ...string) {
 	}
 }
 
-func TestEachTransitionIsOneEvent(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		l := w.listen()
-		p, game := w.play()
-		id := p.Hello.Session
-		l.want(id, events.Created)
-		w.gw.Patch(id, gateway.Change{Started: new(true)})
-		l.want(id, events.Started)
-		w.gw.Disconnect(id)
-		l.want(id, events.Detached+" disconnected by the operator")
-		q := p.Resume(0)
-		l.want(id, events.Resumed)
-		q = q.Resume(0)
-		l.want(id, events.Superseded)
-		game.Pass(q, "no event")
-		q.Ack(1)
-		q.Pass(game, "nor this")
-		time.Sleep(time.Minute) // heartbeats
-		l.want(id)
-		q.Control("bye")
-		l.want(id, events.Ended+" bye")
-	})
-}
-
-func TestEndedEventHasTheReasonOfTheMetric(t *testing.T) {
-	for reason, end := range map[string]func(w *world, p *wstest.Player, game *wstest.Peer){
-		session.ReasonGraceOver: func(_ *world, p *wstest.Player, _ *wstest.Peer) {
-			p.Drop()
-			time.Sleep(time.Minute)
-		},
-		session.ReasonUpstreamClosed: func(_ *world, p *wstest.Player, game *wstest.Peer) {
-			game.Close(1000, "over")
-			p.WantControl(wire.VerbEnd)
-			p.WantClose(1000)
-			p.Close(1000, "")
-		},
-		wire.Name(wire.CodeEnded):    func(w *world, p *wstest.Player, _ *wstest.Peer) { w.gw.End(p.Hello.Session, 1000, "kicked") },
-		wire.Name(wire.CodeDraining): func(w *world, _ *wstest.Player, _ *wstest.Peer) { w.gw.Drain(w.t.Context()) },
-	} {
-		t.Run(reason, func(t *testing.T) {
-			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				p.Ack(0)
-				p.Sync()
-				l := w.listen()
-				end(w, p, game)
-				time.Sleep(5 * time.Second) // for the client to close
-				list, _ := l.Next(make([]events.Event, 0, 8))
-				if last := list[len(list)-1]; last.Type != events.Ended || last.Reason != reason {
-					t.Errorf("the last event is %+v", last)
-				}
-			})
-		})
-	}
-}
-
-// A second login ends the older session; it does not take it over.
-func TestSecondLoginPublishesEndOfTheFirst(t *testing.T) {
-	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Duplicate = policy.Takeover }), func(t *testing.T, w *world) {
-		l := w.listen()
-		older, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/1", Player: "ann", Group: "red"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		newer, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/2", Player: "ann", Group: "blue"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		var got []string
-		list, _ := l.Next(make([]events.Event, 0, 8))
-		for _, e := range list {
-			who := map[string]string{older: "older", newer: "newer"}[e.Session]
-			got = append(got, strings.Join([]string{e.Type, who, e.Player, e.Group, e.Reason}, " "))
-		}
-		slices.Sort(got)
-		want := []string{"session.created newer ann blue ", "session.created older ann red ", "session.ended older ann red superseded"}
-		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	})
-}
-
+// A thief may try a copy of a token again and again, and after the session has ended.
 func TestSupersededTokenPublishesLimitedEvents(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, a *wstest.Player, _ *wstest.Peer) {
 		b := a.Resume(0)
-		b.Resume(0)
+		c := b.Resume(0)
 		synctest.Wait() // its events have been published
 		l := w.listen()
-		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
-		l.want(a.Hello.Session, events.Replayed)
 		for range 200 {
 			a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		}
 		synctest.Wait()
 		list, _ := l.Next(make([]events.Event, 0, 300))
-		if len(list) < 40 || len(list) > 60 {
-			t.Errorf("%d events of 200 at once", len(list))
+		if n := len(list); n < 40 || n > 60 || list[0].Type != events.Replayed {
+			t.Errorf("%d events of 200 at once, the first %+v", n, list[0])
 		}
-	})
-}
-
-// A thief may try a copy of a token after the session has ended.
-func TestSupersededTokenIsPublishedAfterSessionEnd(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, a *wstest.Player, _ *wstest.Peer) {
-		b := a.Resume(0)
-		c := b.Resume(0)
 		c.Control("bye")
 		w.wantState(a, session.Ended)
-		l := w.listen()
+		time.Sleep(10 * time.Second)
+		l = w.listen()
 		a.TryResume(c.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 		l.want(a.Hello.Session)
 		a.TryResume(a.Hello.Token, "0").WantClosing(wire.CodeBadToken)
 		l.want(a.Hello.Session, events.Replayed)
-		list, _, _ := w.gw.History(a.Hello.Session)
-		if last := list[len(list)-1]; last.Type != events.Replayed {
-			t.Errorf("its history ends with %+v", last)
-		}
-	})
-}
-
-func TestOverflowIsPublishedOnce(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.BufferMessages = 2 }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		l := w.listen()
-		p.Drop()
-		synctest.Wait()
-		for range 5 {
-			game.Text("x")
-		}
-		synctest.Wait()
-		list, _ := l.Next(make([]events.Event, 0, 8))
-		if len(list) != 2 || list[0].Type != events.Detached || list[1].Type != events.Overflowed || list[1].Reason == "" {
-			t.Errorf("got %+v", list)
-		}
 	})
 }
 
@@ -218,7 +107,7 @@ var (
 func (w *world) gather() []*dto.MetricFamily {
 	w.t.Helper()
 	synctest.Wait()
-	families, err := w.gw.Metrics().Gather()
+	families, err := w.gw.Watch().Metrics.Registry.Gather()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -384,25 +273,6 @@ func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
 	})
 }
 
-func TestRoundTripsOfPingsAreMeasured(t *testing.T) {
-	for name, join := range map[string]func(w *world) *wstest.Peer{
-		"resumable": func(w *world) *wstest.Peer { return w.Player("/").Peer },
-		"plain":     func(w *world) *wstest.Peer { return w.Plain("/") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-				p := join(w)
-				synctest.Wait()
-				before := w.metrics()
-				p.Hold(true)
-				time.Sleep(17 * time.Second) // pinged after 15
-				p.Hold(false)
-				w.wantSince(before, "reseat_client_rtt_seconds", map[string]float64{"": 2})
-			})
-		})
-	}
-}
-
 func TestDrainIsReportedInMetrics(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.gw.BeginDrain()
@@ -419,28 +289,12 @@ func TestDrainIsReportedInMetrics(t *testing.T) {
 	})
 }
 
-func TestLimitedLogLinesAreCounted(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		w.gw.BeginDrain()
-		before := w.metrics()
-		for range 60 {
-			w.refused("/")
-		}
-		w.wantSince(before, "reseat_handshakes_refused_total", map[string]float64{"draining": 60})
-		w.wantSince(before, "reseat_log_lines_limited_total", map[string]float64{"": 10})
-	})
-}
-
-var refusedWith = regexp.MustCompile(`(?:refuse(?:HTTP|Busy)\(w, r, (?:[\w.]+, )?|badHandshake\{status, |refused\.WithLabelValues\()"(\w+)"`)
+var refusedWith = regexp.MustCompile(`(?:(?:refuse|f)\.(?:http|busy)\(w, r, (?:[\w.]+, )?|Refused\.WithLabelValues\()"(\w+)"`)
 
 // Each reason for a refused handshake is a series from the start.
 func TestRefusalReasonsExistFromTheStart(t *testing.T) {
 	used := make(map[string]bool)
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
+	for _, f := range []string{"accept.go", "serve.go", "refusals.go", "cookie.go", "watch/refusals.go"} {
 		source, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
@@ -459,5 +313,126 @@ func TestRefusalReasonsExistFromTheStart(t *testing.T) {
 		if !maps.Equal(used, shown) {
 			t.Errorf("the code refuses for %v, the metrics show %v", fmt.Sprint(used), fmt.Sprint(shown))
 		}
+	})
+}
+
+// inCounted runs f with a session of a player, and checks by how much a family of metrics has grown then.
+func inCounted(t *testing.T, p policy.Policy, family string, want map[string]float64, f func(*world, *wstest.Player, *wstest.Peer)) {
+	t.Helper()
+	inWorld(t, p, func(t *testing.T, w *world) {
+		p, game := w.loginAs("ann")
+		p.Sync()
+		before := w.metrics()
+		f(w, p, game)
+		w.wantSince(before, family, want)
+	})
+}
+
+// An act on a session of a player.
+type act func(*world, *wstest.Player, *wstest.Peer)
+
+// closedWith is an act that the client is told of.
+func closedWith(code int, cause func(*world, *wstest.Player)) act {
+	return func(w *world, p *wstest.Player, _ *wstest.Peer) {
+		cause(w, p)
+		p.WantClosing(code)
+	}
+}
+
+// endings are ways to end a session, by the reason that is counted.
+var endings = map[string]struct {
+	policy policy.Policy
+	end    act
+}{
+	"bye": {testPolicy(), func(_ *world, p *wstest.Player, _ *wstest.Peer) {
+		p.Control("bye")
+		p.WantClose(wire.CodeNormal)
+	}},
+	"grace_over": {testPolicy(), func(w *world, p *wstest.Player, game *wstest.Peer) {
+		w.detach(p)
+		game.WantClose(wire.CodeGoingAway)
+	}},
+	"upstream_closed": {testPolicy(), func(w *world, p *wstest.Player, game *wstest.Peer) {
+		game.Close(4007, "over")
+		wantEnd(w.t, p.Peer, 4007, "over")
+		p.Close(4007, "")
+	}},
+	"upstream_lost": {testPolicy(), func(_ *world, p *wstest.Player, game *wstest.Peer) {
+		game.Drop()
+		p.WantClosing(wire.CodeUpstreamLost)
+		p.Close(wire.CodeUpstreamLost, "")
+	}},
+	"no_progress": {testPolicy(), func(w *world, p *wstest.Player, game *wstest.Peer) {
+		game.Text("poison")
+		for range 6 {
+			p.Ack(0)
+			p.Want("poison")
+			time.Sleep(3 * time.Second)
+			p.Drop()
+			if w.state(p) == session.Ended.String() {
+				break
+			}
+			p = p.Resume(0)
+		}
+	}},
+	"client_gone": {testPolicy(), func(w *world, _ *wstest.Player, _ *wstest.Peer) {
+		plain, _ := w.plain()
+		plain.Drop()
+	}},
+	"window_exceeded": {small(session.EndSession), func(w *world, p *wstest.Player, game *wstest.Peer) {
+		w.detach(p)
+		sendAll(game, numbered(1, 11))
+		game.WantClose(wire.CodeTryAgainLater)
+	}},
+	"idle_timeout":       {changed(testPolicy(), func(p *policy.Policy) { p.IdleTimeout = time.Minute }), closedWith(wire.CodeEnded, func(*world, *wstest.Player) {})},
+	"superseded":         {loggedIn(policy.Takeover), closedWith(wire.CodeSuperseded, func(w *world, _ *wstest.Player) { w.loginAs("ann") })},
+	"protocol_error":     {testPolicy(), closedWith(wire.CodeProtocolError, func(_ *world, p *wstest.Player) { p.Raw([]byte{0xf1, 0x80, 0, 0, 0, 0}) })},
+	"invalid_utf8":       {testPolicy(), closedWith(wire.CodeInvalidUTF8, func(_ *world, p *wstest.Player) { p.Control("ping \xff") })},
+	"message_too_big":    {testPolicy(), closedWith(wire.CodeMessageTooBig, func(_ *world, p *wstest.Player) { p.Text(strings.Repeat("x", 1<<20+1)) })},
+	"internal_error":     {testPolicy(), closedWith(wire.CodeInternalError, func(w *world, p *wstest.Player) { gateway.Fail(w.gw, p.Hello.Session) })},
+	"protocol_violation": {testPolicy(), closedWith(wire.CodeProtocolViolation, func(_ *world, p *wstest.Player) { p.Ack(7) })},
+	"ended":              {testPolicy(), closedWith(wire.CodeEnded, func(w *world, p *wstest.Player) { w.gw.Control().End(p.Hello.Session, wire.CodeNormal, "") })},
+	"draining":           {testPolicy(), closedWith(wire.CodeDraining, func(w *world, _ *wstest.Player) { w.gw.BeginDrain() })},
+	"too_fast":           {rated(session.Rate{Messages: 1, End: true}), closedWith(wire.CodeTooFast, func(_ *world, p *wstest.Player) { sendAll(p.Peer, numbered(1, 10)) })},
+}
+
+// The event has the reason of the metric.
+func TestEachEndIsCountedOnceByReason(t *testing.T) {
+	for reason, c := range endings {
+		t.Run(reason, func(t *testing.T) {
+			inCounted(t, c.policy, "reseat_sessions_ended_total", map[string]float64{reason: 1}, func(w *world, p *wstest.Player, game *wstest.Peer) {
+				l := w.listen()
+				c.end(w, p, game)
+				wstest.Equal(w.t, "reason of the event", l.first(events.Ended).Reason, reason)
+				m := w.metrics()
+				living := m["reseat_sessions{connecting}"] + m["reseat_sessions{attached}"] + m["reseat_sessions{detached}"]
+				if created := m["reseat_sessions_created_total"]; created != living+1 {
+					w.t.Errorf("%v sessions created, %v live, one has ended", created, living)
+				}
+			})
+		})
+	}
+	elsewhere := map[string]bool{"bad_token": true, "no_session": true, "refused": true, // those only end a connection
+		"node_lost": true} // that ends a session of another node
+	for _, reason := range reasons {
+		if _, ok := endings[reason]; !ok && !elsewhere[reason] {
+			t.Errorf("nothing here ends a session for %s", reason)
+		}
+	}
+}
+
+func TestConcurrentResumesAreEachCounted(t *testing.T) {
+	want := map[string]float64{"ok": 21, "too_fast": 1, "superseded": 1}
+	inCounted(t, hard(), "reseat_resumes_total", want, func(w *world, p *wstest.Player, _ *wstest.Peer) {
+		for range 20 {
+			p = p.Resume(0)
+		}
+		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeTooFast)
+		w.detach(p)
+		w.game.Refuse = after(5 * time.Second)
+		first := p.TryResume(p.Hello.Token, "0")
+		time.Sleep(time.Second)
+		p.Resume(0)
+		first.WantClosing(wire.CodeSuperseded)
 	})
 }

@@ -9,33 +9,25 @@ import (
 	"reseat/upstream"
 )
 
-// Hints are what refusals say that an operator can do, and RefusalReasons the labels of
-// those of first handshakes.
-var (
-	Hints          = hints
-	RefusalReasons = refusalReasons
-)
-
 // HoldSigning keeps every token of g from being signed until release is called.
 func HoldSigning(g *Gateway) (release func()) {
-	for range cap(g.signing) {
-		g.signing <- struct{}{}
+	for range cap(g.issuer.signing) {
+		g.issuer.signing <- struct{}{}
 	}
 	return func() {
-		for range cap(g.signing) {
-			<-g.signing
+		for range cap(g.issuer.signing) {
+			<-g.issuer.signing
 		}
 	}
 }
 
 // Turns is how many handshakes g works on at a time.
-func Turns(g *Gateway) int { return cap(g.gate.turns) }
+func Turns(g *Gateway) int { return g.gate.Turns() }
 
 // Inside is how many handshakes and calls it works on.
 func Inside(g *Gateway) int {
-	g.gate.mu.Lock()
-	defer g.gate.mu.Unlock()
-	return g.gate.inside
+	inside, _ := g.gate.Visits()
+	return inside
 }
 
 // KeptOfFirst returns what is kept of a living session's first handshake.
@@ -81,19 +73,16 @@ func Leftovers(g *Gateway) map[string]int {
 	for what, n := range g.reg.Usage() {
 		count(what, n)
 	}
-	g.redials.mu.Lock()
-	defer g.redials.mu.Unlock()
-	count("redials", len(g.redials.of))
-	g.dials.mu.Lock()
-	defer g.dials.mu.Unlock()
-	count("dial queues", len(g.dials.queues))
+	redials, queues := g.dialer.Usage()
+	count("redials", redials)
+	count("dial queues", queues)
 	for what, t := range map[string]*listen.ConnTracker{"": g.conns, "admin ": g.adminConns} {
 		conns, waiting := t.Counts()
 		count(what+"connections that wait", waiting)
 		count(what+"connections", conns)
 	}
 	count("bytes of replay buffers", int(g.store.Used()))
-	count("tokens being signed", len(g.signing))
+	count("tokens being signed", len(g.issuer.signing))
 	return left
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
@@ -128,11 +128,11 @@ func TestUnreadClaimChangesNothing(t *testing.T) {
 
 // Nobody claims a session from a node that may live, and a resume that is refused for it changes nothing.
 func TestSessionOfLivingNodeIsNotClaimed(t *testing.T) {
-	for _, state := range []gateway.NodeState{gateway.NodeUp, gateway.NodeUnclear} {
+	for _, state := range []cluster.Verdict{cluster.Alive, cluster.Unclear} {
 		inLostNode(t, 2, func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 			time.Sleep(time.Second)
 			before := d.seats.Records()[p.Hello.Session].Revision
-			d.lose(0, gateway.NodeVerdict{State: state, Evidence: "test"})
+			d.lose(0, cluster.Judgement{Verdict: state, Evidence: "test"})
 			d.settledAt(p, 1, 0, 1, 1).WantRetry(wire.CodeNodeUnreachable)
 			wstest.Equal(t, "revision of the seat", d.seats.Records()[p.Hello.Session].Revision, before)
 			wstest.Equal(t, "the node has the session", d.has(1, p), false)
@@ -174,7 +174,7 @@ func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
 				t.Errorf("seat of epoch %d, owner %s, %v; want epoch %d, owner %s", seat.Epoch, seat.Owner, err, i, nodeID(i))
 			}
 			p.Sync()
-			if s, _ := d.of[i].gw.Session(p.Hello.Session); s.Epoch == 0 {
+			if s, _ := d.of[i].gw.Control().Session(p.Hello.Session); s.Epoch == 0 {
 				t.Errorf("session %+v, want an epoch", s)
 			}
 		}
@@ -198,11 +198,11 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 		},
 		"write": func(d *durableNodes, _ *wstest.Player) {
 			d.links[0].SetCut(false)
-			d.of[0].gw.RenewSeats()
+			d.of[0].gw.Owner().RenewSeats()
 		},
 		"message": func(d *durableNodes, q *wstest.Player) {
 			d.links[0].SetCut(false)
-			d.of[0].gw.Fenced(q.Hello.Session, 1)
+			d.of[0].gw.Owner().Fenced(q.Hello.Session, 1)
 		},
 	}, func(t *testing.T, learn func(*durableNodes, *wstest.Player)) {
 		d := newDurableNodes(t, 2, durablePolicy())
@@ -236,9 +236,9 @@ func TestOnlyASealedSeatEndsASession(t *testing.T) {
 		for name, seat := range map[string][]byte{"as it was": own, "changed": forged, "of an unknown key": otherKey, "no seat": []byte("{}"), "empty": nil} {
 			d.seats.Set(p.Hello.Session, seat)
 			for range 3 {
-				d.of[0].gw.Fenced(p.Hello.Session, 7)
+				d.of[0].gw.Owner().Fenced(p.Hello.Session, 7)
 			}
-			d.of[0].gw.RenewSeats()
+			d.of[0].gw.Owner().RenewSeats()
 			synctest.Wait()
 			if p.Sync(); !d.has(0, p) {
 				t.Fatalf("a message ended the session, with its seat %s", name)
@@ -260,7 +260,7 @@ func TestSessionThatHasEndedElsewhereStaysEnded(t *testing.T) {
 		d.of[1].wantState(q, session.Ended)
 		d.of[0].wantState(p, session.Attached)
 		d.links[0].SetCut(false)
-		d.of[0].gw.RenewSeats()
+		d.of[0].gw.Owner().RenewSeats()
 		wstest.Equal(t, "node 0 has the session", d.has(0, p), false)
 		d.settledAt(q, 1, 0, 0, 0).WantClosing(wire.CodeNoSession)
 	})
@@ -274,7 +274,7 @@ func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
 		q.Sync()
 		synctest.Wait()
 		d.seats.SetAway(true)
-		d.of[0].gw.End(p.Hello.Session, wire.CodeNormal, "kicked")
+		d.of[0].gw.Control().End(p.Hello.Session, wire.CodeNormal, "kicked")
 		q.Control("bye")
 		time.Sleep(10 * time.Second)
 		d.seats.SetAway(false)
@@ -391,7 +391,7 @@ func comesAgain(p *wstest.Peer) {
 func TestDialThatIsUnderWayAtFenceIsGivenUp(t *testing.T) {
 	inLateDial(t, true, func(t *testing.T, l *lateDial) {
 		close(l.gate)
-		l.of[0].gw.Fenced(l.p.Hello.Session, 1)
+		l.of[0].gw.Owner().Fenced(l.p.Hello.Session, 1)
 		comesAgain(l.waiting)
 		close(l.answer)
 		l.of[0].game.Next().WantEnd()
@@ -405,7 +405,7 @@ func TestConnectionThatIsDialledAtFenceIsClosed(t *testing.T) {
 		close(l.answer)
 		game := l.of[0].game.Next()
 		synctest.Wait()
-		l.of[0].gw.Fenced(l.p.Hello.Session, 1)
+		l.of[0].gw.Owner().Fenced(l.p.Hello.Session, 1)
 		synctest.Wait()
 		close(l.gate)
 		comesAgain(l.waiting)

@@ -2,95 +2,60 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
-	"reseat/gateway/events"
+	"reseat/gateway/control"
+	"reseat/gateway/dial"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/listen"
+	"reseat/gateway/owner"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
+	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
+	"reseat/gateway/watch"
 	"reseat/tokens"
 )
 
 // A Gateway is the http.Handler of the client address. It owns the sessions: it creates
 // them, finds them for a resume, and remembers for a while how they ended.
 type Gateway struct {
-	cfg     Config
-	id      string // of this process: see ViaHeader
-	log     *slog.Logger
-	keys    *tokens.Keys
-	clock   *transport.Clock
-	driver  *transport.Driver
-	store   *replay.Store
-	metrics *metrics
-	events  *events.Hub
-	reg     *registry.Registry
+	cfg    Config
+	id     string // of this process: see ViaHeader
+	log    *slog.Logger
+	keys   *tokens.Keys
+	clock  *transport.Clock
+	driver *transport.Driver
+	store  *replay.Store
+	reg    *registry.Registry
+	watch  *watch.Watch
+	refuse refuser
+	issuer *issuer
+	memory *relief
 
 	conns, adminConns *listen.ConnTracker // idle connections
 
-	refused      refusalRing
-	refusals     *limitedLog
-	exhaustedLog *limitedLog   // memory and descriptors
-	shedLog      *limitedLog   // idle connections that were closed
-	replays      *rate.Limiter // token.replayed events
-
-	table   *table
+	table   *front.Table
 	pages   map[string]http.Handler
 	proxies []interface{ Close() }
-	signing chan struct{} // semaphore: tokens signed at once
 
-	gate        gate                      // closed while sessions are frozen for an upgrade
-	successor   atomic.Pointer[Successor] // set by Frozen.Commit
-	unpublished unpublished               // events during a freeze
-	late        late                      // sessions that a predecessor still has
-	draining    atomic.Bool               // new sessions are refused; drain.go sets it
-	drain       drain
-	relays      relays       // clients of other nodes' sessions
-	seats       seatKeeper   // of durable sessions
-	claims      claims       // durable sessions that are being taken in
-	leaving     leavings     // and those that are being handed over
-	moves       moves        // and those that were
-	passedIn    atomic.Int64 // connections that other nodes have passed on
-	windows     atomic.Int64 // bytes of compression windows; part of what store has lent
-	dials       dials
-	redials     redialer
-	outages     outages
-	tags        atomic.Uint64   // of the sessions' data; each is used once
-	pressed     chan struct{}   // one slot: see memory.go
-	ctx         context.Context // until Close
-	stop        context.CancelFunc
-	began       time.Time
-	running     sync.WaitGroup
-	renewals    atomic.Int32 // runs of RenewTokens
-}
-
-// sessionIDLen is the length of newID. In a cluster, a node's id comes before it.
-const sessionIDLen = 32
-
-// nodeIDLen is the length of a node's id in a session's.
-const nodeIDLen = 8
-
-// newID makes an id of 128 random bits.
-func newID() string {
-	var b [sessionIDLen / 2]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// newSessionID makes a session's id. In a cluster it says which node has the session.
-func (g *Gateway) newSessionID() string {
-	if g.cfg.Cluster == nil {
-		return newID()
-	}
-	return g.cfg.Cluster.ID() + newID()
+	gate     *gate.Gate  // closed while sessions are frozen for an upgrade
+	draining atomic.Bool // new sessions are refused; drain.go sets it
+	drain    drain
+	windows  atomic.Int64 // bytes of compression windows; part of what store has lent
+	dialer   *dial.Dialer
+	owner    *owner.Owner
+	upgrade  *upgrade.Sessions
+	ctx      context.Context // until Close
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	renewals atomic.Int32 // runs of RenewTokens
 }
 
 // A drain is a period in which the gateway refuses new sessions. An operator's drain can
@@ -109,3 +74,38 @@ func (d *drain) stopLocked() {
 		d.timer = nil
 	}
 }
+
+// Watch returns what operators see of the gateway.
+func (g *Gateway) Watch() *watch.Watch { return g.watch }
+
+// Owner returns what knows where sessions are in a cluster.
+func (g *Gateway) Owner() *owner.Owner { return g.owner }
+
+// Living counts the sessions.
+func (g *Gateway) Living() int { return g.reg.Count() }
+
+// DescriptorsInUse counts the descriptors of sessions, requests and idle connections.
+func (g *Gateway) DescriptorsInUse() int {
+	clients, _ := g.conns.Counts()
+	admins, _ := g.adminConns.Counts()
+	return g.reg.InUse() + clients + admins
+}
+
+// Enter begins a call that may act on sessions, unless they are frozen or have moved: then
+// it returns nil.
+func (g *Gateway) Enter() *gate.Visit { return g.gate.TryEnter() }
+
+// DisconnectAll drops the connections of all attached clients. Those that can resume do so.
+func (g *Gateway) DisconnectAll() {
+	for _, e := range g.reg.All() {
+		if d := e.Driver(); d != nil {
+			d.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+		}
+	}
+}
+
+// Upgrade returns what gives the sessions to a successor, and takes those of a predecessor over.
+func (g *Gateway) Upgrade() *upgrade.Sessions { return g.upgrade }
+
+// Control returns what lists and changes sessions.
+func (g *Gateway) Control() *control.Control { return control.New(g.reg, g.owner) }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *w
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 	cfg := gateway.Config{
 		Routes:  []policy.Route{{Pattern: "/*", Upstream: target, Policy: p}},
-		Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -66,6 +67,11 @@ func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *w
 		time.Sleep(20 * time.Second) // fake: all closing handshakes have finished
 	})
 	return w
+}
+
+// logTo has the gateway write its log to out.
+func logTo(out io.Writer) func(*gateway.Config) {
+	return func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(out, nil)) }
 }
 
 // inWorld runs f in a bubble of synctest, with a world of its own.
@@ -141,7 +147,7 @@ func goesOn(a, b talker) {
 // state returns a session's state, "" if it is unknown.
 func (w *world) state(p *wstest.Player) string {
 	synctest.Wait()
-	i, _ := w.gw.Session(p.Hello.Session)
+	i, _ := w.gw.Control().Session(p.Hello.Session)
 	return i.State
 }
 
@@ -152,33 +158,58 @@ func (w *world) wantState(p *wstest.Player, want session.State) {
 	}
 }
 
-func TestMissedMessagesAreReplayedOnResume(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		goesOn(game, p)
-		p.Drop()
-		w.wantState(p, session.Detached)
-		game.Text("two")
-		game.Binary("three")
-		time.Sleep(29 * time.Second)
-		p = p.Resume(1)
-		if p.Hello.Replay != 2 || p.Hello.Received != 1 || p.Hello.Lost != 0 {
-			t.Fatalf("hello %+v, want replay 2, received 1, lost 0", p.Hello)
-		}
-		p.Want("two", "three")
-		p.Pass(game, "still me")
-		w.wantNoDial()
-	})
+// A hello that nobody has confirmed has a grace period of its own: perhaps its token never arrived.
+func TestSessionEndsAfterGracePeriod(t *testing.T) {
+	for name, c := range map[string]struct {
+		grace     time.Duration
+		confirmed bool
+		want      time.Duration
+	}{"confirmed": {30 * time.Second, true, 30 * time.Second}, "unconfirmed": {time.Hour, false, 5 * time.Second}, "none": {0, true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = c.grace }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				if c.confirmed {
+					p.Sync()
+				}
+				p.Drop()
+				if c.want > 0 {
+					time.Sleep(c.want - time.Millisecond)
+					w.wantState(p, session.Detached)
+					time.Sleep(time.Millisecond)
+				}
+				game.WantReason(wire.CodeGoingAway, "grace period over")
+				w.wantState(p, session.Ended)
+				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
+			})
+		})
+	}
 }
 
-func TestSessionEndsAfterGracePeriod(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Ack(0) // confirms the token, so that the full grace period applies
-		w.detach(p)
-		time.Sleep(30*time.Second - time.Millisecond)
-		w.wantState(p, session.Detached)
-		time.Sleep(time.Millisecond)
-		game.WantReason(wire.CodeGoingAway, "grace period over")
-		w.wantState(p, session.Ended)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-	})
+func TestNewRefusesInvalidConfig(t *testing.T) {
+	keys, err := tokens.Load(nil, tokens.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	game := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example"}}
+	for name, c := range map[string]struct {
+		cfg  gateway.Config
+		want string
+	}{
+		"no keys":           {gateway.Config{}, "Config.Keys is missing"},
+		"no upstream":       {gateway.Config{Keys: keys, Routes: []policy.Route{{Pattern: "/*"}}}, `route "/*": no upstream`},
+		"pattern":           {gateway.Config{Keys: keys, Routes: []policy.Route{{Pattern: "ranked", Upstream: game}}}, `route "ranked": `},
+		"unfinished":        {gateway.Config{Keys: keys, Routes: []policy.Route{{Pattern: "/{id", Upstream: game}}}, `route "/{id": `},
+		"one pattern twice": {gateway.Config{Keys: keys, Routes: []policy.Route{{Pattern: "/a", Upstream: game}, {Pattern: "/a", Upstream: game}}}, `route "/a": given twice`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cfg.Log = slog.New(slog.DiscardHandler)
+			g, err := gateway.New(c.cfg)
+			if err == nil {
+				g.Close()
+				t.Fatal("it was made")
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q, want %q in it", err, c.want)
+			}
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
@@ -84,37 +85,6 @@ func TestHardDisconnectClosesUpstreamAndResumeDialsAgain(t *testing.T) {
 	})
 }
 
-func TestHardResumeSendsUnwrittenMessagesToNextUpstream(t *testing.T) {
-	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Hold(true)
-		big := strings.Repeat("x", 50<<10)
-		for range 4 { // two, and a part of the third, fit into the connection's buffer
-			p.Text(big)
-		}
-		p.Text("last")
-		p.Sync()
-		synctest.Wait() // the connection's buffer is full
-		w.detach(p)
-		p = p.Resume(0)
-		wstest.Equal(t, "received", p.Hello.Received, 5)
-		again := w.game.Next()
-		game.Hold(false)
-		synctest.Wait()
-		written := 0
-		for m, ok := game.Come(); ok && m.Data == big; m, ok = game.Come() {
-			written++
-		}
-		if written == 0 || written > 3 {
-			t.Fatalf("the old upstream got %d whole messages, want 1 to 3", written)
-		}
-		for range 4 - written {
-			again.Want(big)
-		}
-		again.Want("last")
-		p.Pass(again, "new")
-	})
-}
-
 func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
 		time.Sleep(10 * time.Second)
@@ -134,19 +104,6 @@ func TestHardResumeWithUnreachableUpstreamIsRefusedWithRetry(t *testing.T) {
 		w.wantState(p, session.Detached)
 		p = p.Resume(0)
 		w.game.Next().Pass(p, "there")
-	})
-}
-
-func TestHardResumeReplacesWaitingResumeAndInheritsItsDial(t *testing.T) {
-	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
-		w.game.Refuse = after(5 * time.Second)
-		first := p.TryResume(p.Hello.Token, "0")
-		time.Sleep(time.Second)
-		second := p.Resume(0)
-		first.WantClosing(wire.CodeSuperseded)
-		w.game.Next().Pass(second, "hello")
-		time.Sleep(10 * time.Second)
-		w.wantNoDial()
 	})
 }
 
@@ -236,16 +193,6 @@ func TestHardResumeCancelsDialWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-func TestHardTakeoverOfAttachedSessionDoesNotDial(t *testing.T) {
-	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		q := p.Resume(0)
-		p.WantClosing(wire.CodeSuperseded)
-		game.Pass(q, "still the same")
-		w.wantNoDial()
-	})
-}
-
 // The end of a session cancels the dial of its new upstream: neither the client nor the game
 // server waits for it.
 func TestSessionEndCancelsItsDial(t *testing.T) {
@@ -259,27 +206,11 @@ func TestSessionEndCancelsItsDial(t *testing.T) {
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
 		began := time.Now()
-		wstest.Equal(t, "End", w.gw.End(p.Hello.Session, 1000, "enough"), gateway.Done)
+		wstest.Equal(t, "End", w.gw.Control().End(p.Hello.Session, 1000, "enough"), control.Done)
 		wstest.Equal(t, "reason", c.WantClosing(wire.CodeEnded).Reason, "enough")
 		synctest.Wait()
 		wstest.Equal(t, "the client waited", time.Since(began), 0)
 		wstest.Equal(t, "the dial was cancelled", broken, began)
-	})
-}
-
-func TestHardResumeAfterUpstreamCloseGetsTheClose(t *testing.T) {
-	inSession(t, hard(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		p.Hold(true)
-		game.Text("last")
-		game.Close(4321, "match over")
-		synctest.Wait()
-		p.Drop()
-		p = p.Resume(0)
-		p.Want("last")
-		p.WantControl(wire.VerbEnd)
-		p.WantClose(4321)
-		w.wantNoDial()
 	})
 }
 
@@ -317,7 +248,7 @@ func TestHardResumeDialsWhenUpstreamDisconnectsMeanwhile(t *testing.T) {
 func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 	for _, isHard := range []bool{true, false} {
 		inWorld(t, changed(hard(), func(p *policy.Policy) { p.Hard = isHard }), func(t *testing.T, w *world) {
-			before := w.gw.BufferBytes()
+			before := w.gw.Watch().BufferBytes()
 			p := w.PlayerWith("/match/7?x="+strings.Repeat("q", 20<<10), "X-Large: "+strings.Repeat("h", 30<<10)+"\r\n")
 			w.game.Next()
 			p.Sync()
@@ -325,14 +256,14 @@ func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 			if len(kept.Header) > 0 || kept.Host != "" || (kept.Path == "/match/7") != isHard {
 				t.Errorf("hard %t: kept %d headers, host %q, path %q", isHard, len(kept.Header), kept.Host, kept.Path)
 			}
-			if got := w.gw.BufferBytes() - before; (got >= 20<<10) != isHard || got > 28<<10 {
+			if got := w.gw.Watch().BufferBytes() - before; (got >= 20<<10) != isHard || got > 28<<10 {
 				t.Errorf("hard %t: %d bytes more are counted", isHard, got)
 			}
-			w.gw.End(p.Hello.Session, 1000, "")
+			w.gw.Control().End(p.Hello.Session, 1000, "")
 			synctest.Wait()
 			p.Drop()
 			time.Sleep(10 * time.Second) // both legs are closed
-			wstest.Equal(t, "bytes counted after the end", w.gw.BufferBytes(), before)
+			wstest.Equal(t, "bytes counted after the end", w.gw.Watch().BufferBytes(), before)
 		})
 	}
 }

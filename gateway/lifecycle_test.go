@@ -10,10 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -67,27 +65,6 @@ func TestEveryDisconnectDetachesWithoutLoss(t *testing.T) {
 	}
 }
 
-func TestUnconfirmedHelloHasGracePeriodOfItsOwn(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceUnconfirmed = time.Hour, 2*time.Second }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Drop() // no ack: perhaps the token never arrived
-		time.Sleep(2*time.Second - time.Millisecond)
-		w.wantState(p, session.Detached)
-		time.Sleep(time.Millisecond)
-		game.WantClose(wire.CodeGoingAway)
-		w.wantState(p, session.Ended)
-	})
-}
-
-func TestZeroGraceEndsAtDisconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.Grace = 0
-		w, p, game := newDetached(t, pol)
-		game.WantClose(wire.CodeGoingAway)
-		w.wantState(p, session.Ended)
-	})
-}
-
 // A bye holds, also if the connection breaks after it.
 func TestByeEndsSessionAfterPrecedingData(t *testing.T) {
 	for arg, want := range map[string]struct {
@@ -115,50 +92,6 @@ func TestByeEndsSessionAfterPrecedingData(t *testing.T) {
 				game.WantReason(want.code, want.reason)
 				w.wantState(p, session.Ended)
 			})
-		})
-	}
-}
-
-func TestByeGivesAStalledUpstreamTenSeconds(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		game, p := stalledGame(t, w)
-		for range 20 {
-			p.Text(strings.Repeat("x", 16<<10))
-		}
-		p.Control("bye")
-		p.WantClose(1000)
-		synctest.Wait()
-		time.Sleep(9 * time.Second)
-		synctest.Wait()
-		if game.closed() {
-			t.Fatal("the upstream's connection was closed before its 10 seconds were over")
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if !game.closed() {
-			t.Fatal("a stalled upstream's connection is still open 11 s after bye")
-		}
-	})
-}
-
-func TestUpstreamCloseReachesTheClientAfterAllMessages(t *testing.T) {
-	for _, c := range []struct {
-		code   int
-		reason string
-	}{{1000, "over"}, {4007, "the end"}, {frame.NoStatus, ""}} {
-		inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-			game.Text("s1")
-			game.Text("s2")
-			game.Close(c.code, c.reason)
-			p.Want("s1", "s2")
-			wantEnd(t, p.Peer, c.code, c.reason)
-			w.wantState(p, session.Attached) // until the client answers
-			p.Close(c.code, "")
-			w.wantState(p, session.Ended)
-			r := p.TryResume(p.Hello.Token, "2").WantClosing(wire.CodeEnded)
-			if r.Reason != c.reason {
-				t.Fatalf("a later resume gets %q, want %q", r.Reason, c.reason)
-			}
 		})
 	}
 }
@@ -192,68 +125,6 @@ func TestUpstreamCloseIsKeptForDetachedClient(t *testing.T) {
 	})
 }
 
-func TestUnansweredCloseDetachesAfterASecond(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		game.Close(1000, "")
-		wantEnd(t, p.Peer, 1000, "")
-		time.Sleep(2 * time.Second)
-		w.wantState(p, session.Detached)
-	})
-}
-
-func TestUpstreamDisconnectIs4502AndThen4404(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Text("s1")
-		synctest.Wait()
-		game.Drop()
-		p.Want("s1")
-		if c := p.WantClosing(wire.CodeUpstreamLost); c.Retry {
-			t.Fatal("4502 says retry")
-		}
-		p.Close(wire.CodeUpstreamLost, "")
-		w.wantState(p, session.Ended)
-		p.TryResume(p.Hello.Token, "1").WantClosing(wire.CodeNoSession)
-	})
-}
-
-func TestByeMayCrossUpstreamClose(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Close(4007, "")
-		wantEnd(t, p.Peer, 4007, "")
-		p.Control("bye")
-		w.wantState(p, session.Ended)
-		p.WantEnd()
-	})
-}
-
-// A client that reads nothing has five seconds to read the end.
-func TestUnreadCloseTimesOut(t *testing.T) {
-	for wait, told := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
-		t.Run(wait.String(), func(t *testing.T) {
-			inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				p.Sync()
-				p.Hold(true)
-				for range 40 { // more than its connection accepts
-					game.Binary(noise(4 << 10))
-				}
-				synctest.Wait()
-				w.gw.End(p.Hello.Session, 1000, "banned")
-				time.Sleep(wait)
-				p.Hold(false)
-				var last wstest.Message
-				for m, ok := p.Next(); ok && m.Err == nil; m, ok = p.Next() {
-					last = m
-				}
-				if (last.Op == frame.Close) != told {
-					t.Errorf("the last message is %v, want the close: %t", last, told)
-				}
-				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
-			})
-		})
-	}
-}
-
 // A peer that answers Pings stays connected. A silent client is disconnected within twice the heartbeat, a silent game server
 // if there is an --upstream-heartbeat.
 func TestSilentPeerIsDisconnected(t *testing.T) {
@@ -282,140 +153,14 @@ func TestSilentPeerIsDisconnected(t *testing.T) {
 	})
 }
 
-// The reason of an end is remembered for the grace period, or for half a minute if that is longer.
-func TestReasonOfEndIsRemembered(t *testing.T) {
-	for grace, kept := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Second: 30 * time.Second} {
-		inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = grace }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-			p.Sync()
-			wstest.Equal(t, "the outcome", w.gw.End(p.Hello.Session, 4000, "banned"), gateway.Done)
-			game.WantClose(4000)
-			p.WantClosing(wire.CodeEnded)
-			time.Sleep(kept - time.Second)
-			wstest.Equal(t, "the reason", p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded).Reason, "banned")
-			time.Sleep(3 * time.Second)
-			p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-		})
-	}
-}
-
 func (w *world) plain() (*wstest.Peer, *wstest.Peer) {
 	w.t.Helper()
 	c := w.Plain("/plain")
 	return c, w.game.Next()
 }
 
-func TestPlainClientBehavesAsOnDirectConnection(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		c, game := w.plain()
-		for _, s := range []string{"x", "", "\x10", "\x10\x10x", "\x10hello {}", strings.Repeat("z", 70000)} {
-			c.Frame(frame.Text, true, s)
-			game.Want(s)
-			game.Pass(c, s)
-			c.Binary(s)
-			game.Want(s)
-		}
-		c.Text("last")
-		c.Close(4123, "enough")
-		game.Want("last")
-		game.WantReason(4123, "enough")
-		c.WantClose(4123)
-		c.WantEnd()
-	})
-}
-
-func TestEndOfEitherSideReachesTheOther(t *testing.T) {
-	eachInBubble(t, map[string]func(c, game *wstest.Peer){
-		"the client disconnects": func(c, game *wstest.Peer) {
-			c.Drop()
-			game.WantEnd()
-		},
-		"the game server closes": func(c, game *wstest.Peer) {
-			game.Text("s1")
-			game.Close(4007, "the end")
-			c.Want("s1")
-			c.WantReason(4007, "the end")
-			c.Close(4007, "")
-			c.WantEnd()
-		},
-		"the game server disconnects": func(c, game *wstest.Peer) {
-			game.Text("s1")
-			synctest.Wait()
-			game.Drop()
-			c.Want("s1")
-			c.WantEnd()
-		},
-	}, func(t *testing.T, end func(c, game *wstest.Peer)) {
-		w := newWorld(t, testPolicy())
-		end(w.plain())
-		synctest.Wait()
-		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 0 {
-			t.Errorf("%d sessions are left", len(list))
-		}
-	})
-}
-
-func TestPlainClientIsNotReadWhileTheUpstreamStalls(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		game, _ := stalledGame(t, w)
-		_ = game
-		c := w.Plain("/stalled")
-		wrote := make(chan int, 1)
-		go func() {
-			n := 0
-			for range 64 {
-				c.Binary(noise(16 << 10))
-				n++
-			}
-			wrote <- n
-		}()
-		time.Sleep(10 * time.Minute) // the gateway does not read: its silence must not disconnect it
-		select {
-		case <-wrote:
-			t.Fatal("the gateway took a megabyte that the upstream does not take")
-		default:
-		}
-		if list, _ := w.gw.Sessions(gatewayAll); len(list) != 2 {
-			t.Fatalf("%d sessions, want 2", len(list))
-		}
-	})
-}
-
-func TestPlainClientThatReadsNothingPausesUpstream(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		conn, _, _, err := w.Handshake("/slow", nil, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		game := w.game.Next()
-		done := make(chan bool)
-		go func() {
-			for range 1000 {
-				game.Binary(noise(16 << 10))
-			}
-			close(done)
-		}()
-		time.Sleep(5 * time.Second)
-		select {
-		case <-done:
-			t.Fatal("16 MB were read for a client that reads nothing")
-		default:
-		}
-		list, _ := w.gw.Sessions(gatewayAll)
-		if n := list[0].BufferBytes; n > 1<<20 {
-			t.Fatalf("%d bytes are buffered for it", n)
-		}
-	})
-}
-
 // A stalled game server has answered the handshake and does not read until the test says so.
 type stalled struct{ conn *wstest.Conn }
-
-// closed reports whether the gateway has closed the connection.
-func (s *stalled) closed() bool {
-	_, err := s.conn.Write([]byte{0x8a, 0})
-	return err != nil
-}
 
 // read starts reading.
 func (s *stalled) read(t *testing.T) *wstest.Peer { return wstest.Accept(t, s.conn) }
@@ -512,10 +257,10 @@ func (w *world) wantOthersAtEase(other *wstest.Player, game *wstest.Peer) {
 	game.Pass(other, "down")
 	other.Pass(game, "up")
 	w.play()
-	if list, _ := w.gw.Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
+	if list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 10}); len(list) != 3 {
 		w.t.Errorf("%d sessions are listed, want 3", len(list))
 	}
-	w.gw.Session(other.Hello.Session)
+	w.gw.Control().Session(other.Hello.Session)
 }
 
 // resumeUnread sends a resume of p on a connection that accepts 16 bytes of an answer that is

@@ -20,14 +20,10 @@ func SessionsWithin(descriptors int) int {
 // trackConns makes the trackers of the client address and the admin address. They are
 // separate, so that clients of one cannot use up the other's share.
 func (g *Gateway) trackConns() {
-	closed := func(n int) {
-		g.metrics.shed.Add(float64(n))
-		g.shedLog.warn("descriptors.short", "limit", g.cfg.Descriptors, "text", "idle connections are closed, the longest idle first; raise the limit of open files (ulimit -n)")
-	}
 	g.conns = listen.NewConnTracker(listen.Options{
-		Max: g.cfg.Descriptors - reserved(g.cfg.Descriptors)/2, InUse: g.reg.InUse, Short: g.closeIdle, Closed: closed,
+		Max: g.cfg.Descriptors - reserved(g.cfg.Descriptors)/2, InUse: g.reg.InUse, Short: g.closeIdle, Closed: g.watch.IdleClosed,
 	})
-	g.adminConns = listen.NewConnTracker(listen.Options{Max: reserved(g.cfg.Descriptors) / 4, Closed: closed})
+	g.adminConns = listen.NewConnTracker(listen.Options{Max: reserved(g.cfg.Descriptors) / 4, Closed: g.watch.IdleClosed})
 }
 
 // Conns tracks the idle connections of the client address.

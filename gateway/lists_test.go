@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"runtime"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	"reseat/gateway/control"
+	"reseat/gateway/front"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -49,7 +47,7 @@ func newCrowd(t testing.TB, n int) *Gateway {
 		g.Close()
 	})
 	for i := range n {
-		e := g.newRecord(&route{Route: policy.Route{Pattern: "/*"}, terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, "/", fmt.Sprint("p", i%10), true, netip.Addr{})
+		e := g.newRecord(&front.Route{Route: policy.Route{Pattern: "/*"}, Terms: &registry.Terms{Group: fmt.Sprint("g", i/10%10)}}, "/", fmt.Sprint("p", i%10), true, netip.Addr{})
 		g.reg.Add(e)
 	}
 	return g
@@ -78,25 +76,11 @@ func TestListQueriesOnlySessionsItShows(t *testing.T) {
 		"ended":  {State: "ended", Limit: 10},
 		"none":   {Group: "blue", Limit: 10},
 	} {
-		got, next := g.Sessions(f)
+		got, next := g.Control().Sessions(f)
 		if shown := len(got) == 1 && got[0].ID == want.ID; next != 0 || shown != (f.Group == "red" || f.Player != "") {
 			t.Errorf("%s: %+v, next %d", name, got, next)
 		}
 	}
-}
-
-// A list may look at a session that ended after it was found.
-func TestJustEndedSessionIsNotListedAsConnecting(t *testing.T) {
-	g := newCrowd(t, 1)
-	e := g.reg.All()[0]
-	if i, living := g.reg.Info(e); !living || i.State != session.Connecting {
-		t.Errorf("before: %v, living %t", i.State, living)
-	}
-	g.reg.AddTombstone(e, session.Info{State: session.Ended})
-	if _, living := g.reg.Info(e); living {
-		t.Error("it lives")
-	}
-	g.reg.LegsClosed()
 }
 
 // A page allocates for its rows, and a pointer for each candidate.
@@ -105,7 +89,7 @@ func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 	allocs := func(f registry.Filter, want int) float64 {
 		t.Helper()
 		return testing.AllocsPerRun(5, func() {
-			if list, _ := g.Sessions(f); len(list) != want {
+			if list, _ := g.Control().Sessions(f); len(list) != want {
 				t.Fatalf("%d sessions, want %d", len(list), want)
 			}
 		})
@@ -118,49 +102,18 @@ func TestPageAllocatesInProportionToItsRows(t *testing.T) {
 	}
 }
 
-func TestRoundTripsOmitUnmeasuredClients(t *testing.T) {
-	var infos []session.Info
-	if median, high := roundTrips(infos); median != 0 || high != 0 {
-		t.Errorf("of none: %v, %v", median, high)
-	}
-	for i := range 100 {
-		infos = append(infos, session.Info{},
-			session.Info{State: session.Attached, RTT: time.Duration(100-i) * time.Millisecond},
-			session.Info{State: session.Detached, RTT: time.Hour})
-	}
-	if median, high := roundTrips(infos); median != 51 || high != 96 {
-		t.Errorf("of 1 to 100 ms: %v, %v", median, high)
-	}
-}
-
 // An answer is as large as its window, however many sessions there are.
 func TestOverviewShowsOnlyItsWindow(t *testing.T) {
 	g := newCrowd(t, many)
-	o := g.Overview(registry.View{Filter: registry.Filter{Limit: 60}, Offset: 5000})
+	o := g.Watch().Overview(registry.View{Filter: registry.Filter{Limit: 60}, Offset: 5000})
 	if o.Matching != many || len(o.Sessions) != 60 || o.Sessions[0].Seq() != 5001 || o.Totals.Sessions.Connecting != many {
 		t.Errorf("%d fit, %d shown from %d", o.Matching, len(o.Sessions), o.Offset)
 	}
 	allocs := testing.AllocsPerRun(3, func() {
-		g.Overview(registry.View{Filter: registry.Filter{Limit: 60}, Sort: registry.ByPlayer, Offset: 5000})
+		g.Watch().Overview(registry.View{Filter: registry.Filter{Limit: 60}, Sort: registry.ByPlayer, Offset: 5000})
 	})
 	if allocs > 600 {
 		t.Errorf("%v allocations for 60 rows of %d", allocs, many)
-	}
-}
-
-// A list of the API stops once its page is full; the overview counts, and sorts, all of them.
-func TestOverviewCountsAllEndedSessions(t *testing.T) {
-	g := newCrowd(t, 10)
-	for _, e := range g.reg.All() {
-		g.reg.AddTombstone(e, session.Info{State: session.Ended})
-		g.reg.LegsClosed()
-	}
-	o := g.Overview(registry.View{Filter: registry.Filter{State: "ended", Limit: 2}, Descending: true})
-	if o.Matching != 10 || len(o.Sessions) != 2 || o.Sessions[0].Seq() != 10 {
-		t.Errorf("%d fit, %d shown: %+v", o.Matching, len(o.Sessions), o.Sessions)
-	}
-	if list, next := g.Sessions(registry.Filter{State: "ended", Limit: 2}); len(list) != 2 || next != 2 {
-		t.Errorf("%d listed, next %d", len(list), next)
 	}
 }
 
@@ -169,7 +122,7 @@ func TestOverviewCountsAllEndedSessions(t *testing.T) {
 func TestSessionRemovedDuringDialIsNotCommitted(t *testing.T) {
 	g := newCrowd(t, 0)
 	begin := func() *registry.Record {
-		e := g.newRecord(&route{terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "/", "ann", true, netip.Addr{})
+		e := g.newRecord(&front.Route{Terms: &registry.Terms{Policy: policy.Policy{Duplicate: policy.Takeover}}}, "/", "ann", true, netip.Addr{})
 		g.reg.Add(e)
 		return e
 	}
@@ -201,39 +154,17 @@ func TestRemovedSessionDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// The client disconnects just as its dial succeeds: that connection is closed.
-func TestUpstreamWithoutWaitingClientIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newCrowd(t, 1)
-		e := g.reg.All()[0]
-		e.SetTerms(&registry.Terms{Policy: policy.Policy{DialTimeout: 5 * time.Second}})
-		game := wstest.NewGame(t, 1<<10)
-		d := &redial{waiter: &waiter{arrival: &arrival{}}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
-		game.Refuse = func(net.Conn, *http.Request) bool { // what leave does, too late to cancel the dial
-			g.redials.mu.Lock()
-			defer g.redials.mu.Unlock()
-			d.waiter = nil
-			return false
-		}
-		e.Target = upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
-		if out, again := g.redials.dialOnce(e, d); out != nil || again || !d.decided {
-			t.Errorf("outcome %v, again %v, decided %v; want none for anybody", out, again, d.decided)
-		}
-		game.Next().WantEnd()
-	})
-}
-
 // Of many conditional writes of a session's data with the same tag, one succeeds: checking
 // and writing are one step.
 func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 	g := newCrowd(t, 1)
 	id := g.reg.All()[0].ID
-	first, _ := g.SetData(id, []byte("first"), nil)
+	first, _ := g.Control().SetData(id, []byte("first"), nil)
 	want := func(tag uint64) bool { return tag == first }
-	other := make(chan Outcome, 1)
-	_, o := g.SetData(id, []byte("mine"), func(tag uint64) bool {
+	other := make(chan control.Outcome, 1)
+	_, o := g.Control().SetData(id, []byte("mine"), func(tag uint64) bool {
 		go func() {
-			_, o := g.SetData(id, []byte("theirs"), want)
+			_, o := g.Control().SetData(id, []byte("theirs"), want)
 			other <- o
 		}()
 		for range 10_000 { // long enough
@@ -241,24 +172,10 @@ func TestConditionalWriteOfDataIsAtomic(t *testing.T) {
 		}
 		return want(tag)
 	})
-	if theirs := <-other; o != Done || theirs != Stale {
+	if theirs := <-other; o != control.Done || theirs != control.Stale {
 		t.Errorf("outcomes %v and %v, want Done and Stale", o, theirs)
 	}
-	if data, _, _ := g.Data(id); string(data) != "mine" {
+	if data, _, _ := g.Control().Data(id); string(data) != "mine" {
 		t.Errorf("the data is %q", data)
 	}
-}
-
-// Of two who end a session one does, and is named.
-func TestOfTwoWhoEndASessionTheFirstIsNamed(t *testing.T) {
-	g := newCrowd(t, 1)
-	e := g.reg.All()[0]
-	conn, far := wstest.Pipe(1 << 10)
-	t.Cleanup(func() { far.Close() })
-	g.beginSession(e, &upstream.Conn{Conn: conn}, nil).Do(func(core *session.Session, now session.Time) {
-		first, second := terminate(e, core, now, "first", 1000, ""), terminate(e, core, now, "second", 1000, "")
-		if !first || second || e.Ender() != "first" {
-			t.Errorf("ended by the first: %v, by the second: %v, and it names %q", first, second, e.Ender())
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"reseat/gateway/front"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/tokens/login"
@@ -65,16 +66,16 @@ func PlayerFault(name string) string { return login.PlayerFault(name) }
 
 // authenticate returns the player of a first handshake, "" if the route requires no login,
 // and the handshake without any login but the verified one.
-func authenticate(l policy.Login, r *http.Request) (player string, only *http.Request, err error) {
+func authenticate(l policy.Login, r *front.Request) (player string, only *front.Request, err error) {
 	if l == nil {
 		return "", r, nil
 	}
-	token, err := l.Find(r)
+	token, err := l.Find(r.Request)
 	if err != nil {
 		return "", nil, err
 	}
-	player, err = l.Verify(r.Context(), token)
-	return player, l.Only(r, token), err
+	r.Visit.Away(func() { player, err = l.Verify(r.Context(), token) })
+	return player, r.With(l.Only(r.Request, token)), err
 }
 
 // sameLogin reports whether a resume may go on: it brings no login, or the session
@@ -84,20 +85,21 @@ func authenticate(l policy.Login, r *http.Request) (player string, only *http.Re
 // with its token.
 //
 // It returns the handshake without any login but a verified one: a hard resume passes it on.
-func sameLogin(ctx context.Context, e *registry.Record, r *http.Request) (only *http.Request, ok bool) {
+func sameLogin(ctx context.Context, e *registry.Record, r *front.Request) (only *front.Request, ok bool) {
 	l := e.Terms().Login
 	if l == nil {
 		return r, true
 	}
-	token, err := l.Find(r)
+	token, err := l.Find(r.Request)
 	if err != nil {
-		return l.Only(r, ""), e.Player == "" || errors.Is(err, login.ErrMissing)
+		return r.With(l.Only(r.Request, "")), e.Player == "" || errors.Is(err, login.ErrMissing)
 	}
-	player, err := l.VerifyExpired(ctx, token)
+	var player string
+	r.Visit.Away(func() { player, err = l.VerifyExpired(ctx, token) })
 	if err != nil {
-		return l.Only(r, ""), e.Player == "" || unsigned(err)
+		return r.With(l.Only(r.Request, "")), e.Player == "" || unsigned(err)
 	}
-	return l.Only(r, token), e.Player == "" || player == e.Player
+	return r.With(l.Only(r.Request, token)), e.Player == "" || player == e.Player
 }
 
 // unsigned reports whether a login was refused for an invalid signature, whatever else may

@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
 
 	"reseat/gateway/registry"
+	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/watch"
 )
 
 // This file is what happens when the memory of --buffer-total runs out. All sessions share it, so
@@ -30,34 +33,44 @@ const (
 	unreadForever = 10 * time.Second       // nor does it catch up
 )
 
-// memoryLow reports whether the replay buffers use so much memory that new sessions are
+// A relief ends sessions when memory runs out.
+type relief struct {
+	store   *replay.Store
+	reg     *registry.Registry
+	clock   *transport.Clock
+	watch   *watch.Watch
+	log     *slog.Logger
+	pressed chan struct{} // one slot
+}
+
+// low reports whether the replay buffers use so much memory that new sessions are
 // refused. Their clients hold nothing, so memory is taken from those that do not need it.
-func (g *Gateway) memoryLow() bool {
-	if g.store.Used() < g.store.Limit()/10*9 {
+func (r *relief) low() bool {
+	if r.store.Used() < r.store.Limit()/10*9 {
 		return false
 	}
-	g.press()
+	r.press()
 	return true
 }
 
-// press has relieve look for memory. It is called when the store has refused some, or has lent more
+// press has run look for memory. It is called when the store has refused some, or has lent more
 // than its limit.
-func (g *Gateway) press() {
+func (r *relief) press() {
 	select {
-	case g.pressed <- struct{}{}:
+	case r.pressed <- struct{}{}:
 	default:
 	}
 }
 
-// relieve frees memory under pressure.
-func (g *Gateway) relieve(ctx context.Context) {
+// run frees memory under pressure, until ctx is done.
+func (r *relief) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-g.pressed:
+		case <-r.pressed:
 		}
-		g.relieveOnce()
+		r.once()
 		select {
 		case <-ctx.Done():
 		case <-time.After(reliefPause):
@@ -74,25 +87,24 @@ type holder struct {
 	unread session.Time // since when it holds the oldest of them; zero: nothing waits
 }
 
-// relieveOnce ends sessions until new ones are accepted again.
-func (g *Gateway) relieveOnce() {
-	all := g.reg.All()
-	g.store.ShareReserve(max(len(all), 1))
-	low := g.store.Limit() / 20 * 17
-	exhausted := g.store.Exhausted()
+// once ends sessions until new ones are accepted again.
+func (r *relief) once() {
+	all := r.reg.All()
+	r.store.ShareReserve(max(len(all), 1))
+	low := r.store.Limit() / 20 * 17
+	exhausted := r.store.Exhausted()
 	if exhausted {
-		g.exhaustedLog.warn("buffer.total_exhausted", "bytes", g.store.Used(), "limit", g.store.Limit(),
-			"text", "sessions that hold most and do not read it end, those of addresses with more than a quarter first; raise --buffer-total")
+		r.watch.MemoryExhausted()
 	}
-	holders, of := g.holders(all)
+	holders, of := r.holders(all)
 	for _, overShare := range []bool{true, false} {
 		for _, h := range holders {
 			from := h.e.Block()
 			switch {
-			case g.store.Used() <= low:
+			case r.store.Used() <= low:
 				return
-			case overShare && (!from.IsValid() || of[from] <= g.store.Limit()/addressShare):
-			case h.mayEvict(g.clock.Now(), exhausted, overShare) && g.evict(h):
+			case overShare && (!from.IsValid() || of[from] <= r.store.Limit()/addressShare):
+			case h.mayEvict(r.clock.Now(), exhausted, overShare) && r.evict(h):
 				of[from] -= h.bytes
 			}
 		}
@@ -100,7 +112,7 @@ func (g *Gateway) relieveOnce() {
 }
 
 // holders lists the sessions that hold memory, the fullest first, and counts what each address holds.
-func (g *Gateway) holders(all []*registry.Record) (list []holder, of map[netip.Prefix]int64) {
+func (r *relief) holders(all []*registry.Record) (list []holder, of map[netip.Prefix]int64) {
 	of = make(map[netip.Prefix]int64)
 	for i, info := range transport.Infos(registry.Drivers(all)) {
 		e := all[i]
@@ -139,12 +151,12 @@ func (h *holder) unreadFor(now session.Time) time.Duration {
 }
 
 // evict ends h's session, unless it has given back most of what it held.
-func (g *Gateway) evict(h holder) (done bool) {
+func (r *relief) evict(h holder) (done bool) {
 	d := h.e.Driver()
 	if d == nil {
 		return false
 	}
-	unread := h.unreadFor(g.clock.Now()).Round(time.Millisecond)
+	unread := h.unreadFor(r.clock.Now()).Round(time.Millisecond)
 	d.Do(func(core *session.Session, now session.Time) {
 		if i := core.Info(); 2*i.Memory >= h.known {
 			h.state = i.State
@@ -152,8 +164,8 @@ func (g *Gateway) evict(h holder) (done bool) {
 		}
 	})
 	if done {
-		g.metrics.evicted.WithLabelValues(h.state.String()).Inc()
-		g.log.Warn("buffer.session_evicted", "session", h.e.ID, "player", h.e.Player, "peer", h.e.Peer(), "route", h.e.Route,
+		r.watch.Metrics.Evicted.WithLabelValues(h.state.String()).Inc()
+		r.log.Warn("buffer.session_evicted", "session", h.e.ID, "player", h.e.Player, "peer", h.e.Peer(), "route", h.e.Route,
 			"bytes", h.bytes, "state", h.state.String(), "unread", unread)
 	}
 	return done

@@ -3,11 +3,9 @@ package gateway_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -115,11 +113,11 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 				turn()
 				most := int64(0)
 				for range 6 {
-					if w.gw.BufferBytes() < memory/10*9 {
+					if w.gw.Watch().BufferBytes() < memory/10*9 {
 						attack(w)
 					}
 					synctest.Wait()
-					most = max(most, w.gw.BufferBytes())
+					most = max(most, w.gw.Watch().BufferBytes())
 				}
 				if most < memory/10*8 || most > memory+memory/10 {
 					t.Errorf("%d bytes of %d are used, want nearly all of them, and hardly more", most, memory)
@@ -130,7 +128,7 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 					}
 					time.Sleep(50 * time.Millisecond)
 				}
-				if held := w.gw.BufferBytes(); held > memory {
+				if held := w.gw.Watch().BufferBytes(); held > memory {
 					t.Errorf("%d bytes of %d are still used", held, memory)
 				}
 				w.wantState(reader, session.Attached)
@@ -144,7 +142,7 @@ func TestReaderIsServedWhileOthersHoldAllMemory(t *testing.T) {
 func TestFullestUnreadSessionEndsThoughItsClientIsAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)
-		w := newWorld(t, testPolicy(), withMemory, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+		w := newWorld(t, testPolicy(), withMemory, logTo(log))
 		reader, readerGame := w.play()
 		l := w.listen()
 		_, last := w.play()
@@ -200,8 +198,8 @@ func TestEvictionDoesNotWaitForLargeMessage(t *testing.T) {
 				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeWindowExceeded)
 			}
 		}
-		if ended != 1 || w.gw.BufferBytes() > memory {
-			t.Errorf("%d sessions have ended, and %d bytes are used", ended, w.gw.BufferBytes())
+		if ended != 1 || w.gw.Watch().BufferBytes() > memory {
+			t.Errorf("%d sessions have ended, and %d bytes are used", ended, w.gw.Watch().BufferBytes())
 		}
 	}, withMemory)
 }
@@ -215,7 +213,7 @@ func TestAddressOverItsShareEndsFirst(t *testing.T) {
 		last := w.game.Next()
 		var many []*wstest.Player
 		for range 40 {
-			if w.gw.BufferBytes() < memory/10*9 {
+			if w.gw.Watch().BufferBytes() < memory/10*9 {
 				p, _ := w.hoard(from(2), 12)
 				many = append(many, p)
 			}
@@ -239,7 +237,7 @@ func TestAddressOverItsShareEndsFirst(t *testing.T) {
 func TestUnreadSessionsMakeRoomForNewOnes(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		full := 0
-		for ; w.gw.BufferBytes() < memory/10*9; full++ {
+		for ; w.gw.Watch().BufferBytes() < memory/10*9; full++ {
 			w.hoard(from(full), 15)
 		}
 		if status := w.refused("/"); status != http.StatusServiceUnavailable {
@@ -264,7 +262,7 @@ func TestBusyReaderIsNotEvicted(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, busy *wstest.Player, game *wstest.Peer) {
 		for range 60 {
 			w.hoard("", 10)
-			if w.gw.BufferBytes() > memory/20*17 {
+			if w.gw.Watch().BufferBytes() > memory/20*17 {
 				break
 			}
 		}
@@ -289,7 +287,7 @@ func TestMaxSessionsIsEnforced(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 		w.detach(p)
@@ -301,57 +299,19 @@ func TestMaxSessionsIsEnforced(t *testing.T) {
 	}, func(c *gateway.Config) { c.MaxSessions = 2 })
 }
 
+// An IPv6 address stands for its /64.
 func TestMaxSessionsPerIPIsEnforced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			c.MaxSessionsPerIP = 1
-			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-		})
-		for addr, want := range map[string]int{"192.0.2.1": 429, "192.0.2.2": 101, "2001:db8::1": 429, "2001:db8:0:1::1": 101} {
-			for i, from := range []string{addr, map[string]string{"2001:db8::1": "2001:db8::ffff"}[addr]} {
-				if from == "" {
-					from = addr
-				}
-				if want == 101 && i > 0 {
-					continue
-				}
-				_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, "X-Forwarded-For: "+from+"\r\n")
-				switch {
-				case err != nil:
-					t.Fatal(err)
-				case i == 0 && resp.StatusCode != 101, i == 1 && resp.StatusCode != want:
-					t.Errorf("handshake %d from %s: %d", i+1, from, resp.StatusCode)
-				case resp.StatusCode == 429 && resp.Header.Get("Retry-After") == "":
-					t.Error("429 without Retry-After")
-				}
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		for _, c := range []struct {
+			from string
+			want int
+		}{{"192.0.2.1", 101}, {"192.0.2.1", 429}, {"192.0.2.2", 101}, {"2001:db8::1", 101}, {"2001:db8::ffff", 429}, {"2001:db8:0:1::1", 101}} {
+			_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, "X-Forwarded-For: "+c.from+"\r\n")
+			if err != nil || resp.StatusCode != c.want || c.want == 429 && resp.Header.Get("Retry-After") == "" {
+				t.Errorf("a session of %s: %v, %v, want %d", c.from, resp, err, c.want)
 			}
 		}
-	})
-}
-
-// From 90 % of --buffer-total on, new sessions are refused.
-func TestNewSessionsAreRefusedWhenMemoryIsLow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const total = 1 << 20
-		w, p, game := newDetached(t, testPolicy(), func(c *gateway.Config) { c.BufferTotal = total })
-		w.wantState(p, session.Detached)
-		for w.gw.BufferBytes() < total/10*9 {
-			if status := w.refused("/"); status != http.StatusSwitchingProtocols {
-				t.Fatalf("with %d of %d bytes: %d", w.gw.BufferBytes(), total, status)
-			}
-			w.game.Next()
-			game.Text(strings.Repeat("x", 8<<10))
-			synctest.Wait()
-		}
-		if w.gw.BufferBytes() == total {
-			t.Fatal("all of it is used at once")
-		}
-		_, _, resp, err := w.Handshake("/", []string{wire.Subprotocol}, "")
-		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
-		}
-		p.Resume(0) // not a new session
-	})
+	}, trustProxies, func(c *gateway.Config) { c.MaxSessionsPerIP = 1 })
 }
 
 // trustProxies has each client say where it comes from.
@@ -466,11 +426,7 @@ func TestSessionsLeaveReserveOfDescriptors(t *testing.T) {
 // Proxied requests have two descriptors, like sessions. Endless ones may use at most half of
 // them, and those of one address an eighth of that: new sessions and resumes still succeed.
 func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			c.Descriptors = 256 // 96 for sessions and requests
-			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-		})
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		release := make(chan struct{})
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Upgrade") != "" {
@@ -524,32 +480,7 @@ func TestEndlessRequestsLeaveRoomForSessions(t *testing.T) {
 		}
 		synctest.Wait()
 		w.Player("/").Sync() // there is room again
-	})
-}
-
-// T25: empty messages fill a replay buffer too, by their number, and the frames kept of them
-// are counted as memory.
-func TestEmptyMessagesFillTheBufferToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := testPolicy()
-		p.Overflow = session.DropOldest
-		w := newWorld(t, p)
-		player, game := w.play()
-		w.detach(player)
-		const sent = 20_000
-		for range sent {
-			game.Binary("")
-		}
-		synctest.Wait()
-		held := w.metrics()["reseat_buffer_bytes"]
-		if least := float64(2 * p.BufferMessages); held < least || held > 1<<20 {
-			t.Errorf("%v bytes are counted for %d empty messages, want at least %v and below 1 MiB", held, p.BufferMessages, least)
-		}
-		player = player.Resume(0)
-		if h := player.Hello; h.Replay != uint64(p.BufferMessages) || h.Lost != sent-h.Replay {
-			t.Errorf("replay %d, lost %d; want %d kept of %d", h.Replay, h.Lost, p.BufferMessages, sent)
-		}
-	})
+	}, trustProxies, func(c *gateway.Config) { c.Descriptors = 256 }) // 96 for sessions and requests
 }
 
 // T28: clients that are closed together get different retry times.
@@ -560,20 +491,14 @@ func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
 			p, _ := w.play()
 			players = append(players, p)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		go w.gw.Drain(ctx)
+		w.drain(true)
 		seconds := make(map[int64]int) // how many in each
 		for _, p := range players {
-			again := p.WantClosing(wire.CodeDraining).RetryAfter
-			if again < 1000 || again >= 5000 {
-				t.Errorf("must retry after %d ms, want 1 to 5 s", again)
-			}
-			seconds[again/1000]++
+			seconds[p.WantClosing(wire.CodeDraining).RetryAfter/1000]++
 		}
-		for s := range int64(4) {
-			if n := seconds[s+1]; n > 75 {
-				t.Errorf("%d of 100 retry in second %d", n, s+1)
+		for s, n := range seconds {
+			if s < 1 || s > 4 || n > 75 {
+				t.Errorf("%d of 100 retry in second %d, want 75 at most in each of the seconds 1 to 4", n, s)
 			}
 		}
 	})
@@ -582,24 +507,17 @@ func TestDrainedClientsReconnectAtSpreadTimes(t *testing.T) {
 // T41: a panic is logged once, with its stack, and counted; its session ends with 1011 and
 // the others continue.
 func TestPanicIsLoggedOnceWithStackAndCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		said := new(wstest.Log)
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
-		bad, badGame := w.play()
+	said := new(wstest.Log)
+	inSession(t, testPolicy(), func(t *testing.T, w *world, bad *wstest.Player, badGame *wstest.Peer) {
 		good, goodGame := w.play()
 		gateway.Fail(w.gw, bad.Hello.Session)
-		if c := bad.WantClosing(wire.CodeInternalError); c.Retry {
-			t.Error("1011 says retry")
-		}
+		bad.WantFinal(wire.CodeInternalError)
 		badGame.WantClose(wire.CodeInternalError)
 		good.Pass(goodGame, "still here?")
-		time.Sleep(time.Second)
 		log := said.String()
 		if strings.Count(log, "msg=session.panicked") != 1 || strings.Count(log, `stack="goroutine `) != 1 || !strings.Contains(log, bad.Hello.Session) {
 			t.Errorf("want the fault once, with its stack and its session: %s", log)
 		}
-		if n := w.metrics()["reseat_session_panics_total"]; n != 1 {
-			t.Errorf("%v faults are counted, want 1", n)
-		}
-	})
+		wstest.Equal(t, "faults that are counted", w.metrics()["reseat_session_panics_total"], 1)
+	}, logTo(said))
 }

@@ -109,37 +109,6 @@ func TestLostUpstreamIsRedialledWhilePlayerStays(t *testing.T) {
 	})
 }
 
-// 1001 and 1012 say that the server goes away; any other code is the game's own end.
-func TestOnlyGoingAwayAndServiceRestartAreRedialled(t *testing.T) {
-	for code, redialled := range map[int]bool{1001: true, 1012: true, 1000: false, 1011: false, 4000: false} {
-		t.Run(strconv.Itoa(code), func(t *testing.T) {
-			inSession(t, redials(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				game.Text("last words")
-				game.Close(code, "bye")
-				p.Want("last words")
-				if !redialled {
-					p.WantControl(wire.VerbEnd)
-					p.WantClose(code)
-					p.Close(code, "")
-					w.wantNoDial()
-					return
-				}
-				wantUpstream(t, p, "lost")
-				game.WantClose(code) // its Close frame is answered
-				w.wantBack(p).Pass(p, "here again")
-			})
-		})
-	}
-}
-
-// A server that sends what is forbidden would do so again.
-func TestForbiddenFrameIsNotRedialled(t *testing.T) {
-	inSession(t, redials(), func(t *testing.T, _ *world, p *wstest.Player, game *wstest.Peer) {
-		game.Raw([]byte{0xf1, 0})
-		p.WantFinal(wire.CodeUpstreamLost)
-	})
-}
-
 func TestUpstreamNotBackInTimeIsLost(t *testing.T) {
 	inOutage(t, redials(), 503, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
 		game.Text("kept")
@@ -150,22 +119,6 @@ func TestUpstreamNotBackInTimeIsLost(t *testing.T) {
 		began := time.Now()
 		p.WantFinal(wire.CodeUpstreamLost)
 		wstest.Equal(t, "lost after", time.Since(began), 30*time.Second)
-	})
-}
-
-// The time is over while nobody is there: a client that comes back is told, after the rest.
-func TestReturningClientHearsThatUpstreamIsLost(t *testing.T) {
-	long := changed(redials(), func(p *policy.Policy) { p.Grace = 5 * time.Minute })
-	inOutage(t, long, closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
-		w.detach(p)
-		game.Text("missed")
-		synctest.Wait()
-		game.Drop()
-		time.Sleep(time.Minute)
-		w.wantState(p, session.Detached)
-		p = p.Resume(0)
-		p.Want("missed")
-		p.WantClosing(wire.CodeUpstreamLost)
 	})
 }
 
@@ -209,18 +162,6 @@ func TestUpstreamIsRedialledWhileClientIsAway(t *testing.T) {
 		p = p.Resume(0)
 		p.Want("missed")
 		again.Want("here")
-	})
-}
-
-func TestByeDuringOutageIsAnsweredAndEndsDial(t *testing.T) {
-	inOutage(t, redials(), closes, func(t *testing.T, w outage, p *wstest.Player, game *wstest.Peer) {
-		wantLoss(t, p, game)
-		p.Text("never taken")
-		p.Control(`bye {"code":1000,"reason":"done"}`)
-		p.WantClose(1000)
-		w.does.Store(accepts)
-		time.Sleep(time.Minute)
-		w.wantNoDial()
 	})
 }
 
@@ -297,18 +238,6 @@ func TestHardDetachEndsOutage(t *testing.T) {
 		again := w.game.Next()
 		wstest.Equal(t, "Reseat-Resumed", again.Req.Header.Get("Reseat-Resumed"), "hard")
 		again.Want("waits")
-	})
-}
-
-// A plain client sees the loss as on a direct connection.
-func TestPlainClientIsNotRedialledFor(t *testing.T) {
-	inWorld(t, redials(), func(t *testing.T, w *world) {
-		p, game := w.plain()
-		wstest.Equal(t, "Reseat-Epoch", game.Req.Header.Get("Reseat-Epoch"), "")
-		game.Drop()
-		p.WantEnd()
-		time.Sleep(time.Minute)
-		w.wantNoDial()
 	})
 }
 

@@ -15,12 +15,15 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/cluster"
+	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 )
@@ -33,9 +36,9 @@ type nodes struct {
 	mu       sync.Mutex
 	links    map[string]*wstest.Listener // node listeners, by id
 	dials    int
-	cut      map[string]gateway.NodeVerdict // of nodes that cannot be reached
-	mute     map[string]bool                // of nodes that accept, and don't answer
-	requests []http.Header                  // what came to node listeners
+	cut      map[string]cluster.Judgement // of nodes that cannot be reached
+	mute     map[string]bool              // of nodes that accept, and don't answer
+	requests []http.Header                // what came to node listeners
 
 	dialling    chan struct{} // not nil: dials fail once it is closed
 	lostAnswers bool          // to hand-offs
@@ -71,7 +74,7 @@ func (m member) Dial(_ context.Context, node string) (net.Conn, error) {
 	return ln.Dial()
 }
 
-func (m member) Judge(_ context.Context, node string) gateway.NodeVerdict {
+func (m member) Judge(_ context.Context, node string) cluster.Judgement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cut[node]
@@ -82,7 +85,7 @@ func nodeID(i int) string { return fmt.Sprintf("%08x", 0xa0+i) }
 
 func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Config)) *nodes {
 	t.Helper()
-	all := &nodes{t: t, links: make(map[string]*wstest.Listener), cut: make(map[string]gateway.NodeVerdict), mute: make(map[string]bool)}
+	all := &nodes{t: t, links: make(map[string]*wstest.Listener), cut: make(map[string]cluster.Judgement), mute: make(map[string]bool)}
 	keys, err := tokens.Load(nil, tokens.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +99,7 @@ func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Conf
 			all.mu.Lock()
 			all.requests = append(all.requests, r.Header.Clone())
 			all.mu.Unlock()
-			w.gw.ServeNode(wr, r)
+			w.gw.Owner().ServeNode(wr, r, w.gw)
 		})}
 		go server.Serve(ln)
 		t.Cleanup(func() { server.Close() })
@@ -107,7 +110,7 @@ func newNodes(t *testing.T, n int, p policy.Policy, change ...func(*gateway.Conf
 }
 
 // lose makes node i unreachable.
-func (n *nodes) lose(i int, v gateway.NodeVerdict) {
+func (n *nodes) lose(i int, v cluster.Judgement) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut[nodeID(i)] = v
@@ -189,11 +192,11 @@ func TestSessionIsResumedAtAnyNode(t *testing.T) {
 					p.Pass(game, "up")
 					p.Ack(uint64(i + 1))
 					p.Sync()
-					wstest.Equal(t, "node of the client", n.of[0].gw.FrontOf(p.Hello.Session), nodeID(at))
-					wstest.Equal(t, "node of the session", n.of[at].gw.NodeOf(p.Hello.Session), nodeID(0))
+					wstest.Equal(t, "node of the client", n.of[0].gw.Owner().FrontOf(n.of[0].gw.Control().ClientConn(p.Hello.Session)), nodeID(at))
+					wstest.Equal(t, "node of the session", n.of[at].gw.Owner().NodeOf(p.Hello.Session), nodeID(0))
 				}
 				n.of[0].wantState(p, session.Attached)
-				if _, ok := n.of[2].gw.Session(p.Hello.Session); ok {
+				if _, ok := n.of[2].gw.Control().Session(p.Hello.Session); ok {
 					t.Error("a front node has the session too")
 				}
 				n.of[0].wantNoDial()
@@ -212,11 +215,11 @@ func TestForwardedConnectionsEndTogether(t *testing.T) {
 			wstest.Equal(t, "connections that are forwarded", n.of[1].metrics()["reseat_forwarded_connections{out}"], want)
 			wstest.Equal(t, "connections from other nodes", n.of[0].metrics()["reseat_forwarded_connections{in}"], want)
 		}
-		<-n.of[1].gw.Passed()
+		<-n.of[1].gw.Owner().Passed()
 		p.Drop()
 		p = n.at(1, p).Resume(0)
 		wantForwarded(1)
-		passed := n.of[1].gw.Passed()
+		passed := n.of[1].gw.Owner().Passed()
 		select {
 		case <-passed:
 			t.Error("Passed is closed, with a client that is passed on")
@@ -227,16 +230,8 @@ func TestForwardedConnectionsEndTogether(t *testing.T) {
 		wantForwarded(0)
 		<-passed
 		p = n.at(1, p).Resume(0)
-		wstest.Equal(t, "Disconnect", n.of[0].gw.Disconnect(p.Hello.Session), gateway.Done)
+		wstest.Equal(t, "Disconnect", n.of[0].gw.Control().Disconnect(p.Hello.Session), control.Done)
 		p.WantEnd()
-	})
-}
-
-func TestNewSessionsAreNotForwarded(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
-		p, _ := n.of[1].play()
-		wstest.Equal(t, "dials", n.dialled(), 0)
-		wstest.Equal(t, "node", p.Hello.Session[:len(nodeID(1))], nodeID(1))
 	})
 }
 
@@ -245,21 +240,21 @@ func TestUnreachableOwner(t *testing.T) {
 	grace := testPolicy().Grace
 	const never = -1
 	for name, try := range map[string]struct {
-		state gateway.NodeState
+		state cluster.Verdict
 		heard time.Duration // before the resume
 		want  int
 	}{
-		"unclear":                             {gateway.NodeUnclear, 0, wire.CodeNodeUnreachable},
-		"up":                                  {gateway.NodeUp, 0, wire.CodeNodeUnreachable},
-		"silent, and its grace period":        {gateway.NodeSilent, grace - time.Second, wire.CodeNodeUnreachable},
-		"silent, and nobody knows since when": {gateway.NodeSilent, never, wire.CodeNodeUnreachable},
-		"silent for longer than a grace":      {gateway.NodeSilent, grace + time.Second, wire.CodeNoSession},
-		"gone":                                {gateway.NodeGone, 0, wire.CodeNoSession},
+		"unclear":                             {cluster.Unclear, 0, wire.CodeNodeUnreachable},
+		"up":                                  {cluster.Alive, 0, wire.CodeNodeUnreachable},
+		"silent, and its grace period":        {cluster.Silent, grace - time.Second, wire.CodeNodeUnreachable},
+		"silent, and nobody knows since when": {cluster.Silent, never, wire.CodeNodeUnreachable},
+		"silent for longer than a grace":      {cluster.Silent, grace + time.Second, wire.CodeNoSession},
+		"gone":                                {cluster.Gone, 0, wire.CodeNoSession},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, game *wstest.Peer) {
 				p.Sync()
-				v := gateway.NodeVerdict{State: try.state}
+				v := cluster.Judgement{Verdict: try.state}
 				if try.heard != never {
 					v.Heard = time.Now().Add(-try.heard)
 				}
@@ -289,9 +284,9 @@ func TestOwnerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 }
 
 // A successor keeps what an older process passes on.
-type successor struct{ came chan gateway.LateConn }
+type successor struct{ came chan upgrade.LateConn }
 
-func (s successor) Conn(c gateway.LateConn) { s.came <- c }
+func (s successor) Conn(c upgrade.LateConn) { s.came <- c }
 func (s successor) Event(events.Event)      {}
 
 // An upgrade takes a process out of the cluster, which ends its dials to other nodes. The clients that these
@@ -308,11 +303,11 @@ func TestResumeThatAnUpgradeInterruptsIsTheSuccessors(t *testing.T) {
 			n.dialling = make(chan struct{})
 			go n.of[1].Handshake("/match/7", offer, header)
 			synctest.Wait()
-			f, err := n.of[1].gw.Freeze(t.Context(), session.Formats[0], time.Second, func(gateway.FrozenSession) error { return nil })
+			f, err := n.of[1].gw.Upgrade().Freeze(t.Context(), session.Formats[0], time.Second, func(upgrade.FrozenSession) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
-			to := successor{make(chan gateway.LateConn, 1)}
+			to := successor{make(chan upgrade.LateConn, 1)}
 			f.Commit(to)
 			close(n.dialling)
 			synctest.Wait()
@@ -340,7 +335,7 @@ func TestOwnersRefusalReachesTheClient(t *testing.T) {
 		p.Sync() // it has used the second token
 		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
 		p.TryResume(p.Hello.Token, "99").WantClosing(wire.CodeProtocolViolation)
-		n.of[0].gw.EndBy("test", p.Hello.Session, 1000, "over")
+		n.of[0].gw.Control().EndBy("test", p.Hello.Session, 1000, "over")
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
 	})
 }
@@ -369,7 +364,7 @@ func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
 		} {
 			wstest.Equal(t, name, strings.Join(h[name], ", "), want)
 		}
-		s, _ := n.of[0].gw.Session(p.Hello.Session)
+		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
 	})
 }
@@ -389,7 +384,7 @@ func TestClientsOwnDescriptionChangesNothing(t *testing.T) {
 		var header strings.Builder
 		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&header)
 		n.resumeWith(p, header.String())
-		s, _ := n.of[0].gw.Session(p.Hello.Session)
+		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "state", s.State, "attached")
 		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
 	})
@@ -407,8 +402,8 @@ func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
 		}
 		r.RemoteAddr = "10.0.0.2:1"
 		rec := httptest.NewRecorder()
-		n.of[0].gw.ServeNode(rec, r)
-		if list := n.of[0].gw.Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
+		n.of[0].gw.Owner().ServeNode(rec, r, n.of[0].gw)
+		if list := n.of[0].gw.Watch().Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
 			t.Errorf("%d, refusals %+v; want 403, and one of 203.0.113.66", rec.Code, list)
 		}
 	})
@@ -437,7 +432,7 @@ func TestPlainClientResumesByCookieAtAnyNode(t *testing.T) {
 		p.Pass(game, "up")
 
 		// Its session has ended: the front node begins a new one by itself.
-		n.of[0].gw.EndBy("test", n.of[0].onlySession().ID, 1000, "over")
+		n.of[0].gw.Control().EndBy("test", n.of[0].onlySession().ID, 1000, "over")
 		p.WantClose(1000)
 		synctest.Wait()
 		if _, another := n.of[1].visit(cookie); another == cookie {
@@ -453,7 +448,7 @@ func TestPlainClientOfUnreachableNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, keptPlain())
 		_, cookie := n.of[0].visit("")
-		n.lose(0, gateway.NodeVerdict{State: gateway.NodeUnclear})
+		n.lose(0, cluster.Judgement{Verdict: cluster.Unclear})
 		_, _, resp, err := n.of[1].Handshake("/", nil, ownOrigin+"Cookie: "+cookie+"\r\n")
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
 			t.Fatalf("%v, %v; want 503, and retry after 1 s", resp, err)
@@ -470,7 +465,7 @@ func TestForwardsAreCounted(t *testing.T) {
 		p.Drop()
 		p = n.at(1, p).Resume(0)
 		p.Drop()
-		n.lose(0, gateway.NodeVerdict{State: gateway.NodeUnclear})
+		n.lose(0, cluster.Judgement{Verdict: cluster.Unclear})
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
 		n.lose(0, lostNode)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
@@ -481,7 +476,7 @@ func TestForwardsAreCounted(t *testing.T) {
 // A directory holds one session of each player for all nodes of a test, as the cluster does.
 type directory struct {
 	mu sync.Mutex
-	of map[gateway.Player]string // session
+	of map[cluster.Player]string // session
 	n  *nodes
 }
 
@@ -494,15 +489,15 @@ func (d *directory) node(session string) *world {
 	return nil
 }
 
-func (d *directory) Hold(ctx context.Context, p gateway.Player, session string, oldestWins bool) bool {
+func (d *directory) Hold(ctx context.Context, p cluster.Player, session string, oldestWins bool) bool {
 	d.mu.Lock()
 	other := d.of[p]
 	d.mu.Unlock()
 	if other != "" && d.node(other) != d.node(session) {
-		if oldestWins && d.node(other).gw.Answers(ctx, other) {
+		if oldestWins && d.node(other).gw.Owner().Answers(ctx, other) {
 			return false
 		}
-		defer d.node(other).gw.Supersede(other)
+		defer d.node(other).gw.Owner().Supersede(other)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -510,13 +505,13 @@ func (d *directory) Hold(ctx context.Context, p gateway.Player, session string, 
 	return true
 }
 
-func (d *directory) Keep(p gateway.Player, session string, _ time.Time, _ bool) {
+func (d *directory) Keep(p cluster.Player, session string, _ time.Time, _ bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.of[p] = session
 }
 
-func (d *directory) Release(p gateway.Player, session string) {
+func (d *directory) Release(p cluster.Player, session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of[p] == session {
@@ -528,7 +523,7 @@ func (d *directory) Release(p gateway.Player, session string) {
 func inNodesWithPlayers(t *testing.T, duplicate policy.Duplicate, f func(*testing.T, *nodes, *directory, *wstest.Player, *wstest.Peer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{of: make(map[gateway.Player]string)}
+		d := &directory{of: make(map[cluster.Player]string)}
 		d.n = newNodes(t, 2, loggedIn(duplicate), func(c *gateway.Config) { c.Players = d })
 		p, game := d.n.of[0].loginAs("ada")
 		f(t, d.n, d, p, game)
@@ -557,7 +552,7 @@ func TestSecondLoginAtAnotherNodeIsRejectedWhileTheFirstAnswers(t *testing.T) {
 
 func TestEndedSessionReleasesItsPlayer(t *testing.T) {
 	inNodesWithPlayers(t, policy.Takeover, func(t *testing.T, n *nodes, d *directory, p *wstest.Player, _ *wstest.Peer) {
-		n.of[0].gw.EndBy("test", p.Hello.Session, 1000, "")
+		n.of[0].gw.Control().EndBy("test", p.Hello.Session, 1000, "")
 		synctest.Wait()
 		wstest.Equal(t, "players that are held", len(d.of), 0)
 	})

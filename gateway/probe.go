@@ -3,18 +3,18 @@ package gateway
 import (
 	"net/http"
 
-	"reseat/gateway/handshake"
+	"reseat/gateway/front"
 	"reseat/gateway/wire"
 )
 
 // isProbe reports whether r only asks whether a gateway is there: protocol section 2. The answer
 // says nothing else, so neither routes nor logins nor Origin matter.
-func isProbe(r *http.Request) bool {
-	return r.URL.RawQuery == wire.ProbeQuery && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !handshake.Requested(r)
+func isProbe(r *front.Request) bool {
+	return r.URL.RawQuery == wire.ProbeQuery && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !r.WebSocket
 }
 
 // answerProbe answers such a request. The connection is closed: its client goes on by another one.
-func answerProbe(w http.ResponseWriter, r *http.Request) {
+func answerProbe(w http.ResponseWriter, r *front.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Cache-Control", "no-store")

@@ -1,148 +1,11 @@
 package gateway
 
 import (
-	"bytes"
-	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"net/netip"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
-
-	"golang.org/x/time/rate"
 
 	"reseat/gateway/registry"
-	"reseat/gateway/wire"
 )
-
-func TestDurationIsFormattedAsFlagsParseIt(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0:                             "0s",
-		time.Millisecond:              "1ms",
-		1500 * time.Millisecond:       "1.5s",
-		45 * time.Second:              "45s",
-		time.Minute:                   "1m",
-		90 * time.Second:              "1m30s",
-		10 * time.Minute:              "10m",
-		time.Hour:                     "1h",
-		time.Hour + time.Second:       "1h0m1s",
-		time.Hour + 10*time.Minute:    "1h10m",
-		20 * time.Hour:                "20h",
-		100*time.Hour + 5*time.Minute: "100h5m",
-	} {
-		if got := registry.FormatDuration(d); got != want {
-			t.Errorf("%v is written %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestDurationSurvivesFormattingAndParsing(t *testing.T) {
-	for _, step := range []time.Duration{time.Nanosecond, 7 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 37 * time.Minute, time.Hour} {
-		for i := range 400 {
-			d := time.Duration(i) * step
-			if got, err := time.ParseDuration(registry.FormatDuration(d)); got != d || err != nil {
-				t.Fatalf("%v is written %q, which reads %v, %v", d, registry.FormatDuration(d), got, err)
-			}
-		}
-	}
-}
-
-// T43: a client cannot fill the log.
-func TestLogValuesAreBounded(t *testing.T) {
-	for _, s := range []string{"", "short", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("\u20ac", 100), strings.Repeat("x", 1<<20)} {
-		got := clip(s)
-		if len(got) > 200 || !strings.HasPrefix(s, got) || !utf8.ValidString(got) || len(s) <= 200 && got != s {
-			t.Errorf("%d bytes become %d", len(s), len(got))
-		}
-	}
-}
-
-func TestForwardedHostIsReadFromTrustedProxiesOnly(t *testing.T) {
-	for _, tt := range []struct{ peer, forwarded, want string }{
-		{"10.1.2.3:5000", "play.example", "play.example"},
-		{"10.1.2.3:5000", "play.example, inner.example", "play.example"},
-		{"10.1.2.3:5000", "", "game.example"},
-		{"192.0.2.7:5000", "evil.example", "game.example"},
-	} {
-		g := &Gateway{cfg: Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
-		r := httptest.NewRequest("GET", "http://game.example/", nil)
-		r.RemoteAddr = tt.peer
-		if tt.forwarded != "" {
-			r.Header.Set("X-Forwarded-Host", tt.forwarded)
-		}
-		if got := g.target(r).Host; got != tt.want {
-			t.Errorf("%s forwards %q: asked for %q, want %q", tt.peer, tt.forwarded, got, tt.want)
-		}
-	}
-}
-
-func TestSessionIDsAre128RandomBits(t *testing.T) {
-	seen := map[string]bool{}
-	for range 1000 {
-		id := newID()
-		if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || seen[id] {
-			t.Fatalf("id %q", id)
-		}
-		seen[id] = true
-	}
-}
-
-// Protocol section 6: each status that a first handshake can get, as a close.
-func TestEachRefusedStatusHasItsCode(t *testing.T) {
-	for status, want := range map[int]string{
-		http.StatusBadRequest: "4403 false", http.StatusUnauthorized: "4403 false", http.StatusNotFound: "4403 false", http.StatusConflict: "4403 false",
-		http.StatusLoopDetected: "4403 false", http.StatusTooManyRequests: "4429 true", http.StatusInternalServerError: "1011 false",
-		http.StatusBadGateway: "4502 true", http.StatusGatewayTimeout: "4502 true", http.StatusServiceUnavailable: "4503 true",
-		http.StatusUpgradeRequired: "by HTTP", http.StatusMethodNotAllowed: "by HTTP", http.StatusForbidden: "by HTTP", http.StatusMisdirectedRequest: "by HTTP",
-	} {
-		c, ok := closing(status, "x", "7")
-		got := "by HTTP"
-		if ok {
-			got = fmt.Sprint(c.Code, c.Retry)
-		}
-		if got != want || ok && (c != wire.Closing{Code: c.Code, Reason: "x", Status: status, Retry: c.Retry, RetryAfter: 7000}) {
-			t.Errorf("%d: %s, %+v, want %s", status, got, c, want)
-		}
-	}
-}
-
-func TestUpstreamsRetryAfterIsParsedInBothForms(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "7": 7 * time.Second, "-7": 0, "1.5": 0, "soon": 0, "4294967295": 24 * time.Hour, "99999999999": 0,
-		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute,
-		"Fri, 02 Jan 2026 03:00:05 GMT": 0,
-		"Fri, 02 Jan 2099 03:00:05 GMT": 24 * time.Hour,
-	} {
-		if got := retryAfterOf(value, now); got != want {
-			t.Errorf("%q: %v, want %v", value, got, want)
-		}
-	}
-}
-
-type tally int
-
-func (n *tally) Inc() { *n++ }
-
-// The number of omitted lines is logged once.
-func TestOmittedLinesAreCountedOnce(t *testing.T) {
-	var said bytes.Buffer
-	var total tally
-	l := &limitedLog{log: slog.New(slog.NewTextHandler(&said, nil)), limit: rate.NewLimiter(0, 1), total: &total}
-	for range 4 {
-		l.info("refused")
-	}
-	l.limit = rate.NewLimiter(rate.Inf, 1)
-	l.info("refused")
-	l.warn("refused")
-	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	if len(lines) != 3 || total != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
-		t.Errorf("total %d, %q", total, lines)
-	}
-}
 
 // A token is replaced after half of its lifetime, or earlier if it would not outlive twice
 // the heartbeat plus the grace period: protocol section 7.
@@ -177,54 +40,14 @@ func TestRenewalTime(t *testing.T) {
 		}
 	}
 }
-
-// A mass reconnect queues thousands of dials, of one address behind a proxy or of as many addresses. Each grant
-// must look at few of them.
-func TestGrantLooksAtFewOfThoseThatWait(t *testing.T) {
-	const waiting = 5000
-	for name, who := range map[string]func(i int) caller{
-		"one address, one path":   func(int) caller { return caller{} },
-		"one address, many paths": func(i int) caller { return caller{path: fmt.Sprint(i)} },
-		"many addresses": func(i int) caller {
-			return caller{from: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
-		},
-		"many addresses, few paths": func(i int) caller {
-			return caller{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32), fmt.Sprint(i % 3)}
-		},
+func TestDurationIsFormattedAsFlagsParseIt(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Millisecond: "1ms", 1500 * time.Millisecond: "1.5s", 45 * time.Second: "45s", time.Minute: "1m", 90 * time.Second: "1m30s",
+		10 * time.Minute: "10m", time.Hour: "1h", time.Hour + time.Second: "1h0m1s", time.Hour + 10*time.Minute: "1h10m", 100*time.Hour + 5*time.Minute: "100h5m",
 	} {
-		t.Run(name, func(t *testing.T) {
-			q := &dialQueue{addrs: make(map[netip.Prefix]*dialAddr)}
-			callers, turns := make([]caller, waiting), make([]*dialTurn, waiting)
-			for i := range turns {
-				callers[i] = who(i)
-				turns[i] = q.add(callers[i])
-			}
-			for ended := 0; ended < waiting; {
-				q.grant()
-				looks := 0
-				if q.waiting.Len() > 0 {
-					a := fewest(&q.waiting, func(a *dialAddr) int { looks++; return a.dialling })
-					fewest(&a.waiting, func(p *dialPath) int { looks++; return p.dialling / 4 })
-				}
-				if looks > 4*dialsAtOnce { // fewest asks twice for each
-					t.Fatalf("a grant looks at %d of those that wait", looks)
-				}
-				before := ended
-				for i, turn := range turns {
-					if turn != nil && turn.elem == nil { // it was granted, and ends
-						q.end(turn)
-						q.forget(callers[i], turn)
-						turns[i] = nil
-						ended++
-					}
-				}
-				if ended == before {
-					t.Fatalf("after %d dials none is granted, with %d in flight", ended, q.dialling)
-				}
-			}
-			if len(q.addrs) > 0 || q.dialling != 0 {
-				t.Errorf("%d addresses and %d dials are left", len(q.addrs), q.dialling)
-			}
-		})
+		got := registry.FormatDuration(d)
+		if back, err := time.ParseDuration(got); got != want || back != d || err != nil {
+			t.Errorf("%v is written %q, which reads %v, %v; want %q", d, got, back, err, want)
+		}
 	}
 }

@@ -4,17 +4,19 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
+	"reseat/gateway/front"
 	"reseat/gateway/handshake"
 	"reseat/gateway/listen"
 	"reseat/gateway/registry"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -92,53 +94,60 @@ func retryAfterOf(value string, now time.Time) time.Duration {
 
 // ifRead returns c if the client offers to read refusals, else the zero Closing: HTTP
 // answers.
-func ifRead(r *http.Request, c wire.Closing) wire.Closing {
-	if !wire.ParseOffer(r.Header).Refusals {
+func ifRead(r *front.Request, c wire.Closing) wire.Closing {
+	if !r.Offer.Refusals {
 		return wire.Closing{}
 	}
 	return c
 }
 
-// refuseByClose answers a refused first handshake with 101 and the close c. If that is
+// A refuser refuses handshakes and resumes: by an HTTP answer, or by a close.
+type refuser struct {
+	watch *watch.Watch
+	conns *listen.ConnTracker
+	log   *slog.Logger
+}
+
+// byClose answers a refused first handshake with 101 and the close c. If that is
 // zero, it reports false and has not written to w.
-func (g *Gateway) refuseByClose(w http.ResponseWriter, r *http.Request, c wire.Closing) bool {
+func (f refuser) byClose(w http.ResponseWriter, r *front.Request, c wire.Closing) bool {
 	if c.Code == 0 {
 		return false
 	}
-	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r)
+	conn, _, err := (&handshake.Answer{Protocol: wire.Subprotocol}).Switch(w, r.Request)
 	if err != nil {
-		g.log.Debug("client.disconnected_early", "err", err)
+		f.log.Debug("client.disconnected_early", "err", err)
 		return true
 	}
-	leaveGate(r.Context())
-	g.sendClose(conn, c)
+	r.Visit.Leave()
+	f.sendClose(conn, c)
 	return true
 }
 
 // sendClose sends the close c to a client that is attached to no session, and waits a while
 // for its Close frame. It tracks the connection meanwhile, as an idle one.
-func (g *Gateway) sendClose(conn net.Conn, c wire.Closing) {
+func (f refuser) sendClose(conn net.Conn, c wire.Closing) {
 	below := rawconn.Lowest(conn)
-	g.conns.Track(below)
-	defer g.conns.Forget(below)
+	f.conns.Track(below)
+	defer f.conns.Forget(below)
 	transport.Farewell(conn, wire.AppendClosing(nil, c))
 }
 
 // refusedBody is how long the gateway waits for the rest of a refused request's body.
 const refusedBody = time.Second
 
-// refuseHTTP refuses a handshake: by an HTTP answer, or by a close if the client reads
+// http refuses a handshake: by an HTTP answer, or by a close if the client reads
 // refusals that way (protocol section 2). It counts and logs the refusal, with more
 // added to the log line, and has the connection closed after an HTTP answer, so that
 // nothing that follows is taken for another request.
-func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int, label, text string, more ...any) {
+func (f refuser) http(w http.ResponseWriter, r *front.Request, status int, label, text string, more ...any) {
 	c, ok := closing(status, shownReasons[label], w.Header().Get("Retry-After"))
 	if !ok || c.Reason == "" {
 		c = wire.Closing{}
 	}
 	c = ifRead(r, c)
-	g.noteRefused(r, status, c.Code, label, more...)
-	if g.refuseByClose(w, r, c) {
+	f.watch.Refused(r, status, c.Code, label, more...)
+	if f.byClose(w, r, c) {
 		return
 	}
 	limitRefused(w)
@@ -147,20 +156,6 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, r *http.Request, status int,
 		upstream.RequireUpgrade(w.Header())
 	}
 	http.Error(w, text, status)
-}
-
-// noteRefused counts, keeps and logs a refused handshake. code is that of the close that
-// says so, 0 where HTTP answers. more is a detail and its name in the log, if there is one.
-func (g *Gateway) noteRefused(r *http.Request, status, code int, label string, more ...any) {
-	g.metrics.refused.WithLabelValues(label).Inc()
-	detail := ""
-	if len(more) > 1 {
-		detail = fmt.Sprint(more[1])
-	}
-	flag := hint(label, detail)
-	g.keepRefusal(r, status, code, label, detail, flag)
-	args := []any{"status", status, "why", label, "path", requestPath(r), "peer", g.clientAddr(r), "hint", flag}
-	g.refusals.info("handshake.refused", append(args, more...)...)
 }
 
 // limitRefused sets deadlines for a refused request. net/http reads the rest of the body
@@ -177,64 +172,34 @@ func answerWithin(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// logExhausted logs that descriptors ran out, and what an operator can do about it.
-func (g *Gateway) logExhausted() {
-	g.exhaustedLog.warn("descriptors.exhausted", "limit", g.cfg.Descriptors, "text", "new sessions and requests are refused; raise the limit of open files (ulimit -n)")
-}
-
 // retryAfter is the Retry-After, in seconds, of a request refused for lack of capacity.
 const retryAfter = "5"
 
-func (g *Gateway) refuseBusy(w http.ResponseWriter, r *http.Request, label, text string) {
+func (f refuser) busy(w http.ResponseWriter, r *front.Request, label, text string) {
 	w.Header().Set("Retry-After", retryAfter)
-	g.refuseHTTP(w, r, http.StatusServiceUnavailable, label, text)
+	f.http(w, r, http.StatusServiceUnavailable, label, text)
 }
 
-// refuseExhausted refuses a new session because descriptors ran out.
-func (g *Gateway) refuseExhausted(w http.ResponseWriter, r *http.Request) {
-	g.logExhausted()
-	g.refuseBusy(w, r, "descriptors", "no more sessions now")
+// exhausted refuses a new session because descriptors ran out.
+func (f refuser) exhausted(w http.ResponseWriter, r *front.Request) {
+	f.watch.DescriptorsExhausted()
+	f.busy(w, r, "descriptors", "no more sessions now")
 }
 
-func (g *Gateway) refuseUpstream(w http.ResponseWriter, r *http.Request, e *registry.Record, err error) {
-	g.refusals.info("upstream.refused", "session", e.ID, "route", e.Route, "path", requestPath(r), "err", err)
+func (f refuser) upstream(w http.ResponseWriter, r *front.Request, e *registry.Record, err error) {
+	f.watch.UpstreamFailed(r, e, err)
 	if listen.NoDescriptor(err) { // not the upstream's fault
-		g.refuseExhausted(w, r)
+		f.exhausted(w, r)
 		return
 	}
-	g.metrics.refused.WithLabelValues("upstream").Inc()
 	verdict := closingUpstream(err)
 	c := ifRead(r, verdict)
-	g.keepRefusal(r, verdict.Status, c.Code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), hint("upstream", upstreamFault(err)))
-	if g.refuseByClose(w, r, c) {
+	f.watch.UpstreamRefused(r, verdict.Status, c.Code, err)
+	if f.byClose(w, r, c) {
 		upstream.Discard(err)
 		return
 	}
 	w.Header().Set("Connection", "close")
 	answerWithin(w, e.Terms().DialTimeout+upstream.WriteTimeout) // the body may still be arriving
 	upstream.WriteError(w, err)
-}
-
-// Refusals lists the newest refused handshakes and resumes, the newest first.
-func (g *Gateway) Refusals() []Refusal { return g.refused.newestFirst() }
-
-// keepRefusal keeps that r was refused, for label, which is the metric's, and a detail:
-// with a close of code, or by HTTP where that is 0.
-// A request for no WebSocket is not kept.
-func (g *Gateway) keepRefusal(r *http.Request, status, code int, label, detail, hint string) {
-	if !handshake.Requested(r) {
-		return
-	}
-	kept := Refusal{Time: time.Now().UTC(), Status: status, Why: label, Path: requestPath(r), Peer: g.clientAddr(r).String(), Hint: hint}
-	if code != 0 {
-		kept.Code = &code
-	}
-	if detail != "" && detail != label {
-		kept.Why = clip(label + ": " + detail)
-	}
-	g.refused.add(kept)
-	raw, _, _ := upstream.ClientTarget(r)
-	if rt, _, err := g.table.match(raw); err == nil && rt != nil {
-		rt.counts.refused.Add(1)
-	}
 }

@@ -23,6 +23,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
+	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/tokens/login"
 )
@@ -87,6 +88,12 @@ func refusals() map[string]refusal {
 			listed: "upstream: refused with status 302 | --upstream", logged: "upstream.refused"},
 		"game, busy": {game: "503 Busy\r\nRetry-After: 7", want: wire.Closing{Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true, RetryAfter: 7000},
 			listed: "upstream: refused with status 503 | --upstream, starting, restarting or overloaded", logged: "upstream.refused"},
+		"game, busy until a moment": {game: "503 Busy\r\nRetry-After: Sat, 01 Jan 2000 00:01:00 GMT", want: wire.Closing{Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true, RetryAfter: 60_000},
+			listed: "upstream: refused with status 503 | --upstream", logged: "upstream.refused"},
+		"game, busy until a moment that has passed": {game: "503 Busy\r\nRetry-After: Fri, 31 Dec 1999 23:55:00 GMT", want: wire.Closing{Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true},
+			listed: "upstream: refused with status 503 | --upstream", logged: "upstream.refused"},
+		"game, busy for centuries": {game: "503 Busy\r\nRetry-After: 4294967295", want: wire.Closing{Code: 4403, Status: 503, Reason: "upstream: 503", Retry: true, RetryAfter: 86_400_000},
+			listed: "upstream: refused with status 503 | --upstream", logged: "upstream.refused"},
 		"game, overloaded": {game: "429 Slow\r\nRetry-After: -1", want: wire.Closing{Code: 4403, Status: 429, Reason: "upstream: 429", Retry: true},
 			listed: "upstream: refused with status 429 | --upstream, starting, restarting or overloaded", logged: "upstream.refused"},
 		"game, 502": {game: "502 Bad", want: wire.Closing{Code: 4403, Status: 502, Reason: "upstream: 502", Retry: true}, listed: "upstream: refused with status 502 | --upstream", logged: "upstream.refused"},
@@ -201,8 +208,8 @@ func answering(status string) func(net.Conn, *http.Request) bool {
 func TestRefusedRequestIsNotListed(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		_, br := w.Request("GET /match/7 HTTP/1.1\r\nHost: 203.0.113.9\r\nConnection: close\r\n\r\n")
-		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 421 || len(w.gw.Refusals()) != 0 {
-			t.Errorf("%v, %v, and the refusals %v; want 421 and none", resp, err, w.gw.Refusals())
+		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 421 || len(w.gw.Watch().Refusals()) != 0 {
+			t.Errorf("%v, %v, and the refusals %v; want 421 and none", resp, err, w.gw.Watch().Refusals())
 		}
 	}, func(c *gateway.Config) { c.Hosts = []string{"game.example"} })
 }
@@ -323,7 +330,7 @@ func TestRefusalByCloseHasNoFieldsOfTheStatus(t *testing.T) {
 func (w *world) wantRefusal(want string, hint ...string) {
 	w.t.Helper()
 	synctest.Wait()
-	list := w.gw.Refusals()
+	list := w.gw.Watch().Refusals()
 	if len(list) == 0 {
 		w.t.Fatal("no refusal is listed")
 	}
@@ -364,7 +371,7 @@ func TestRefusedResumesAreListedWithTheirFlag(t *testing.T) {
 		q.Sync()
 		q.TryResume(q.Hello.Token, "99").WantClosing(4400)
 		w.wantRefusal("101 | 4400 | protocol_violation: received 99 is beyond what was sent | /resume", "no setting")
-		for _, r := range w.gw.Refusals() {
+		for _, r := range w.gw.Watch().Refusals() {
 			if all := fmt.Sprint(r); strings.Contains(all, q.Hello.Token) || strings.Contains(all, first) {
 				t.Errorf("a refusal holds a token: %s", all)
 			}
@@ -385,7 +392,7 @@ func TestRefusalsAreBoundedAndTheNewestStay(t *testing.T) {
 			conn.Close()
 		}
 		synctest.Wait()
-		list := w.gw.Refusals()
+		list := w.gw.Watch().Refusals()
 		if len(list) != 100 || !strings.HasPrefix(list[0].Path, "/249/") || !strings.HasPrefix(list[99].Path, "/150/") {
 			t.Fatalf("%d refusals, from %.10s to %.10s, want 100 from /249/ to /150/", len(list), list[0].Path, list[len(list)-1].Path)
 		}
@@ -394,7 +401,7 @@ func TestRefusalsAreBoundedAndTheNewestStay(t *testing.T) {
 				t.Fatalf("%d bytes of a path, %d of a reason", len(r.Path), len(r.Why))
 			}
 		}
-		if o := w.gw.Overview(registry.View{}); o.Refusals != 250 || o.Routes[0].Refused != 250 {
+		if o := w.gw.Watch().Overview(registry.View{}); o.Refusals != 250 || o.Routes[0].Refused != 250 {
 			t.Errorf("%d refusals are counted, and %d of the route, want 250", o.Refusals, o.Routes[0].Refused)
 		}
 	})
@@ -422,14 +429,14 @@ func TestEachRouteHasItsFigures(t *testing.T) {
 		chess.Sync()
 		ended := w.Player("/chess/2")
 		w.game.Next()
-		w.gw.End(ended.Hello.Session, 1000, "enough")
+		w.gw.Control().End(ended.Hello.Session, 1000, "enough")
 		w.Handshake("/chess/3", nil, "Origin: https://elsewhere.example\r\n")
 		synctest.Wait()
-		got := w.gw.Overview(registry.View{}).Routes
+		got := w.gw.Watch().Overview(registry.View{}).Routes
 		upstream := "ws://game.example:9000"
-		want := []gateway.RouteFigures{
-			{Pattern: "/*", Upstream: upstream, Sessions: gateway.StateCounts{Detached: 1}, Created: 1, Detached: 2, Resumed: 2},
-			{Pattern: "/chess/*", Upstream: upstream, Sessions: gateway.StateCounts{Attached: 1}, Created: 2, Ended: 1, Refused: 1},
+		want := []watch.RouteFigures{
+			{Pattern: "/*", Upstream: upstream, Sessions: watch.StateCounts{Detached: 1}, Created: 1, Detached: 2, Resumed: 2},
+			{Pattern: "/chess/*", Upstream: upstream, Sessions: watch.StateCounts{Attached: 1}, Created: 2, Ended: 1, Refused: 1},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%+v, want %+v", got, want)
@@ -444,7 +451,7 @@ func TestEveryHintNamesAFlagThatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	flag := regexp.MustCompile(`--[a-z-]+[a-z]`)
-	for label, hint := range gateway.Hints {
+	for label, hint := range watch.Hints {
 		if first, _, _ := strings.Cut(hint, ": "); first != "no setting" && flag.FindString(first) != first {
 			t.Errorf("%s: %q begins with no flag", label, hint)
 		}
@@ -454,9 +461,9 @@ func TestEveryHintNamesAFlagThatExists(t *testing.T) {
 			}
 		}
 	}
-	labels := append([]string{"bad_token", "no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "protocol_violation"}, gateway.RefusalReasons...)
+	labels := append([]string{"bad_token", "no_session", "window_exceeded", "superseded", "ended", "too_fast", "upstream_lost", "protocol_violation"}, watch.RefusalReasons...)
 	for _, label := range labels {
-		if gateway.Hints[label] == "" {
+		if watch.Hints[label] == "" {
 			t.Errorf("%s has no hint", label)
 		}
 	}
@@ -471,7 +478,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 		w.game.Next()
 		p.Sync()
 		id := p.Hello.Session
-		info, _ := w.gw.Session(id)
+		info, _ := w.gw.Control().Session(id)
 		if info.Path != "/match/caf%C3%A9" || info.Client != "resumable" || info.Player != "ann" {
 			t.Errorf("%+v", info)
 		}
@@ -481,7 +488,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 		p.Sync()
 		p = p.Resume(0)
 		p.Sync()
-		w.gw.EndBy("admin-token line 2", id, 1000, "enough")
+		w.gw.Control().EndBy("admin-token line 2", id, 1000, "enough")
 		synctest.Wait()
 		for _, msg := range []string{"session.created", "session.detached", "session.resumed", "session.superseded", "session.ended"} {
 			wantLine(t, said, msg, "session="+id, "player=ann", "path=/match/caf%C3%A9", "client=resumable")
@@ -496,15 +503,15 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		}
-		if info, _ = w.gw.Session(id); info.By != "admin-token line 2" || info.Path != "/match/caf%C3%A9" {
+		if info, _ = w.gw.Control().Session(id); info.By != "admin-token line 2" || info.Path != "/match/caf%C3%A9" {
 			t.Errorf("the ended one: %+v", info)
 		}
-		past, _, _ := w.gw.History(id)
+		past, _, _ := w.gw.Control().History(id)
 		if last := past[len(past)-1]; last.By != "admin-token line 2" {
 			t.Errorf("its history: %+v", last)
 		}
 		for text, want := range map[string]int{"CAF%c3": 1, "RESUMABLE": 1, "login=": 0, "cookie": 0} {
-			if o := w.gw.Overview(registry.View{Filter: registry.Filter{State: "ended", Limit: 9}, Text: text}); o.Matching != want {
+			if o := w.gw.Watch().Overview(registry.View{Filter: registry.Filter{State: "ended", Limit: 9}, Text: text}); o.Matching != want {
 				t.Errorf("%q is found %d times, want %d", text, o.Matching, want)
 			}
 		}
@@ -515,16 +522,16 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 func TestASessionIsEndedByTheFirstWhoEndsIt(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
-		w.gw.EndBy("first", p.Hello.Session, 1000, "")
-		w.gw.EndBy("second", p.Hello.Session, 1000, "")
-		if info, _ := w.gw.Session(p.Hello.Session); info.By != "first" {
+		w.gw.Control().EndBy("first", p.Hello.Session, 1000, "")
+		w.gw.Control().EndBy("second", p.Hello.Session, 1000, "")
+		if info, _ := w.gw.Control().Session(p.Hello.Session); info.By != "first" {
 			t.Errorf("ended by %q", info.By)
 		}
 		q, _ := w.play()
 		q.Control(`bye {"code":1000,"reason":""}`)
 		synctest.Wait()
-		w.gw.EndBy("late", q.Hello.Session, 1000, "")
-		if info, _ := w.gw.Session(q.Hello.Session); info.By != "" || info.Reason != "bye" {
+		w.gw.Control().EndBy("late", q.Hello.Session, 1000, "")
+		if info, _ := w.gw.Control().Session(q.Hello.Session); info.By != "" || info.Reason != "bye" {
 			t.Errorf("ended by %q, %s", info.By, info.Reason)
 		}
 	})
@@ -535,7 +542,7 @@ func TestThePathOfASessionIsBounded(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		p := w.Player("/" + strings.Repeat("x", 10_000))
 		w.game.Next()
-		if info, _ := w.gw.Session(p.Hello.Session); len(info.Path) != 200 {
+		if info, _ := w.gw.Control().Session(p.Hello.Session); len(info.Path) != 200 {
 			t.Errorf("%d bytes", len(info.Path))
 		}
 	})

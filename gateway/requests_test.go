@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,8 +20,6 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
-	"reseat/tokens"
-	"reseat/upstream"
 )
 
 // spellings of /ranked/7 that a game server treats as that path, T45.
@@ -136,7 +132,7 @@ func TestRequestTargetReachesTheGameServerAsSent(t *testing.T) {
 					t.Errorf("%s %s: the game server was asked for %s", path, when, r.RequestURI)
 				}
 			}
-			if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: path}); err != nil {
+			if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: path}); err != nil {
 				t.Errorf("%s: %v", path, err)
 			} else if got := w.game.Next().Req.RequestURI; got != want {
 				t.Errorf("%s created: the game server was asked for %s", path, got)
@@ -174,35 +170,22 @@ func TestNoPathEscapesUpstreamsBasePath(t *testing.T) {
 
 // Protocol section 2: path and query of a resume are ignored.
 func TestPathOfResumeIsIgnored(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		for _, path := range []string{"//x", "/a%2fb", "/%2572"} {
-			p, game := w.play()
-			p.Drop()
-			c, r, resp, err := w.Handshake(path, []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")
-			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols || !hasHello(r) {
-				t.Errorf("%s: %v %v", path, resp, err)
-			}
-			c.Close()
-			game.Conn.Close()
+			w.resumeAt(p, path).WantControl(wire.VerbHello)
 		}
 	})
 }
 
-// hasHello reports whether hello is the first message in r.
-func hasHello(r *bufio.Reader) bool {
-	b, err := r.Peek(12)
-	return err == nil && strings.Contains(string(b), "\x10hello")
-}
-
 func TestPreCreatedSessionGetsNormalPath(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/lobby/../match/%37"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.game.Next().Req.RequestURI; got != "/match/7" {
 			t.Errorf("the game server was asked for %s", got)
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match%2f7"}); err == nil || !strings.Contains(err.Error(), "%2F") {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match%2f7"}); err == nil || !strings.Contains(err.Error(), "%2F") {
 			t.Errorf("%v, want it refused for the encoded slash", err)
 		}
 	})
@@ -338,8 +321,7 @@ func finalAnswer(t *testing.T, br *bufio.Reader) *http.Response {
 // T15: a folded header line is joined by a space, as RFC 9112 section 5.2 allows: the game
 // server gets one line, and no header of its own for the folded part.
 func TestFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTrackedWorld(t, nil)
+	inTracked(t, func(t *testing.T, w *trackedWorld) {
 		var got http.Header
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			got = r.Header
@@ -390,29 +372,15 @@ func gatewayRing(t *testing.T, n int) (*wstest.Door, *atomic.Int32) {
 	}
 	for i := range lines {
 		next := lines[(i+1)%n]
-		target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}}
-		target.DialContext = func(context.Context, string, string) (net.Conn, error) { return next.Dial() }
-		keys, err := tokens.Load(nil, tokens.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		gw, err := gateway.New(gateway.Config{
-			Routes:  []policy.Route{{Pattern: "/*", Upstream: target, Policy: testPolicy()}},
-			Default: testPolicy(), Keys: keys, Log: slog.New(slog.DiscardHandler),
+		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
+			c.Routes[0].Upstream.DialContext = func(context.Context, string, string) (net.Conn, error) { return next.Dial() }
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			requests.Add(1)
-			gw.ServeHTTP(w, r)
+			w.gw.ServeHTTP(rw, r)
 		})}
 		go server.Serve(lines[i])
-		t.Cleanup(func() {
-			server.Close()
-			gw.Close()
-			time.Sleep(20 * time.Second) // fake: all closing handshakes have finished
-		})
+		t.Cleanup(func() { server.Close() })
 	}
 	return wstest.Knock(t, lines[0]), requests
 }
@@ -533,6 +501,70 @@ func TestHelloAnswersOffers(t *testing.T) {
 		}
 		if h := w.Player("/").Hello; h.PartBytes != 0 {
 			t.Errorf("part_bytes %d without the offer", h.PartBytes)
+		}
+	})
+}
+
+func TestOrdinaryRequestsOverHTTP2ReachTheGame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSecureTrackedWorld(t, testPolicy())
+		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
+			body, _ := io.ReadAll(r.Body)
+			text := r.Method + " " + r.RequestURI + " " + r.Host + " " + r.Header.Get("X-Forwarded-Proto") + " " + string(body)
+			resp := http.Response{ProtoMajor: 1, ProtoMinor: 1, StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text))}
+			resp.Write(c)
+			return true
+		}
+		client, _ := w.overHTTP2()
+		resp, err := client.Post("https://game.example/matchmaking?size=2", "text/plain", strings.NewReader("me"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if want := "POST /matchmaking?size=2 game.example https me"; resp.ProtoMajor != 2 || resp.StatusCode != http.StatusCreated || string(body) != want || err != nil {
+			t.Errorf("%s %s %q, %v; want HTTP/2, 201 and %q", resp.Proto, resp.Status, body, err, want)
+		}
+	})
+}
+
+func TestUpgradeRequiredOverHTTP2OmitsConnectionFields(t *testing.T) {
+	for _, off := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSecureTrackedWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.HTTPOff = off }))
+			client, _ := w.overHTTP2()
+			w.game.Refuse = answering("426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade")
+			resp, err := client.Get("https://game.example/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUpgradeRequired || resp.Header["Upgrade"] != nil || resp.Header["Connection"] != nil {
+				t.Errorf("--http off %t: %s with %v, want 426 without connection-specific fields (RFC 9113 section 8.2.2)", off, resp.Status, resp.Header)
+			}
+		})
+	}
+}
+
+// The host that a page must have come from is the one that a proxy says it was asked for.
+func TestForwardedHostIsReadFromTrustedProxiesOnly(t *testing.T) {
+	for want, change := range map[int]func(*gateway.Config){http.StatusSwitchingProtocols: trustProxies, http.StatusForbidden: func(*gateway.Config) {}} {
+		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+			w.wantAnswered(want, "/", nil, "Origin: http://play.example\r\nX-Forwarded-Host: play.example, inner.example\r\n")
+			w.wantAnswered(http.StatusSwitchingProtocols, "/", nil, ownOrigin)
+		}, change)
+	}
+}
+
+func TestSessionIDsAre128RandomBits(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		seen := map[string]bool{}
+		for range 100 {
+			p, _ := w.play()
+			if id := p.Hello.Session; len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || seen[id] {
+				t.Fatalf("id %q, want 32 digits, and another one each time", id)
+			}
+			seen[p.Hello.Session] = true
 		}
 	})
 }

@@ -9,15 +9,17 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/time/rate"
-
-	"reseat/gateway/cluster"
-	"reseat/gateway/events"
+	"reseat/gateway/dial"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
+	"reseat/gateway/owner"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
+	"reseat/gateway/watch"
 	"reseat/upstream"
 )
 
@@ -34,47 +36,55 @@ func New(cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{
-		cfg: cfg, id: newID(), log: cfg.Log, keys: cfg.Keys,
-		clock:   cfg.Clock,
-		events:  events.New(time.Now),
-		table:   newTable(),
-		pages:   make(map[string]http.Handler),
-		signing: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		pressed: make(chan struct{}, 1),
-		ctx:     ctx, stop: stop, began: time.Now(),
+		cfg: cfg, id: registry.NewID(), log: cfg.Log, keys: cfg.Keys,
+		clock: cfg.Clock,
+		table: front.NewTable(),
+		pages: make(map[string]http.Handler),
+		ctx:   ctx, stop: stop,
 	}
 	g.driver = transport.NewDriver(cfg.Driver, g.clock)
-	g.gate.turns = make(chan struct{}, turnsPerProcessor*runtime.GOMAXPROCS(0))
-	g.store = replay.NewStore(cfg.BufferTotal, g.press)
+	g.gate = gate.New(turnsPerProcessor * runtime.GOMAXPROCS(0))
+	g.memory = &relief{clock: g.clock, log: g.log, pressed: make(chan struct{}, 1)}
+	g.store = replay.NewStore(cfg.BufferTotal, g.memory.press)
 	g.reg = registry.New(g.clock, registry.Limits{Sessions: cfg.MaxSessions, PerAddr: cfg.MaxSessionsPerIP, Open: SessionsWithin(cfg.Descriptors)})
-	g.metrics = newMetrics()
-	g.metrics.registry.MustRegister(&census{g: g})
-	g.refusals = &limitedLog{log: g.log, limit: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce), total: g.metrics.unlogged}
-	g.exhaustedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
-	g.shedLog = &limitedLog{log: g.log, limit: rate.NewLimiter(rate.Every(10*time.Second), 1), total: g.metrics.unlogged}
+	g.watch = watch.New(watch.Options{
+		Log: g.log, Registry: g.reg, Store: g.store, Table: g.table, Routes: cfg.Routes,
+		ID: g.id, DrainTime: cfg.Drain, MaxSessions: cfg.MaxSessions, Descriptors: cfg.Descriptors,
+		Drain: g.DrainInfo, Forwarded: func() (in, out int) { return g.owner.Forwarded() }, Windows: g.windows.Load,
+	})
+	g.memory.store, g.memory.reg, g.memory.watch = g.store, g.reg, g.watch
 	g.trackConns()
-	g.dials.conns = g.conns
-	g.seats = seatKeeper{
-		store: cfg.Seats, table: g.table, clock: g.clock, metrics: g.metrics, moved: func() bool { return g.movedTo() != nil }, log: g.refusals,
-		ctx: ctx, running: &g.running,
-		writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
-	}
-	if cfg.Cluster != nil {
-		g.seats.self = cfg.Cluster.ID
-	}
-	g.redials = redialer{of: make(map[*registry.Record]*redial), ctx: ctx, running: &g.running, dials: &g.dials, seats: &g.seats, request: g.upstreamRequest}
-	g.outages = outages{of: make(map[*registry.Record]*outage), ctx: ctx, running: &g.running, dials: &g.dials, gate: &g.gate, clock: g.clock, log: g.refusals, seats: &g.seats}
-	g.replays = rate.NewLimiter(replaysPerSecond, replaysAtOnce)
+	g.refuse = refuser{g.watch, g.conns, g.log}
+	g.issuer = newIssuer(&cfg, g.clock)
+	g.owner = owner.New(owner.Options{
+		Cluster: cfg.Cluster, Seats: cfg.Seats, Players: cfg.Players,
+		Ctx: ctx, Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver, Keys: g.keys,
+		Registry: g.reg, Store: g.store, Table: g.table, Default: cfg.Default, TokenTTL: cfg.TokenTTL,
+		Observe:  g.observe,
+		Dialling: func(e *registry.Record) bool { return g.dialer.Dialling(e) },
+		Late:     func(id string) bool { return g.upgrade.Late.Has(id) },
+		Moved:    func() bool { return g.upgrade.Moved() },
+		Draining: g.draining.Load, MemoryLow: g.memory.low,
+	})
+	g.dialer = dial.New(dial.Options{
+		Ctx: ctx, Running: &g.running, Conns: g.conns, Gate: g.gate, Clock: g.clock, Log: g.watch.Limited,
+		Request: g.upstreamRequest, Numbered: g.owner.Numbered,
+	})
+	g.upgrade = upgrade.New(upgrade.Options{
+		Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver,
+		Registry: g.reg, Store: g.store, Table: g.table, Dialer: g.dialer, Owner: g.owner, Default: cfg.Default,
+		Observe:       g.observe,
+		CommitSession: g.commit, Renew: g.issuer.renew, RenewTokens: g.RenewTokens,
+		Renewing: func() bool { return g.renewals.Load() > 0 },
+	})
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {
 			g.Close()
 			return nil, err
 		}
 	}
-	g.running.Go(func() { g.relieve(ctx) })
-	if cfg.Seats != nil {
-		g.running.Go(func() { g.seats.watch(g.reg.All) })
-	}
+	g.running.Go(func() { g.memory.run(ctx) })
+	g.owner.Start()
 	return g, nil
 }
 
@@ -102,16 +112,17 @@ func (c Config) withDefaults() Config {
 func (g *Gateway) Page(path string, h http.Handler) { g.pages[path] = h }
 
 // ServeHTTP serves the client address.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !framingCertain(r) {
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !framingCertain(req) {
 		w.Header().Set("Connection", "close")
 	}
-	if g.loops(r) {
+	r := front.Read(req, g.cfg.TrustedProxies, g.table)
+	if r.Loops(g.id) {
 		g.refuseLoop(w, r)
 		return
 	}
 	if !handshake.HostAllowed(g.cfg.Hosts, r.Host) {
-		g.refuseHTTP(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", clip(r.Host))
+		g.refuse.http(w, r, http.StatusMisdirectedRequest, "host_not_allowed", "this host is not served here", "host", front.Clip(r.Host))
 		return
 	}
 	if isProbe(r) {
@@ -120,16 +131,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodConnect {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
-		g.refuseHTTP(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")
+		g.refuse.http(w, r, http.StatusMethodNotAllowed, "bad_handshake", "CONNECT is not supported")
 		return
 	}
-	if page := g.pages[r.URL.EscapedPath()]; page != nil && !handshake.Requested(r) { // exact spelling only
+	if page := g.pages[req.URL.EscapedPath()]; page != nil && !r.WebSocket { // exact spelling only
 		answerWithin(w, upstream.WriteTimeout)
-		page.ServeHTTP(w, r)
+		page.ServeHTTP(w, req)
 		return
 	}
-	r, rt, unsafe := g.locate(r)
-	g.serve(w, r, rt, unsafe)
+	g.serve(w, r)
 }
 
 // framingCertain reports whether every program on the way must agree where r ends. A chunked
@@ -169,7 +179,7 @@ func (g *Gateway) RenewTokens() {
 	g.running.Go(func() {
 		defer g.renewals.Add(-1)
 		for _, e := range g.reg.All() {
-			g.renew(e)
+			g.issuer.renew(e)
 		}
 	})
 }
@@ -190,13 +200,18 @@ func (g *Gateway) Close() {
 	g.stop()
 	g.reg.Close()
 	g.closeIdle()
-	g.relays.close()
-	g.outages.close()
-	g.seats.close()
+	g.dialer.Close()
+	g.owner.Close()
 	for _, v := range g.cfg.logins {
 		v.Close()
 	}
 	g.running.Wait()
 	g.awaitClosed()
-	g.events.Close()
+	g.watch.Events.Close()
+}
+
+// refuseLoop refuses a request that has passed this gateway before.
+func (g *Gateway) refuseLoop(w http.ResponseWriter, r *front.Request) {
+	g.watch.Limited.Warn("upstream.loop", "path", r.ShownPath(), "text", "the upstream of a route is this gateway itself; check --upstream and --route against --listen")
+	g.refuse.http(w, r, http.StatusLoopDetected, "loop", "this gateway is its own game server")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -19,10 +20,10 @@ func span(d time.Duration) *time.Duration { return &d }
 func flag(v bool) *bool                   { return &v }
 func text(s string) *string               { return &s }
 
-func (w *world) patch(id string, c gateway.Change) registry.Snapshot {
+func (w *world) patch(id string, c control.Change) registry.Snapshot {
 	w.t.Helper()
-	i, o := w.gw.Patch(id, c)
-	if o != gateway.Done {
+	i, o := w.gw.Control().Patch(id, c)
+	if o != control.Done {
 		w.t.Fatalf("Patch: outcome %v, want done", o)
 	}
 	return i
@@ -37,7 +38,7 @@ func wantGrace(t *testing.T, p *wstest.Player, ms string) {
 // create creates a session by the API, and returns its game server's connection.
 func (w *world) create(r gateway.CreateRequest) (id, token string, game *wstest.Peer) {
 	w.t.Helper()
-	id, token, err := w.gw.Create(w.t.Context(), r)
+	id, token, err := w.gw.Create(w.t.Context(), nil, r)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -47,30 +48,20 @@ func (w *world) create(r gateway.CreateRequest) (id, token string, game *wstest.
 func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		wstest.Equal(t, "grace", w.patch(p.Hello.Session, gateway.Change{Grace: span(10 * time.Second)}).Grace, "10s")
+		wstest.Equal(t, "grace", w.patch(p.Hello.Session, control.Change{Grace: span(10 * time.Second)}).Grace, "10s")
 		wantGrace(t, p, "10000")
 		w.detach(p)
 		time.Sleep(5 * time.Second)
-		w.patch(p.Hello.Session, gateway.Change{Grace: span(time.Minute)}) // longer while it runs
+		w.patch(p.Hello.Session, control.Change{Grace: span(time.Minute)}) // longer while it runs
 		time.Sleep(54 * time.Second)
 		w.wantState(p, session.Detached)
-		w.patch(p.Hello.Session, gateway.Change{Grace: span(59500 * time.Millisecond)}) // shorter
+		w.patch(p.Hello.Session, control.Change{Grace: span(59500 * time.Millisecond)}) // shorter
 		time.Sleep(500 * time.Millisecond)
 		game.WantClose(wire.CodeGoingAway)
-		_, o := w.gw.Patch(p.Hello.Session, gateway.Change{Group: text("x")})
-		wstest.Equal(t, "a change of an ended session", o, gateway.Conflict)
-		_, o = w.gw.Patch("nobody", gateway.Change{})
-		wstest.Equal(t, "a change of no session", o, gateway.Unknown)
-	})
-}
-
-func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		w.detach(p)
-		time.Sleep(10 * time.Second)
-		w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(5 * time.Second)})
-		game.WantClose(wire.CodeGoingAway)
-		w.wantState(p, session.Ended)
+		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Group: text("x")})
+		wstest.Equal(t, "a change of an ended session", o, control.Conflict)
+		_, o = w.gw.Control().Patch("nobody", control.Change{})
+		wstest.Equal(t, "a change of no session", o, control.Unknown)
 	})
 }
 
@@ -79,7 +70,7 @@ func TestShorterGraceThatHasPassedEndsSession(t *testing.T) {
 func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		w.patch(p.Hello.Session, gateway.Change{Grace: span(3 * time.Hour)})
+		w.patch(p.Hello.Session, control.Change{Grace: span(3 * time.Hour)})
 		p.WantControl(wire.VerbGrace)
 		var v struct{ Token string }
 		if err := json.Unmarshal([]byte(p.WantControl(wire.VerbToken).Data), &v); err != nil {
@@ -87,9 +78,9 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 		}
 		p.Drop()
 		w.wantState(p, session.Detached)
-		_, o := w.gw.Patch(p.Hello.Session, gateway.Change{Grace: span(7 * time.Hour)})
-		wstest.Equal(t, "a change beyond the token", o, gateway.Conflict)
-		i, _ := w.gw.Session(p.Hello.Session)
+		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Grace: span(7 * time.Hour)})
+		wstest.Equal(t, "a change beyond the token", o, control.Conflict)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "grace after a refused change", i.Grace, "3h")
 		time.Sleep(2*time.Hour + 59*time.Minute)
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken) // the first one has expired
@@ -101,10 +92,10 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 
 func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
 	eachInBubble(t, map[string]func(w *world, id string){
-		"by PATCH": func(w *world, id string) { w.patch(id, gateway.Change{Started: flag(true)}) },
+		"by PATCH": func(w *world, id string) { w.patch(id, control.Change{Started: flag(true)}) },
 		"by group": func(w *world, id string) {
-			w.patch(id, gateway.Change{Group: text("match-17")})
-			wstest.Equal(w.t, "sessions started", w.gw.StartGroup("match-17"), 1)
+			w.patch(id, control.Change{Group: text("match-17")})
+			wstest.Equal(w.t, "sessions started", w.gw.Control().StartGroup("match-17"), 1)
 		},
 	}, func(t *testing.T, start func(*world, string)) {
 		w := newWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceBeforeStart = time.Minute, span(5*time.Second) }))
@@ -115,7 +106,7 @@ func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
 		p.Sync()
 		start(w, p.Hello.Session)
 		wantGrace(t, p, "60000")
-		i, _ := w.gw.Session(p.Hello.Session)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "started", i.Started, true)
 		wstest.Equal(t, "grace", i.Grace, "1m")
 		p.Drop()
@@ -133,17 +124,17 @@ func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 		away, awayGame := w.play()
 		stranger, strangerGame := w.play()
 		for _, p := range []string{here.Hello.Session, away.Hello.Session} {
-			w.patch(p, gateway.Change{Group: text("match-17"), Started: flag(true)})
-			if _, o := w.gw.SetData(p, []byte("score 3"), nil); o != gateway.Done {
+			w.patch(p, control.Change{Group: text("match-17"), Started: flag(true)})
+			if _, o := w.gw.Control().SetData(p, []byte("score 3"), nil); o != control.Done {
 				t.Fatal(o)
 			}
 		}
 		w.detach(away)
-		wstest.Equal(t, "sessions", w.gw.EndGroup("match-17", ""), 2)
+		wstest.Equal(t, "sessions", w.gw.Control().EndGroup("match-17", ""), 2)
 		awayGame.WantClose(wire.CodeNormal)
 		away.TryResume(away.Hello.Token, "0").WantClosing(wire.CodeEnded)
-		i, _ := w.gw.Session(here.Hello.Session)
-		data, _, _ := w.gw.Data(here.Hello.Session)
+		i, _ := w.gw.Control().Session(here.Hello.Session)
+		data, _, _ := w.gw.Control().Data(here.Hello.Session)
 		if i.State != "attached" || i.Started || data != nil {
 			t.Errorf("the attached one is %s, started %v, with data %q; want it reset", i.State, i.Started, data)
 		}
@@ -156,12 +147,12 @@ func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		w.game.Header = "Reseat-Grace: 2m\r\nReseat-Overflow: end\r\nReseat-Group: match-9\r\n"
 		p, _ := w.play()
-		i, _ := w.gw.Session(p.Hello.Session)
+		i, _ := w.gw.Control().Session(p.Hello.Session)
 		if i.Grace != "2m" || i.Overflow != "end" || i.Group != "match-9" || p.Hello.Grace != 120000 {
 			t.Errorf("%+v, hello's grace %d; want 2m, end, match-9", i, p.Hello.Grace)
 		}
 		drop := session.DropOldest
-		if i = w.patch(p.Hello.Session, gateway.Change{Overflow: &drop}); i.Overflow != "drop-oldest" || i.Grace != "2m" {
+		if i = w.patch(p.Hello.Session, control.Change{Overflow: &drop}); i.Overflow != "drop-oldest" || i.Grace != "2m" {
 			t.Errorf("%+v, want drop-oldest, 2m", i)
 		}
 	})
@@ -173,7 +164,7 @@ func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 			w.game.Header = "Reseat-Grace: " + value + "\r\n"
 			p, _ := w.play()
-			i, _ := w.gw.Session(p.Hello.Session)
+			i, _ := w.gw.Control().Session(p.Hello.Session)
 			wstest.Equal(t, "grace by Reseat-Grace: "+value, i.Grace, want)
 		})
 	}
@@ -182,18 +173,18 @@ func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
 func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		id := p.Hello.Session
-		if data, tag, o := w.gw.Data(id); data != nil || tag != 0 || o != gateway.Done {
+		if data, tag, o := w.gw.Control().Data(id); data != nil || tag != 0 || o != control.Done {
 			t.Errorf("unset: %q with tag %d, %v; want none", data, tag, o)
 		}
-		one, _ := w.gw.SetData(id, []byte("one"), nil)
+		one, _ := w.gw.Control().SetData(id, []byte("one"), nil)
 		is := func(want uint64) func(uint64) bool { return func(tag uint64) bool { return tag == want } }
-		two, o := w.gw.SetData(id, []byte("two"), is(one))
-		if o != gateway.Done || two == one {
+		two, o := w.gw.Control().SetData(id, []byte("two"), is(one))
+		if o != control.Done || two == one {
 			t.Fatalf("tag %d after %d: %v", two, one, o)
 		}
-		_, o = w.gw.SetData(id, []byte("late"), is(one))
-		wstest.Equal(t, "a write over another", o, gateway.Stale)
-		if data, tag, _ := w.gw.Data(id); string(data) != "two" || tag != two {
+		_, o = w.gw.Control().SetData(id, []byte("late"), is(one))
+		wstest.Equal(t, "a write over another", o, control.Stale)
+		if data, tag, _ := w.gw.Control().Data(id); string(data) != "two" || tag != two {
 			t.Errorf("%q with tag %d, want two with %d", data, tag, two)
 		}
 	})
@@ -209,7 +200,7 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 		}
 		game.Text("early")
 		synctest.Wait()
-		i, _ := w.gw.Session(id)
+		i, _ := w.gw.Control().Session(id)
 		if i.State != "detached" || i.Group != "match-9" || i.Player != "ann" || i.Grace != "1m" || i.DetachedSince == nil || i.Sent != 1 {
 			t.Errorf("%+v, want what was asked for", i)
 		}
@@ -224,15 +215,6 @@ func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 		w.wantState(p, session.Detached)
 		p.Resume(1)
 		game.Want("back")
-	})
-}
-
-func TestPreCreatedSessionEndsWithoutClient(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		_, token, game := w.create(gateway.CreateRequest{Path: "/"})
-		time.Sleep(30 * time.Second)
-		game.WantClose(wire.CodeGoingAway)
-		w.resumeAt(&wstest.Player{Hello: wire.Hello{Token: token}}, "/").WantClosing(wire.CodeNoSession)
 	})
 }
 
@@ -253,15 +235,15 @@ func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 			"across a dot":     {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.evil.internal:9000"}, gateway.ErrNotAllowed},
 			"another port":     {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://10.0.0.7:9001"}, gateway.ErrNotAllowed},
 		} {
-			if _, _, err := w.gw.Create(t.Context(), c.wish); !errors.Is(err, c.want) {
+			if _, _, err := w.gw.Create(t.Context(), nil, c.wish); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		}
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.internal:9000"}); err != nil {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game-1.internal:9000"}); err != nil {
 			t.Errorf("an allowed upstream: %v", err)
 		}
 		w.game.Refuse = refuseDials
-		if _, _, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7"}); err == nil {
+		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/7"}); err == nil {
 			t.Error("an upstream that closes: no error")
 		}
 		w.onlySession()

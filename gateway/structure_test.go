@@ -23,12 +23,19 @@ var mayImport = map[string][]string{
 	"gateway/config":            {"gateway", "gateway/policy", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
 	"gateway/secure":            {"gateway/transport/rawconn", "tokens/keyfile"},
 	"gateway/client":            {"gateway/wire"},
-	"gateway/admin":             {"gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
-	"gateway/demo":              {"gateway", "gateway/handshake", "gateway/policy", "upstream", "upstream/demo", "web"},
-	"gateway":                   {"gateway/cluster", "gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
+	"gateway/admin":             {"gateway/cluster", "gateway/control", "gateway/owner", "gateway/watch", "gateway/front", "gateway/gate", "gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
+	"gateway/demo":              {"gateway/control", "gateway/owner", "gateway", "gateway/handshake", "gateway/policy", "upstream", "upstream/demo", "web"},
+	"gateway":                   {"gateway/control", "gateway/upgrade", "gateway/owner", "gateway/dial", "gateway/watch", "gateway/front", "gateway/gate", "gateway/cluster", "gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
+	"gateway/front":             {"gateway/replay", "gateway/frame", "gateway/gate", "gateway/handshake", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/wire", "upstream"},
+	"gateway/gate":              {},
+	"gateway/control":           {"gateway/gate", "gateway/owner", "gateway/registry", "gateway/session", "gateway/wire"},
+	"gateway/upgrade":           {"gateway/dial", "gateway/events", "gateway/front", "gateway/gate", "gateway/owner", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/transport", "gateway/transport/rawconn", "gateway/watch", "gateway/wire", "upstream"},
+	"gateway/owner":             {"gateway/cluster", "gateway/dial", "gateway/front", "gateway/gate", "gateway/hop", "gateway/pipe", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/transport", "gateway/watch", "gateway/wire", "tokens", "tokens/generation", "upstream"},
+	"gateway/dial":              {"gateway/front", "gateway/gate", "gateway/listen", "gateway/registry", "gateway/session", "gateway/transport", "gateway/watch", "gateway/wire", "upstream"},
+	"gateway/watch":             {"gateway/events", "gateway/front", "gateway/handshake", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/wire", "tokens/login", "upstream"},
 	"gateway/policy":            {"gateway/session", "tokens/login", "upstream"},
 	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/tlv", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
-	"gateway/listen":            {"gateway/transport/rawconn", "upstream/head"},
+	"gateway/listen":            {"gateway/transport/rawconn"},
 	"gateway/handshake":         {"gateway/deflate", "gateway/transport/rawconn", "gateway/frame"},
 	"gateway/deflate":           {"gateway/frame", "gateway/wire"},
 	"gateway/transport":         {"gateway/transport/epoll", "gateway/transport/netio", "gateway/transport/rawconn", "gateway/session", "gateway/wire"},
@@ -49,14 +56,14 @@ var mayImport = map[string][]string{
 	"gateway/asynclog":          {},
 	"gateway/handover":          {},
 	"gateway/webhook":           {"gateway/events", "tokens/keyfile"},
-	"gateway/server":            {"gateway", "gateway/cluster", "gateway/cluster/engine", "gateway/hop", "gateway/policy", "gateway/admin", "gateway/events", "gateway/handover", "gateway/listen", "gateway/pipe", "gateway/secure", "gateway/session", "gateway/transport", "gateway/transport/rawconn", "gateway/config", "gateway/demo", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
-	"tokens":                    {"tokens/generation", "tokens/keyfile", "tokens/strict"},
+	"gateway/server":            {"gateway/control", "gateway/upgrade", "gateway/owner", "gateway/registry", "gateway/watch", "gateway", "gateway/cluster", "gateway/cluster/engine", "gateway/hop", "gateway/policy", "gateway/admin", "gateway/events", "gateway/handover", "gateway/listen", "gateway/pipe", "gateway/secure", "gateway/session", "gateway/transport", "gateway/transport/rawconn", "gateway/config", "gateway/demo", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
+	"tokens":                    {"tokens/generation", "tokens/internal/jws", "tokens/keyfile", "tokens/strict"},
+	"tokens/internal/jws":       {"tokens/strict"},
 	"tokens/generation":         {},
 	"tokens/keyfile":            {},
-	"tokens/login":              {"tokens/keyfile", "tokens/strict"},
+	"tokens/login":              {"tokens/internal/jws", "tokens/keyfile", "tokens/strict"},
 	"tokens/strict":             {},
 	"upstream":                  {},
-	"upstream/head":             {},
 	"upstream/demo":             {},
 	"web":                       {},
 }
@@ -92,7 +99,7 @@ func sources(t *testing.T) iter.Seq2[string, *ast.File] {
 			case d.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"):
 				return nil
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution|parser.ParseComments)
 			if err == nil && !yield(strings.TrimPrefix(filepath.ToSlash(filepath.Dir(p)), "../"), file) {
 				return filepath.SkipAll
 			}
@@ -190,21 +197,16 @@ func (empty) Import(p string) (*types.Package, error) {
 // A reader of one file must not need those above it: what two files need of each other
 // belongs into a third.
 func TestFilesHaveNoCyclicReferences(t *testing.T) {
-	set := token.NewFileSet()
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{".", "control", "front", "upgrade"} {
+		t.Run(dir, func(t *testing.T) { wantNoCycle(t, dir) })
 	}
+}
+
+func wantNoCycle(t *testing.T, dir string) {
 	var files []*ast.File
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
+	set := token.NewFileSet()
+	for _, f := range sourcesOf(t, dir) {
+		files, set = append(files, f.File), f.set
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	cfg := types.Config{Importer: empty{}, Error: func(error) {}} // what the empty packages lack
@@ -214,7 +216,7 @@ func TestFilesHaveNoCyclicReferences(t *testing.T) {
 		if v, ok := o.(*types.Var); o.Pkg() != pkg || ok && (v.IsField() || v.Parent() != pkg.Scope()) {
 			continue
 		}
-		from, to := set.Position(id.Pos()).Filename, set.Position(o.Pos()).Filename
+		from, to := filepath.Base(set.Position(id.Pos()).Filename), filepath.Base(set.Position(o.Pos()).Filename)
 		if from != to {
 			if uses[from] == nil {
 				uses[from] = map[string]string{}
@@ -222,7 +224,7 @@ func TestFilesHaveNoCyclicReferences(t *testing.T) {
 			uses[from][to] = o.Name()
 		}
 	}
-	if len(uses) < 15 || uses["serve.go"]["gateway.go"] == "" {
+	if len(uses) == 0 || dir == "." && uses["serve.go"]["gateway.go"] == "" {
 		t.Fatalf("references of %d files were found: the test is broken", len(uses))
 	}
 	done := map[string]bool{}
@@ -248,4 +250,47 @@ func TestFilesHaveNoCyclicReferences(t *testing.T) {
 	for _, file := range slices.Sorted(maps.Keys(uses)) {
 		visit(file, nil)
 	}
+}
+
+// What does not fit into this package belongs into one of its own, beside it.
+func TestGatewayStaysSmall(t *testing.T) {
+	const maxLines, maxMethods = 2600, 70
+	lines, methods := 0, 0
+	for _, f := range sourcesOf(t, ".") {
+		lines += f.set.Position(f.FileEnd).Line
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && types.ExprString(fn.Recv.List[0].Type) == "*Gateway" {
+				methods++
+			}
+		}
+	}
+	if methods == 0 || methods > maxMethods || lines > maxLines {
+		t.Errorf("Gateway has %d methods, want at most %d; its package has %d lines, want at most %d", methods, maxMethods, lines, maxLines)
+	}
+}
+
+type sourceFile struct {
+	*ast.File
+	set *token.FileSet
+}
+
+// sourcesOf are the files of a package that are not tests.
+func sourcesOf(t *testing.T, dir string) (list []sourceFile) {
+	t.Helper()
+	names, err := filepath.Glob(dir + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, sourceFile{f, set})
+	}
+	return list
 }

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,7 +50,7 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 					game.Want("gone")
 				}
 				game.WantClose(wire.CodeGoingAway)
-				if i, _ := w.gw.Session(p.Hello.Session); i.Received != 3 || i.Written != 3 {
+				if i, _ := w.gw.Control().Session(p.Hello.Session); i.Received != 3 || i.Written != 3 {
 					t.Errorf("received %d, written %d: configured texts must not count as the client's messages", i.Received, i.Written)
 				}
 			})
@@ -61,7 +60,7 @@ func TestUpstreamGetsConfiguredTexts(t *testing.T) {
 
 func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Notices.Detach = `{"player":"{player}","in":"{session}"}` }), func(t *testing.T, w *world) {
-		_, token, err := w.gw.Create(t.Context(), gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
+		_, token, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/match/7", Player: "a\"b\\\n"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,90 +70,6 @@ func TestPlayerNamesAreEscapedInConfiguredTexts(t *testing.T) {
 		p.Drop()
 		game.Want(`{"player":"a\"b\\\n","in":"` + p.Hello.Session + `"}`)
 	})
-}
-
-func TestGameHeartbeatsAreAnsweredWhileDetached(t *testing.T) {
-	inSession(t, changed(testPolicy(), func(p *policy.Policy) {
-		p.KeepaliveReplies = []session.KeepaliveReply{{In: "2", Out: "3"}, {In: "ping", Out: "pong"}}
-	}), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		game.Pass(p, "2")
-		p.Pass(game, "3")
-		p.Ack(1)
-		game.Text("2") // numbered, and not acked when the client disconnects
-		p.Want("2")
-		p.Sync()
-		p.Drop()
-		game.Want("3")
-		game.Text("2")
-		game.Want("3")
-		game.Text("hello")
-		for _, piece := range []string{"\x81", "\x04", "pi", "n", "g"} { // split everywhere
-			game.Raw([]byte(piece))
-			synctest.Wait()
-		}
-		game.Want("pong")
-		game.Text("pin!")
-		game.Binary("2")
-		synctest.Wait()
-		p = p.Resume(1)
-		if p.Hello.Replay != 4 {
-			t.Fatalf("replay %d, want 4", p.Hello.Replay)
-		}
-		p.Want("2", "hello", "pin!", "2")
-		game.Text("ping") // while attached, the client answers
-		p.Want("ping")
-		game.WantNothing(time.Second)
-	})
-}
-
-func TestHeartbeatSplitByResumeReachesClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := testPolicy()
-		pol.KeepaliveReplies = []session.KeepaliveReply{{In: "ping", Out: "pong"}}
-		w, p, game := newDetached(t, pol)
-		w.wantState(p, session.Detached)
-		game.Raw([]byte("\x81\x04pi"))
-		synctest.Wait()
-		p = p.Resume(0)
-		game.Raw([]byte("ng"))
-		p.Want("ping")
-	})
-}
-
-func TestIdleTimeoutEndsSilentSession(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *world){
-		"attached": func(t *testing.T, w *world) {
-			p, game := w.play()
-			time.Sleep(50 * time.Second)
-			game.Pass(p, "once")
-			time.Sleep(time.Minute - time.Millisecond)
-			w.wantState(p, session.Attached)
-			if c := p.WantClosing(wire.CodeEnded); c.Reason != "idle timeout" || c.Retry {
-				t.Errorf("close %+v", c)
-			}
-			game.WantReason(wire.CodeGoingAway, "idle timeout")
-		},
-		"detached": func(t *testing.T, w *world) {
-			p, game := w.play()
-			p.Sync()
-			p.Drop()
-			game.WantClose(wire.CodeGoingAway)
-			p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
-		},
-		"plain": func(t *testing.T, w *world) {
-			p := w.Plain("/match/7")
-			w.game.Next().WantClose(wire.CodeGoingAway)
-			p.WantReason(wire.CodeGoingAway, "idle timeout")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pol := testPolicy()
-				pol.Grace, pol.IdleTimeout = time.Hour, time.Minute
-				end(t, newWorld(t, pol))
-			})
-		})
-	}
 }
 
 const (
@@ -179,15 +94,15 @@ func keeps(m session.KeepaliveMode) policy.Policy {
 func TestKeepaliveIsNamedOnceInLogAndInRouteAndEachRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		w := newWorld(t, keeps(session.KeepaliveHint), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+		w := newWorld(t, keeps(session.KeepaliveHint), logTo(&said))
 		route := ""
 		for range 2 {
 			p, game := w.play()
 			shown := func(record string) {
 				t.Helper()
-				i, _ := w.gw.Session(p.Hello.Session)
+				i, _ := w.gw.Control().Session(p.Hello.Session)
 				wstest.Equal(t, "keepalive of the session", i.Keepalive, record)
-				wstest.Equal(t, "keepalive of the route", w.gw.Overview(registry.View{}).Routes[0].Keepalive, route)
+				wstest.Equal(t, "keepalive of the route", w.gw.Watch().Overview(registry.View{}).Routes[0].Keepalive, route)
 			}
 			shown("")
 			beats(p.Peer, game)
@@ -208,7 +123,7 @@ func TestKeepaliveOfSessionThatHasNoUseForItIsNotNoticed(t *testing.T) {
 		w := newWorld(t, hard)
 		p, game := w.play()
 		beats(p.Peer, game)
-		if i, _ := w.gw.Session(p.Hello.Session); i.Keepalive != "" {
+		if i, _ := w.gw.Control().Session(p.Hello.Session); i.Keepalive != "" {
 			t.Errorf("hard: keepalive %q", i.Keepalive)
 		}
 		w = newWorld(t, keeps(session.KeepaliveAuto))
@@ -235,19 +150,6 @@ func TestAutoKeepaliveIsSentAndCounted(t *testing.T) {
 		w.wantSince(before, "reseat_keepalives_sent_total", map[string]float64{"auto": 3, "flag": 2})
 		p.Resume(0)
 		game.WantNothing(20 * time.Second)
-	})
-}
-
-func TestKeepaliveOfCookieClientIsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := keeps(session.KeepaliveAuto)
-		pol.PlainResume = true
-		w := newWorld(t, pol)
-		p, _ := w.visit("")
-		game := w.game.Next()
-		beats(p, game)
-		p.Drop()
-		game.Want(alive, alive)
 	})
 }
 
@@ -281,7 +183,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var said bytes.Buffer
-			w := newWorld(t, keeps(tt.mode), func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+			w := newWorld(t, keeps(tt.mode), logTo(&said))
 			l := w.listen()
 			p, game := w.play()
 			beats(p.Peer, game)
@@ -299,7 +201,7 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 			if !strings.Contains(said.String(), "session.upstream_closed") || !strings.Contains(said.String(), "silent=17s detached=15s") {
 				t.Errorf("log %s", &said)
 			}
-			if i, _ := w.gw.Session(p.Hello.Session); i.ClosedAfter != "17s" {
+			if i, _ := w.gw.Control().Session(p.Hello.Session); i.ClosedAfter != "17s" {
 				t.Errorf("closed after %q", i.ClosedAfter)
 			}
 			again := p.Resume(0)
@@ -313,11 +215,11 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 			if ended.Reason != tt.reason || !strings.HasSuffix(ended.Detail, tt.detail) {
 				t.Errorf("event %+v, want detail %q", ended, tt.detail)
 			}
-			if i, _ := w.gw.Session(p.Hello.Session); !strings.HasSuffix(i.Detail, tt.detail) || i.ClosedAfter != "17s" {
+			if i, _ := w.gw.Control().Session(p.Hello.Session); !strings.HasSuffix(i.Detail, tt.detail) || i.ClosedAfter != "17s" {
 				t.Errorf("record %+v", i)
 			}
 			for range 2 { // the end itself, and a resume that comes later
-				r := w.gw.Refusals()[0]
+				r := w.gw.Watch().Refusals()[0]
 				if r.Code == nil || !strings.Contains(r.Why, "17s after the client was last heard") || !strings.Contains(r.Hint, flag) || !strings.HasPrefix(r.Hint, "--keepalive") {
 					t.Errorf("refusal %+v", r)
 				}
@@ -326,23 +228,6 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Where the upstream is dialled again, the loss is explained in the same way.
-func TestUpstreamThatIsReplacedWhileClientIsAwayIsExplained(t *testing.T) {
-	inWorld(t, changed(redials(), func(p *policy.Policy) { p.Keepalive = session.KeepaliveHint }), func(t *testing.T, w *world) {
-		l := w.listen()
-		p, game := w.play()
-		beats(p.Peer, game)
-		p.Sync()
-		p.Drop()
-		time.Sleep(15 * time.Second)
-		game.Drop()
-		lost := l.first(events.UpstreamLost)
-		if lost.Detail != aliveFlag || lost.SilentMS == nil || *lost.SilentMS != 15_000 {
-			t.Errorf("event %+v", lost)
-		}
-	})
 }
 
 // Each data message has its line, with the configured part of it; control messages have none.
@@ -362,7 +247,7 @@ func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 				pol := testPolicy()
 				pol.MessageLog = c.log
 				said := new(bytes.Buffer)
-				w := newWorld(t, pol, func(c *gateway.Config) { c.Log = slog.New(slog.NewTextHandler(said, nil)) })
+				w := newWorld(t, pol, logTo(said))
 				p, game := w.play()
 				p.Pass(game, "hello")
 				game.Binary(strings.Repeat("z", 300))
@@ -375,7 +260,7 @@ func TestMessagesAreLoggedIfConfigured(t *testing.T) {
 				synctest.Wait()
 				var got []string
 				for line := range strings.Lines(said.String()) {
-					if strings.Contains(line, "msg=message") {
+					if strings.Contains(line, "msg=session.message") {
 						got = append(got, line)
 					}
 				}

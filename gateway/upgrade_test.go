@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/events"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/listen"
@@ -31,6 +31,7 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/upstream"
@@ -48,8 +49,8 @@ type side struct {
 // An heir is the side that has taken over, as the older one sees it.
 type heir struct{ *side }
 
-// Conn implements gateway.Successor.
-func (h heir) Conn(c gateway.LateConn) {
+// Conn implements upgrade.Successor.
+func (h heir) Conn(c upgrade.LateConn) {
 	fd, err := rawconn.Descriptor(c.Conn.(syscall.Conn))
 	if err == nil {
 		fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -65,14 +66,14 @@ func (h heir) Conn(c gateway.LateConn) {
 		return
 	}
 	if c.Answered {
-		h.ResumeAnswered(gateway.LateConn{Conn: conn, Request: c.Request, Early: c.Early})
+		h.ResumeAnswered(upgrade.LateConn{Conn: conn, Request: c.Request, Early: c.Early})
 		return
 	}
 	h.queue.Put(listen.Handed(conn, append(c.Request, c.Early...), "", false))
 }
 
-// Event implements gateway.Successor.
-func (h heir) Event(e events.Event) { h.Events().Publish(e) }
+// Event implements upgrade.Successor.
+func (h heir) Event(e events.Event) { h.Watch().Events.Publish(e) }
 
 // A tcpGame is a game server that answers each message with the same.
 type tcpGame struct {
@@ -142,7 +143,7 @@ func newSide(t *testing.T, game *tcpGame, older *side, p policy.Policy, patterns
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := gateway.Config{Default: p, Keys: keys, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	cfg := gateway.Config{Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler)}
 	for _, pattern := range patterns {
 		cfg.Routes = append(cfg.Routes, policy.Route{Pattern: pattern, Upstream: upstream.Target{URL: target}, Policy: p})
 	}
@@ -154,7 +155,7 @@ func newSide(t *testing.T, game *tcpGame, older *side, p policy.Policy, patterns
 		t.Fatal(err)
 	}
 	if older != nil { // before it serves
-		if err := g.InheritRoutes(older.RouteUpstreams()); err != nil {
+		if err := g.Upgrade().InheritRoutes(older.Upgrade().RouteUpstreams()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,13 +274,13 @@ func (p *tcpPlayer) reads(text string) {
 func (s *side) becomes(id string, want session.State) {
 	s.t.Helper()
 	eventually(s.t, "session "+id+" is "+want.String(), func() bool {
-		i, _ := s.Session(id)
+		i, _ := s.Control().Session(id)
 		return i.State == want.String()
 	})
 }
 
 // send passes frozen sessions on, with duplicates of their descriptors.
-func send(t *testing.T, f *frozen, to *gateway.Takeover) {
+func send(t *testing.T, f *frozen, to *upgrade.Takeover) {
 	t.Helper()
 	dup := func(fd int) int {
 		if fd < 0 {
@@ -296,7 +297,7 @@ func send(t *testing.T, f *frozen, to *gateway.Takeover) {
 		for _, c := range s.Content {
 			content = append(content, c...)
 		}
-		d, err := to.Decode(session.Formats[0], gateway.Moved{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)})
+		d, err := to.Decode(session.Formats[0], upgrade.Moved{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)})
 		if err == nil {
 			err = to.Restore(d)
 		}
@@ -306,17 +307,17 @@ func send(t *testing.T, f *frozen, to *gateway.Takeover) {
 	}
 }
 
-// A frozen is a gateway.Frozen with its sessions.
+// A frozen is a upgrade.Frozen with its sessions.
 type frozen struct {
-	*gateway.Frozen
-	Sessions []gateway.FrozenSession
+	*upgrade.Frozen
+	Sessions []upgrade.FrozenSession
 }
 
 func (s *side) freeze() *frozen {
 	s.t.Helper()
 	f := new(frozen)
 	var err error
-	f.Frozen, err = s.Freeze(within(s.t), session.Formats[0], 5*time.Second, func(s gateway.FrozenSession) error {
+	f.Frozen, err = s.Upgrade().Freeze(within(s.t), session.Formats[0], 5*time.Second, func(s upgrade.FrozenSession) error {
 		f.Sessions = append(f.Sessions, s)
 		return nil
 	})
@@ -327,26 +328,26 @@ func (s *side) freeze() *frozen {
 }
 
 // handOver is an upgrade from s to next.
-func (s *side) handOver(next *side) *gateway.Takeover {
+func (s *side) handOver(next *side) *upgrade.Takeover {
 	s.t.Helper()
-	f, to := s.freeze(), next.TakeOver(1)
-	list, _ := s.Tombstones(0, 1000)
+	f, to := s.freeze(), next.Upgrade().TakeOver(1)
+	list, _ := s.Upgrade().Tombstones(0, 1000)
 	for _, b := range list {
-		if err := next.RestoreTombstone(b); err != nil {
+		if err := next.Upgrade().RestoreTombstone(b); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	send(s.t, f, to)
-	rest := s.Rest(0)
+	rest := s.Upgrade().Rest(0)
 	b, err := json.Marshal(rest)
 	if err == nil {
-		rest = gateway.Rest{}
+		rest = upgrade.Rest{}
 		err = json.Unmarshal(b, &rest)
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	next.RestoreRest(rest)
+	next.Upgrade().RestoreRest(rest)
 	to.Adopt(f.Busy)
 	f.Commit(heir{next})
 	if rest.Renewing {
@@ -366,26 +367,26 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	}
 	detached.CloseNow()
 	old.becomes(detached.hello.Session, session.Detached)
-	if _, o := old.Patch(attached.hello.Session, gateway.Change{Grace: span(77 * time.Second), Group: text("red")}); o != gateway.Done {
+	if _, o := old.Control().Patch(attached.hello.Session, control.Change{Grace: span(77 * time.Second), Group: text("red")}); o != control.Done {
 		t.Fatal(o)
 	}
-	id, token, err := old.Create(within(t), gateway.CreateRequest{Path: "/match/7", Player: "ada", Data: []byte("score 1")})
+	id, token, err := old.Create(within(t), nil, gateway.CreateRequest{Path: "/match/7", Player: "ada", Data: []byte("score 1")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	old.End(ended.hello.Session, 4400, "cheated")
+	old.Control().End(ended.hello.Session, 4400, "cheated")
 	old.becomes(ended.hello.Session, session.Ended)
 	_, refusedBefore := old.resume(ended)
-	_, tag, _ := old.Data(id)
-	before, _ := old.Sessions(registry.Filter{Limit: 100})
+	_, tag, _ := old.Control().Data(id)
+	before, _ := old.Control().Sessions(registry.Filter{Limit: 100})
 	var moments any
 	left := 0
 	eventually(t, "a history of two", func() bool { // an event may be noted after what its peer sees of it
-		list, n, _ := old.History(attached.hello.Session)
+		list, n, _ := old.Control().History(attached.hello.Session)
 		moments, left = list, n
 		return len(list) >= 2
 	})
-	eventsBefore, _ := old.Events().Recent(0)
+	eventsBefore, _ := old.Watch().Events.Recent(0)
 
 	next := newSide(t, game, old, p, "/*")
 	old.handOver(next)
@@ -400,28 +401,28 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	ahead := must(next.dial("/match/7", nil, wire.Subprotocol, "reseat.token."+token, "reseat.received.0"))
 	wstest.Equal(t, "the session created beforehand", ahead.hello.Session, id)
 	for _, was := range before {
-		is, ok := next.Session(was.ID)
+		is, ok := next.Control().Session(was.ID)
 		if !ok || is.Player != was.Player || is.Group != was.Group || is.Grace != was.Grace || is.Route != was.Route || is.Client != was.Client || !is.Since.Equal(was.Since) {
 			t.Errorf("%+v, want %+v", is, was)
 		}
 	}
-	data, got, _ := next.Data(id)
+	data, got, _ := next.Control().Data(id)
 	wstest.Equal(t, "data", string(data), "score 1")
 	wstest.Equal(t, "tag", got, tag)
-	if got, _ := next.SetData(id, []byte("score 2"), func(n uint64) bool { return n == tag }); got <= tag {
+	if got, _ := next.Control().SetData(id, []byte("score 2"), func(n uint64) bool { return n == tag }); got <= tag {
 		t.Errorf("tag %d after %d", got, tag)
 	}
-	if got, n, _ := next.History(attached.hello.Session); n != left || !reflect.DeepEqual(any(got), moments) {
+	if got, n, _ := next.Control().History(attached.hello.Session); n != left || !reflect.DeepEqual(any(got), moments) {
 		t.Errorf("history %+v, want %+v", got, moments)
 	}
 	if _, err := next.resume(ended); err == nil || refusedBefore == nil || err.Error() != refusedBefore.Error() {
 		t.Errorf("an ended session: %v, want %v", err, refusedBefore)
 	}
 	eventually(t, "more events than before", func() bool { // an event may come after what its peer sees of it
-		list, _ := next.Events().Recent(0)
+		list, _ := next.Watch().Events.Recent(0)
 		return len(list) > len(eventsBefore)
 	})
-	eventsAfter, _ := next.Events().Recent(0)
+	eventsAfter, _ := next.Watch().Events.Recent(0)
 	for i, e := range eventsAfter {
 		if i < len(eventsBefore) && (e.ID != eventsBefore[i].ID || e.Type != eventsBefore[i].Type || e.Session != eventsBefore[i].Session) {
 			t.Errorf("event %d is %+v, want %+v", i, e, eventsBefore[i])
@@ -432,11 +433,11 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	}
 	ended.CloseNow()
 	eventually(t, "nothing is left behind", func() bool {
-		sessions, visits := old.Left()
+		sessions, visits := old.Upgrade().Left()
 		return sessions+visits == 0
 	})
 	must(next.dial("/gone/1", nil))
-	list, _ := next.Sessions(registry.Filter{Limit: 100})
+	list, _ := next.Control().Sessions(registry.Filter{Limit: 100})
 	wstest.Equal(t, "route of a new session at a removed one", list[len(list)-1].Route, "/*")
 }
 
@@ -469,27 +470,6 @@ func (s *side) resumed(old *tcpPlayer) <-chan *tcpPlayer {
 	return c
 }
 
-func TestThawedSessionsGoOn(t *testing.T) {
-	s := newSide(t, newTCPGame(t), nil, testPolicy(), "/*")
-	a, plain := s.player("/match/7"), must(s.dial("/match/7", nil))
-	for range 3 {
-		f := s.freeze()
-		came := make(chan error, 1)
-		go func() {
-			_, err := s.dial("/match/7", nil)
-			came <- err
-		}()
-		a.says("while frozen")
-		f.Thaw()
-		a.reads("while frozen")
-		a.echoes("thawed")
-		plain.echoes("thawed")
-		if err := <-came; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // A handshake that the older process has read, though the sessions have moved, is passed on.
 func TestHandshakeThatCameTooLateIsForwarded(t *testing.T) {
 	game, p := newTCPGame(t), keptPlain()
@@ -505,7 +485,7 @@ func TestHandshakeThatCameTooLateIsForwarded(t *testing.T) {
 	back.echoes("at the next one")
 	must(old.dial("/match/7", http.Header{"Origin": {"http://" + old.addr}, "Cookie": {cookie.cookie}})).echoes("by cookie")
 	must(old.dial("/match/7", nil)).echoes("a new one")
-	list, _ := next.Sessions(registry.Filter{Limit: 10})
+	list, _ := next.Control().Sessions(registry.Filter{Limit: 10})
 	wstest.Equal(t, "sessions", len(list), 3)
 	wstest.Equal(t, "sessions at the older one", old.Living(), 0)
 }
@@ -524,7 +504,7 @@ func TestSessionThatWasConnectingFollowsLate(t *testing.T) {
 	eventually(t, "a session", func() bool { return old.Living() > 0 })
 	next := newSide(t, game, old, testPolicy(), "/*")
 	to := old.handOver(next)
-	if sessions, visits := old.Left(); sessions != 1 || visits != 1 {
+	if sessions, visits := old.Upgrade().Left(); sessions != 1 || visits != 1 {
 		t.Fatalf("%d sessions and %d visits are left, want 1 and 1", sessions, visits)
 	}
 	close(game.let)
@@ -551,17 +531,17 @@ func TestSessionThatEndsLateIsRefusedWithItsReason(t *testing.T) {
 	old := newSide(t, game, nil, testPolicy(), "/*")
 	player := old.player("/match/7")
 	next := newSide(t, game, old, testPolicy(), "/*")
-	next.TakeOver(1).Adopt([]string{player.hello.Session})
+	next.Upgrade().TakeOver(1).Adopt([]string{player.hello.Session})
 	answer := next.resumed(player)
 	eventually(t, "the resume waits", func() bool {
-		sessions, visits := next.Left()
+		sessions, visits := next.Upgrade().Left()
 		return sessions == 0 && visits == 1
 	})
-	old.End(player.hello.Session, 4000, "banned")
+	old.Control().End(player.hello.Session, 4000, "banned")
 	eventually(t, "a tombstone", func() bool {
-		list, last := old.Tombstones(0, 10)
+		list, last := old.Upgrade().Tombstones(0, 10)
 		for _, b := range list {
-			if err := next.RestoreTombstone(b); err != nil {
+			if err := next.Upgrade().RestoreTombstone(b); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -599,7 +579,7 @@ func TestAbandonedSessionsAreForgotten(t *testing.T) {
 	old := newSide(t, game, nil, testPolicy(), "/*")
 	p := old.player("/match/7")
 	next := newSide(t, game, old, testPolicy(), "/*")
-	f, to := old.freeze(), next.TakeOver(1)
+	f, to := old.freeze(), next.Upgrade().TakeOver(1)
 	send(t, f, to)
 	to.Abandon()
 	f.Thaw()
@@ -624,7 +604,7 @@ func TestOutageGoesOnInNextProcess(t *testing.T) {
 			game.kick()
 			for _, id := range []string{attached.hello.Session, away.hello.Session} {
 				eventually(t, "the loss is in the history of "+id, func() bool {
-					list, _, _ := old.History(id)
+					list, _, _ := old.Control().History(id)
 					return slices.ContainsFunc(list, func(m registry.Moment) bool { return m.Type == events.UpstreamLost })
 				})
 			}

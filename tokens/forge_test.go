@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/internal/jwttest"
 )
 
@@ -113,7 +114,7 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 		t.Fatalf("the valid token that the bad ones are derived from is refused: %v", err)
 	}
 	for _, bad := range [][]jwttest.Bad{f.Bad(), f.confusions(), f.own()} {
-		jwttest.CheckRefused[*refusal](t, bad, f.verify, Reason)
+		jwttest.CheckRefused[*jws.Refusal](t, bad, f.verify, Reason)
 	}
 }
 

@@ -20,7 +20,7 @@ type Claims struct {
 	Owner string
 	// Gen is the generation, from 1 (gen).
 	Gen uint64
-	// Expires is when the token expires: it is invalid from this instant on (exp). As
+	// Expires is the time from which on the token is invalid (exp). As
 	// Verify returns it, it has been rounded up to a second.
 	Expires time.Time
 

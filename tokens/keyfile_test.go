@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
-	"path/filepath"
 	"testing"
 	"unicode/utf16"
 
@@ -105,17 +104,6 @@ func hugeRSA(t *testing.T) []byte {
 	huge := rsa.PublicKey{N: jwttest.Must(rand.Prime(rand.Reader, 64)), E: k.E}
 	huge.N.SetBit(huge.N, 16383, 1)
 	return jwttest.Must(x509.MarshalPKIXPublicKey(&huge))
-}
-
-func TestMissingFileIsNamedOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "absent.key")
-	_, err := Load([]string{jwttest.Write(t, "key", jwttest.NewSecret()), path}, Options{})
-	wantError(t, err, "token key file "+path+": open: ")
-	if err != nil && bytes.Count([]byte(err.Error()), []byte(path)) != 1 {
-		t.Errorf("the error does not contain the path exactly once: %v", err)
-	}
-	_, err = Load([]string{t.TempDir()}, Options{})
-	wantError(t, err, "is a directory")
 }
 
 // Shells write secrets with or without a line break; random bytes may end in the byte of

@@ -3,7 +3,6 @@ package tokens
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,19 +28,6 @@ func TestGeneratedKeyIsUnique(t *testing.T) {
 	}
 	if _, err := first.Verify(token); err != nil {
 		t.Errorf("the key made at start was lost in a reload: %v", err)
-	}
-}
-
-func TestProcessesWithTheSameFilesAgree(t *testing.T) {
-	for _, kind := range keyKinds() {
-		o := Options{Now: new(clock).now}
-		a, b := load(t, o, kind.file), load(t, o, kind.file)
-		if a.Ephemeral() || a.SigningKeyID() != b.SigningKeyID() {
-			t.Errorf("%s: kids %q and %q, want the same", kind.alg, a.SigningKeyID(), b.SigningKeyID())
-		}
-		if _, err := b.Verify(issue(t, a, claims())); err != nil {
-			t.Errorf("%s: a token of the other process: %v", kind.alg, err)
-		}
 	}
 }
 
@@ -155,17 +141,6 @@ func wantError(t *testing.T, err error, parts ...string) {
 			return
 		}
 	}
-}
-
-// Changing the caller's slice later must not change which files are read.
-func TestLoadKeepsItsOwnListOfFiles(t *testing.T) {
-	files := []string{jwttest.Write(t, "key", jwttest.NewSecret())}
-	k, err := Load(files, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files[0] = filepath.Join(t.TempDir(), "other")
-	wantReload(t, k)
 }
 
 func TestUnwritableNamesAreRefused(t *testing.T) {

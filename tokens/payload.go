@@ -5,6 +5,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/strict"
 )
 
@@ -43,7 +44,7 @@ type payload struct {
 func (p *payload) UnmarshalJSON(data []byte) error {
 	o, err := strict.ParseObject(data, maxMembers)
 	if err != nil {
-		return malformed(err.Error())
+		return jws.Malformed(err.Error())
 	}
 	r := strict.Reader{Object: o}
 	r.Text("iss", &p.Issuer)
@@ -59,7 +60,7 @@ func (p *payload) UnmarshalJSON(data []byte) error {
 	nbf := r.Integer("nbf", 0, maxDate)
 	exp := r.Integer("exp", 0, maxDate)
 	if r.Err != nil {
-		return malformed(r.Err.Error())
+		return jws.Malformed(r.Err.Error())
 	}
 	p.Gen, p.Issued, p.Begins, p.Expires = gen, int64(iat), int64(nbf), int64(exp)
 	p.read = true

@@ -1,11 +1,9 @@
 package tokens
 
 import (
-	"errors"
-	"strings"
-
 	"github.com/golang-jwt/jwt/v5"
 
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/strict"
 )
 
@@ -16,11 +14,7 @@ const MaxLen = 4096
 // own JWT has another, so that neither passes for the other (RFC 8725 section 3.11).
 const tokenType = "reseat+jwt"
 
-// Refusals that allocate nothing.
-var (
-	errLength   = &refusal{ErrTooLong, "more than 4096 bytes"}
-	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
-)
+var errLength = &jws.Refusal{Kind: ErrTooLong, Detail: "more than 4096 bytes"}
 
 // Verify returns the claims of a token that is ours and valid now, as the package
 // comment defines it. Its errors wrap one of the kinds in this package and contain
@@ -40,17 +34,14 @@ func (k *Keys) verify(token string, parser func(*key) *jwt.Parser) (Claims, erro
 	if len(token) > MaxLen {
 		return Claims{}, errLength
 	}
-	if !strict.IsCompact(token) {
-		return Claims{}, errAlphabet
-	}
 	signer, err := k.set.Load().signer(token)
 	if err != nil {
 		return Claims{}, err
 	}
 	var p payload
 	_, err = parser(signer).ParseWithClaims(token, &p, signer.forVerifying)
-	if err != nil {
-		return Claims{}, refusalOf(err, p.read)
+	if err := jws.Refuse(err, p.read); err != nil {
+		return Claims{}, err
 	}
 	return p.claims(signer.id), nil
 }
@@ -59,14 +50,9 @@ func (k *Keys) verify(token string, parser func(*key) *jwt.Parser) (Claims, erro
 // the one this key would write: its alg, our typ, and no other member. So crit, jwk,
 // jku, x5c, x5u and a second kid are never interpreted (RFC 8725 section 3.10).
 func (s *keySet) signer(token string) (*key, error) {
-	segment, _, _ := strings.Cut(token, ".")
-	data, err := strict.Base64.DecodeString(segment)
+	header, err := jws.Header(token, maxMembers)
 	if err != nil {
-		return nil, malformed("header is no strict base64url")
-	}
-	header, err := strict.ParseObject(data, maxMembers)
-	if err != nil {
-		return nil, malformed(err.Error())
+		return nil, err
 	}
 	var alg, kid, typ string
 	r := strict.Reader{Object: header}
@@ -74,20 +60,20 @@ func (s *keySet) signer(token string) (*key, error) {
 	r.Text("kid", &kid)
 	r.Text("typ", &typ)
 	if r.Err != nil {
-		return nil, malformed(r.Err.Error())
+		return nil, jws.Malformed(r.Err.Error())
 	}
 	if len(header) != 3 {
-		return nil, forged("header member besides alg, kid and typ")
+		return nil, jws.Forged("header member besides alg, kid and typ")
 	}
 	if typ != tokenType {
-		return nil, forged("typ is another")
+		return nil, jws.Forged("typ is another")
 	}
 	k, ok := s.byID[kid]
 	if !ok {
-		return nil, &refusal{ErrUnknownKey, "no key with this kid is loaded"}
+		return nil, &jws.Refusal{Kind: ErrUnknownKey, Detail: "no key with this kid is loaded"}
 	}
 	if alg != k.method.Alg() {
-		return nil, forged("alg is not that of the key")
+		return nil, jws.Forged("alg is not that of the key")
 	}
 	return k, nil
 }
@@ -109,39 +95,4 @@ func newParser(alg string, o Options, more ...jwt.ParserOption) *jwt.Parser {
 		jwt.WithIssuedAt(),
 		jwt.WithTimeFunc(o.Now),
 	)...)
-}
-
-// refusals maps the library's errors, most significant first: a token for another gateway
-// is foreign whatever its dates.
-var refusals = []struct {
-	found  error
-	reason refusal
-}{
-	{jwt.ErrTokenMalformed, refusal{ErrMalformed, "signature is no strict base64url"}},
-	{jwt.ErrTokenSignatureInvalid, refusal{ErrForged, "signature is not the key's"}},
-	{jwt.ErrTokenUnverifiable, refusal{ErrForged, "alg is unknown"}},
-	{jwt.ErrTokenInvalidIssuer, refusal{ErrForeign, "iss is another"}},
-	{jwt.ErrTokenInvalidAudience, refusal{ErrForeign, "aud does not name this gateway"}},
-	{jwt.ErrTokenRequiredClaimMissing, refusal{ErrForeign, "aud is empty"}},
-	{jwt.ErrTokenExpired, refusal{ErrExpired, "exp has passed"}},
-	{jwt.ErrTokenNotValidYet, refusal{ErrNotYet, "nbf has not come"}},
-	{jwt.ErrTokenUsedBeforeIssued, refusal{ErrNotYet, "iat has not come"}},
-}
-
-// refusalOf converts an error of the library, which may quote the token, to one that does
-// not. read reports whether there were claims to check: the library accepts JSON null as
-// claims with zero values.
-func refusalOf(err error, read bool) error {
-	if own, ok := errors.AsType[*refusal](err); ok {
-		return own
-	}
-	if !read {
-		return malformed("claims are no JSON object in base64url")
-	}
-	for _, r := range refusals {
-		if errors.Is(err, r.found) {
-			return &r.reason
-		}
-	}
-	return malformed("not a token")
 }

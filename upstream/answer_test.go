@@ -159,39 +159,6 @@ func TestSubprotocolMatrix(t *testing.T) {
 	}
 }
 
-func TestEarlyBytesAreKept(t *testing.T) {
-	const frame = "\x81\x05hello"
-	for name, src := range map[string]func(string) io.Reader{
-		"in one segment": func(s string) io.Reader { return strings.NewReader(s) },
-		"byte for byte":  func(s string) io.Reader { return iotest.OneByteReader(strings.NewReader(s)) },
-	} {
-		for _, early := range []string{"", "\x81", frame, strings.Repeat(frame, 5000)} {
-			r := src(good + "\r\n" + early)
-			conn, _, err := readAnswer(r, testKey, nil)
-			if err != nil {
-				t.Fatalf("%s, %d early bytes: %v", name, len(early), err)
-			}
-			rest, _ := io.ReadAll(r)
-			if got := string(conn.Early) + string(rest); got != early {
-				t.Errorf("%s: %d early bytes became %d", name, len(early), len(got))
-			}
-		}
-	}
-}
-
-func TestEarlyBytesAreCopied(t *testing.T) {
-	first, _, err := readAnswer(strings.NewReader(good+"\r\nfirst"), testKey, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 8 {
-		readAnswer(strings.NewReader(strings.Repeat("z", 4096)), testKey, nil)
-	}
-	if string(first.Early) != "first" {
-		t.Errorf("early bytes were overwritten: %q", first.Early)
-	}
-}
-
 // An outcome is what an answer was read as. behind has what the connection goes on with.
 type outcome struct {
 	conn    *Conn

@@ -91,26 +91,6 @@ func TestDialReturnsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestContextDoesNotAffectEstablishedConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGame(t, "ws://game", func(conn net.Conn, r *http.Request) {
-			io.WriteString(conn, switching(r))
-			time.Sleep(time.Hour)
-			io.WriteString(conn, "late")
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		conn, err := g.Dial(ctx, Request{Path: "/"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		defer conn.Close()
-		if got, err := io.ReadAll(conn); string(got) != "late" {
-			t.Errorf("an hour later: %q, %v", got, err)
-		}
-	})
-}
-
 // slowGames are upstreams that stall at some point.
 var slowGames = map[string]func(conn net.Conn, r *http.Request){
 	"never answers": func(conn net.Conn, _ *http.Request) { io.Copy(io.Discard, conn) },
@@ -190,18 +170,6 @@ func TestSlowDialEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestDoneContextDialsNothing(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 50 { // the context's end races with the answer
-		g := newGame(t, "ws://game", accepting())
-		if conn, err := g.Dial(ctx, Request{Path: "/"}); conn != nil || kindOf(err) != Canceled {
-			t.Fatalf("%v, %v; want canceled", conn, err)
-		}
-		g.wantClosed(t)
-	}
-}
-
 const canary = "canary-s3cret"
 
 func TestErrorsNameTheUpstreamAndNoSecret(t *testing.T) {
@@ -254,23 +222,6 @@ func echoUpgrade(t *testing.T) http.Handler {
 		defer conn.Close()
 		io.WriteString(conn, switching(r)+"early")
 	})
-}
-
-func TestDialReturnsTheSocketItself(t *testing.T) {
-	srv := httptest.NewServer(echoUpgrade(t))
-	defer srv.Close()
-	target := &Target{URL: mustParse(t, srv.URL)}
-	conn, err := target.Dial(t.Context(), Request{Path: "/"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, ok := conn.Conn.(*net.TCPConn); !ok {
-		t.Errorf("the connection is a %T, want *net.TCPConn", conn.Conn)
-	}
-	if rest, _ := io.ReadAll(conn); string(conn.Early)+string(rest) != "early" {
-		t.Errorf("early bytes %q, then %q", conn.Early, rest)
-	}
 }
 
 func TestDialOverTLSChecksTheServer(t *testing.T) {

@@ -38,7 +38,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", int(k))
 }
 
-// An Error is why there is no connection to an upstream. Its text contains the
+// An Error says why there is no connection to an upstream. Its text contains the
 // upstream's address and the reason, never a path, a query, a header, or bytes
 // that the upstream sent.
 type Error struct {

@@ -44,9 +44,9 @@ var ofRequest = map[string]bool{
 
 // HeaderRules are an operator's rules for the headers of requests. The zero value adds none.
 type HeaderRules struct {
-	// Trusted names headers that pass from a trusted proxy, and from nobody else.
+	// Trusted names headers that pass from a trusted proxy only.
 	Trusted []string
-	// Only names the headers of clients that pass; nil lets all pass that identify nobody.
+	// Only names the headers of clients that pass; nil lets all pass that do not identify a client.
 	Only []string
 }
 
@@ -194,7 +194,7 @@ func DropCookies(h http.Header, drop func(name string) bool) {
 	h["Cookie"] = kept
 }
 
-// A fieldName is what the rules of this package depend on in the name of a header.
+// A fieldName has the properties of a header name that the rules of this package use.
 type fieldName struct {
 	canonical string // as net/http spells it
 	folded    string // by fold

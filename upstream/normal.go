@@ -6,23 +6,17 @@ import (
 	"strings"
 )
 
-// A PathError says why a path has no safe normal form: programs would resolve it to
-// different resources.
-type PathError struct{ reason string }
-
-func (e *PathError) Error() string { return e.reason }
-
-// The reasons that make a path unsafe.
+// Why a path has no safe normal form: programs would resolve it to different resources.
 var (
-	errSlash     = &PathError{"an encoded slash (%2F)"}
-	errBackslash = &PathError{"a backslash"}
-	errEmpty     = &PathError{"an empty segment (//)"}
-	errControl   = &PathError{"a control character"}
-	errEscape    = &PathError{"a percent sign that begins no escape"}
-	errTwice     = &PathError{"an escape that is escaped itself (%25)"}
-	errOverlong  = &PathError{"an overlong UTF-8 sequence"}
-	errParams    = &PathError{"a dot segment with parameters (..;)"}
-	errRelative  = &PathError{"no slash at its beginning"}
+	errSlash     = errors.New("an encoded slash (%2F)")
+	errBackslash = errors.New("a backslash")
+	errEmpty     = errors.New("an empty segment (//)")
+	errControl   = errors.New("a control character")
+	errEscape    = errors.New("a percent sign that begins no escape")
+	errTwice     = errors.New("an escape that is escaped itself (%25)")
+	errOverlong  = errors.New("an overlong UTF-8 sequence")
+	errParams    = errors.New("a dot segment with parameters (..;)")
+	errRelative  = errors.New("no slash at its beginning")
 )
 
 // A Path is the normal form of a request's path, which routes match and which the
@@ -38,7 +32,7 @@ type Path struct {
 
 // NormalPath returns the normal form of a client's path, without its query.
 //
-// It fails with a *PathError if there is no safe normal form because programs disagree
+// It fails if there is no safe normal form because programs disagree
 // about what the path names: an encoded slash, a backslash, an empty
 // segment, a control character, an escape that is escaped itself, an overlong UTF-8
 // sequence, parameters after a dot segment.
@@ -217,10 +211,4 @@ func unhex(c byte) byte {
 		return c - 'A' + 10
 	}
 	return c - 'a' + 10
-}
-
-// IsPathError reports whether err is a PathError.
-func IsPathError(err error) bool {
-	var e *PathError
-	return errors.As(err, &e)
 }

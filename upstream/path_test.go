@@ -148,10 +148,3 @@ func TestClientTargetIsWhatTheClientWrote(t *testing.T) {
 		t.Errorf("a request that was not read: path %q query %q, want /a%%2Fb and x", path, query)
 	}
 }
-
-func TestEscapeBytesLeavesCleanStringsAlone(t *testing.T) {
-	const clean = "/a%2Fb/üñ?x=1"
-	if n := testing.AllocsPerRun(100, func() { escapeBytes(clean, "#") }); n != 0 {
-		t.Errorf("%v allocations for a string that needs no change", n)
-	}
-}

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -114,66 +112,6 @@ func TestProxyPassesEveryMethod(t *testing.T) {
 	})
 }
 
-func TestProxyFlushesWhatTheUpstreamWritesAtOnce(t *testing.T) {
-	for contentType, length := range map[string]string{"text/event-stream": "", "application/json": "", "text/plain": "6"} {
-		proxied(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", contentType)
-			if length != "" {
-				w.Header().Set("Content-Length", length)
-			}
-			for _, part := range []string{"one", "two"} {
-				http.NewResponseController(w).Flush()
-				time.Sleep(time.Hour)
-				io.WriteString(w, part)
-			}
-		}, func(t *testing.T, r *rig) {
-			begun := time.Now()
-			resp, err := r.Get("http://h/") // the head comes before any body
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			buf := make([]byte, 16)
-			for i, want := range []string{"one", "two"} {
-				n, err := io.ReadAtLeast(resp.Body, buf, 3)
-				if got := string(buf[:n]); got != want || err != nil || time.Since(begun) != time.Duration(i+1)*time.Hour {
-					t.Errorf("%s: after %v came %q, %v; want %q after %d h", contentType, time.Since(begun), got, err, want, i+1)
-				}
-			}
-			io.Copy(io.Discard, resp.Body)
-		})
-	}
-}
-
-func TestProxyStreamsUploads(t *testing.T) {
-	big := strings.Repeat("0123456789abcdef", 1<<19) // 8 MiB
-	first := make(chan string, 1)
-	proxied(t, func(w http.ResponseWriter, r *http.Request) {
-		buf := make([]byte, 5)
-		io.ReadFull(r.Body, buf)
-		first <- string(buf)
-		rest, err := io.ReadAll(r.Body)
-		fmt.Fprint(w, r.ContentLength, " ", len(rest), " ", string(rest) == big, " ", err)
-	}, func(t *testing.T, r *rig) {
-		resp, err := r.Post("http://h/up", "", strings.NewReader("begin"+big))
-		r.wantAnswer(t, resp, err, 200, fmt.Sprint(len(big)+5, " ", len(big), " true <nil>"))
-		<-first
-
-		// Chunked: the first bytes arrive before the rest is sent.
-		pr, pw := io.Pipe()
-		go func() {
-			io.WriteString(pw, "begin")
-			if got := <-first; got != "begin" {
-				t.Errorf("the upstream got %q first", got)
-			}
-			io.WriteString(pw, big)
-			pw.Close()
-		}()
-		resp, err = r.Post("http://h/up", "", pr)
-		r.wantAnswer(t, resp, err, 200, fmt.Sprint("-1 ", len(big), " true <nil>"))
-	})
-}
-
 func TestProxyRequestsBodyOnlyWhenUpstreamDoes(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/base/no" {
@@ -189,21 +127,6 @@ func TestProxyRequestsBodyOnlyWhenUpstreamDoes(t *testing.T) {
 		conn, br := r.raw(t, "POST /yes HTTP/1.1\r\n"+head)
 		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 100 {
 			t.Fatalf("%v, %v; want 100", resp, err)
-		}
-		io.WriteString(conn, "body")
-		r.wantReply(t, br, 200, "body")
-	})
-}
-
-func TestProxySendsABodyToAnUpstreamThatIgnoresExpect(t *testing.T) {
-	proxiedTo(t, pipeTo(func(conn net.Conn, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"+string(b))
-	}), func(t *testing.T, r *rig) {
-		begun := time.Now()
-		conn, br := r.raw(t, "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
-		if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 100 || time.Since(begun) != time.Second {
-			t.Fatalf("%v, %v after %v; want 100 after 1s", resp, err, time.Since(begun))
 		}
 		io.WriteString(conn, "body")
 		r.wantReply(t, br, 200, "body")
@@ -312,34 +235,6 @@ func TestProxyAbortsTruncatedAnswer(t *testing.T) {
 	})
 }
 
-func TestClientDisconnectIsNotLoggedAsError(t *testing.T) {
-	const upload = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nbegin"
-	for name, c := range map[string]struct {
-		head string
-		back http.HandlerFunc
-	}{
-		"while it waits": {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-		"in its upload":  {upload, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }},
-		"in the download": {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", func(w http.ResponseWriter, r *http.Request) {
-			http.NewResponseController(w).Flush()
-			time.Sleep(time.Second) // let ReverseProxy's first flush finish: it may wait for a lock, and then Wait never returns
-			io.Copy(w, endless{r.Context()})
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			proxied(t, c.back, func(t *testing.T, r *rig) {
-				conn, br := r.raw(t, c.head)
-				if name == "in the download" {
-					io.ReadFull(br, make([]byte, 100_000))
-				}
-				synctest.Wait()
-				conn.Close()
-				r.wantLog(t)
-			})
-		})
-	}
-}
-
 func TestBrokenUploadIsTheClientsFault(t *testing.T) {
 	proxied(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }, func(t *testing.T, r *rig) {
 		_, br := r.raw(t, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
@@ -347,36 +242,5 @@ func TestBrokenUploadIsTheClientsFault(t *testing.T) {
 			t.Errorf("%v, %v; want 400", resp, err)
 		}
 		r.wantLog(t)
-	})
-}
-
-// endless is a body that never ends.
-type endless struct{ ctx context.Context }
-
-func (e endless) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), e.ctx.Err()
-}
-
-func TestProxyReusesConnectionsForAWhile(t *testing.T) {
-	dials := 0
-	proxied(t, func(w http.ResponseWriter, r *http.Request) {}, func(t *testing.T, r *rig) {
-		dial := r.proxy.target.DialContext
-		r.proxy.target.DialContext = func(ctx context.Context, n, a string) (net.Conn, error) {
-			dials++
-			return dial(ctx, n, a)
-		}
-		for i, c := range []struct {
-			pause time.Duration
-			want  int
-		}{{0, 1}, {3 * time.Second, 1}, {5 * time.Second, 2}} {
-			time.Sleep(c.pause)
-			resp, err := r.Get("http://h/")
-			r.wantAnswer(t, resp, err, 200, "")
-			if dials != c.want {
-				t.Errorf("request %d: %d dials so far, want %d", i+1, dials, c.want)
-			}
-			synctest.Wait() // until the connection is back in the pool
-		}
 	})
 }

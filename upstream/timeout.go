@@ -13,12 +13,12 @@ import (
 // A request in flight holds descriptors, so one whose client stalls must time out. How
 // long an upstream takes to respond is not bounded, because of long polling.
 const (
-	// bodyTimeout is how long a client may send nothing of a body that is read.
+	// bodyTimeout bounds the time in which a client sends nothing of a body that is read.
 	bodyTimeout = 30 * time.Second
 	// bodyRate is the min average rate after that time, in bytes a second: a byte every
 	// half minute would otherwise hold a connection to the game server forever.
 	bodyRate = 1 << 10
-	// WriteTimeout is how long a client may accept nothing of a response.
+	// WriteTimeout bounds the time in which a client accepts nothing of a response.
 	WriteTimeout = time.Minute
 )
 

@@ -3,7 +3,6 @@ package web_test
 import (
 	"bufio"
 	"compress/gzip"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -231,27 +230,6 @@ func TestScriptsAreSmall(t *testing.T) {
 	}
 }
 
-func TestScriptsHaveSourceMaps(t *testing.T) {
-	h := serve(t)
-	for _, p := range []string{"/reseat.js", "/reseat.install.js"} {
-		script := ask(t, h, "GET "+p).Body.String()
-		if !strings.HasSuffix(strings.TrimSpace(script), "//# sourceMappingURL="+p[1:]+".map") {
-			t.Errorf("%s names no source map", p)
-		}
-		var m struct {
-			Sources        []string `json:"sources"`
-			SourcesContent []string `json:"sourcesContent"`
-		}
-		if err := json.Unmarshal(ask(t, h, "GET "+p+".map").Body.Bytes(), &m); err != nil {
-			t.Fatal(err)
-		}
-		at := slices.Index(m.Sources, "../client/session.js")
-		if at < 0 || !strings.Contains(m.SourcesContent[at], "class Session") {
-			t.Errorf("%s.map: %v", p, m.Sources)
-		}
-	}
-}
-
 func TestCachedFileIsNotSentAgain(t *testing.T) {
 	h := serve(t)
 	for _, p := range []string{"/reseat.js", "/"} {
@@ -268,18 +246,6 @@ func TestCachedFileIsNotSentAgain(t *testing.T) {
 				t.Errorf("%d without Access-Control-Allow-Origin", rec.Code)
 			}
 		}
-	}
-}
-
-func TestETagDependsOnTheContents(t *testing.T) {
-	seen := map[string]string{}
-	h := serve(t)
-	for _, p := range append(slices.Collect(maps.Keys(web.Demo())), "/reseat.js") {
-		etag := ask(t, h, "GET "+p).Header().Get("ETag")
-		if other := seen[etag]; other != "" || etag != ask(t, serve(t), "GET "+p).Header().Get("ETag") {
-			t.Errorf("%s has the ETag %s, which is that of %q or does not last", p, etag, other)
-		}
-		seen[etag] = p
 	}
 }
 

@@ -6,13 +6,12 @@
 package admin
 
 import (
+	"context"
 	_ "embed"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -20,7 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"reseat/gateway"
-	"reseat/gateway/events"
+	"reseat/gateway/control"
+	"reseat/gateway/front"
+	"reseat/gateway/gate"
 )
 
 // Options configure the handler of the admin address.
@@ -65,8 +66,7 @@ type api struct {
 	routes   *chi.Mux
 	cluster  Cluster
 	heard    figures
-	all      *events.Hub // events of all nodes
-	feed     *feed       // fills it
+	feed     *feed // the events of all nodes; nil without a cluster
 }
 
 //go:embed openapi.json
@@ -78,7 +78,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 		o.Log = slog.Default()
 	}
 	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, upgrade: o.Upgrade, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux(), cluster: o.Cluster}
-	a.metrics = prometheus.Gatherers{g.Metrics(), a.refused.registry}
+	a.metrics = prometheus.Gatherers{g.Watch().Metrics.Registry, a.refused.registry}
 	if a.upgrade == nil {
 		a.upgrade = func() Upgrade { return Upgrade{State: "none"} }
 	}
@@ -86,8 +86,6 @@ func New(g *gateway.Gateway, o Options) *Handler {
 		a.metrics = append(a.metrics, o.Process)
 	}
 	if a.cluster != nil {
-		id, _ := strconv.ParseUint(a.cluster.Self().ID, 16, 64)
-		a.all = events.NewMerged(time.Now, id)
 		a.feed = newFeed(a)
 	}
 	a.guard = loopbackGuard{}
@@ -131,22 +129,30 @@ func (a *api) enter(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, leave, ok := a.g.Enter(r.Context())
-		if !ok {
+		v := a.g.Enter()
+		if v == nil {
 			w.Header().Set("Retry-After", "1")
 			problem(w, http.StatusServiceUnavailable, "an upgrade is under way")
 			return
 		}
-		defer leave()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		defer v.Leave()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
 	})
+}
+
+type visitKey struct{}
+
+// visitOf returns the visit of a call, nil if it acts on no sessions.
+func visitOf(ctx context.Context) *gate.Visit {
+	v, _ := ctx.Value(visitKey{}).(*gate.Visit)
+	return v
 }
 
 // refuseForwarded refuses requests that a gateway forwarded from its client address. A
 // route whose upstream is the admin address would otherwise open it to every client.
 func (a *api) refuseForwarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header[gateway.ViaHeader] != nil {
+		if r.Header[front.ViaHeader] != nil {
 			problem(w, http.StatusLoopDetected, "a gateway forwarded this request: its --upstream points at this admin address")
 			return
 		}
@@ -175,8 +181,8 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Post(session+"/disconnect", a.owned(a.disconnect))
 	r.Get(session+"/data", a.owned(a.data))
 	r.Put(session+"/data", a.owned(a.setData))
-	r.Post(v1+"/groups/{group}/start", a.group(func(g *gateway.Gateway, group, _ string) int { return g.StartGroup(group) }))
-	r.Post(v1+"/groups/{group}/end", a.group((*gateway.Gateway).EndGroup))
+	r.Post(v1+"/groups/{group}/start", a.group(func(c *control.Control, group, _ string) int { return c.StartGroup(group) }))
+	r.Post(v1+"/groups/{group}/end", a.group((*control.Control).EndGroup))
 	r.Get(v1+"/drain", a.drain)
 	r.Post(v1+"/drain", a.beginDrain)
 	r.Delete(v1+"/drain", a.cancelDrain)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// retryAfter is when a caller may try again after 503.
+// A caller may try again retryAfter a 503.
 const retryAfter = 5 * time.Second
 
 // answer sends v as JSON.
@@ -32,7 +32,7 @@ type details struct {
 	Detail string `json:"detail"`
 	// Upstream is the game server's status if it refused a session.
 	Upstream int `json:"upstream_status,omitempty"`
-	// Sessions is what was changed although nodes did not answer.
+	// Sessions counts those that were changed although nodes did not answer.
 	Sessions *int `json:"sessions,omitempty"`
 	// Missing are the nodes that did not answer.
 	Missing []string `json:"nodes_missing,omitempty"`

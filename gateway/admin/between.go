@@ -18,14 +18,15 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"reseat/gateway"
+	"reseat/gateway/owner"
 )
 
 // This file has both ends of a request from one node's API to another's.
 
 const (
-	// nodePath is where a node listener serves the API of its node.
+	// nodePath begins the paths of the API at a node listener.
 	nodePath = "/node/v1/api"
-	// passTimeout is how long a node may take to answer a call that is passed to it.
+	// passTimeout limits the answer to a call that is passed to a node.
 	passTimeout = 5 * time.Second
 	// askTimeout is the same for a question that all nodes are asked.
 	askTimeout = time.Second
@@ -38,9 +39,6 @@ const (
 	fromHeader   = "Reseat-Node-From"   // id of the node that asks
 	callerHeader = "Reseat-Node-Caller" // who asks it, as in its audit log
 	peerHeader   = "Reseat-Node-Peer"   // the caller's address
-	// movedHeader is in the answer of a node that does not have the session of a call: the id
-	// of the node to which it has handed the session over, or nothing.
-	movedHeader = "Reseat-Node-Moved"
 	// nodeHeader is in every answer: the id of the node. An answer without it is not one of
 	// this API.
 	nodeHeader = "Reseat-Node-Id"
@@ -182,8 +180,8 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 		},
 		Transport: nodeTransport{a.cluster, node.ID},
 		ModifyResponse: func(resp *http.Response) error {
-			moved, ok := resp.Header[movedHeader]
-			if resp.Header.Del(movedHeader); ok && resp.StatusCode == http.StatusNotFound {
+			moved, ok := resp.Header[owner.MovedHeader]
+			if resp.Header.Del(owner.MovedHeader); ok && resp.StatusCode == http.StatusNotFound {
 				movedTo = strings.Join(moved, "")
 				return errNotThere
 			}
@@ -200,7 +198,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 	if strings.HasSuffix(r.URL.Path, "/events") {
 		w = streamWriter{w}
 	}
-	a.g.Away(r.Context(), func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
+	visitOf(r.Context()).Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
 	return answer, movedTo
 }
 
@@ -249,7 +247,7 @@ type nodeAnswer struct {
 // order, after askTimeout at the latest.
 func (a *api) ask(r *http.Request, nodes []Node, method, path, query string) []nodeAnswer {
 	list := make([]nodeAnswer, len(nodes))
-	a.g.Away(r.Context(), func() {
+	visitOf(r.Context()).Away(func() {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
 		var all sync.WaitGroup

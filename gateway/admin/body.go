@@ -20,7 +20,7 @@ import (
 const (
 	// maxJSON is the max size of a JSON body in bytes. A session's data fits in any escaping.
 	maxJSON = 6*gateway.MaxData + 16<<10
-	// bodyTimeout is how long a caller has to send a body.
+	// bodyTimeout limits the time in which a caller sends a body.
 	bodyTimeout = 10 * time.Second
 )
 

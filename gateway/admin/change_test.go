@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/wire"
 )
 
@@ -39,23 +39,6 @@ func TestPatchChangesLiveSession(t *testing.T) {
 			}
 		}
 		w.wantList("?group=ü", p)
-	})
-}
-
-// R21: the grace period is changed while its timer runs.
-func TestPatchChangesRunningGraceTimer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, game := w.playAndDrop()
-		time.Sleep(60 * time.Second)
-		w.object("PATCH", path(p), `{"grace":"3m"}`, http.StatusOK)
-		time.Sleep(100 * time.Second) // 160 s since the drop
-		w.wantDescribed(p, "state", "detached")
-		w.object("PATCH", path(p), `{"grace":"170s"}`, http.StatusOK)
-		time.Sleep(10*time.Second - time.Millisecond)
-		game.WantNothing(0)
-		time.Sleep(time.Millisecond)
-		game.WantClose(wire.CodeGoingAway)
-		w.wantRefused("PATCH", path(p), `{"grace":"1h"}`, http.StatusConflict, "ended")
 	})
 }
 
@@ -103,42 +86,6 @@ func TestBadPatchesChangeNothing(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The content decides, not its declared type: curl -d declares a form.
-func TestContentTypeIsIgnored(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, _ := w.play("")
-		s := w.serve()
-		for _, line := range []string{"", "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: text/plain\r\n", "Content-Type: ;;\r\n"} {
-			s.request("PATCH " + path(p) + " HTTP/1.1\r\nHost: localhost\r\n" + line + "Content-Length: 17\r\n\r\n" + `{"group":"purple"`).head(http.StatusBadRequest)
-			s.request("PATCH " + path(p) + " HTTP/1.1\r\nHost: localhost\r\n" + line + "Content-Length: 18\r\n\r\n" + `{"group":"purple"}`).head(http.StatusOK)
-		}
-		w.wantList("?group=purple", p)
-	})
-}
-
-func TestGroupIsStarted(t *testing.T) {
-	before := func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.GraceBeforeStart = new(10 * time.Second) }
-	inWorld(t, func(t *testing.T, w *world) {
-		a, _ := w.play("red")
-		b, _ := w.play("blue")
-		c, _ := w.play("red")
-		c.Ack(0)
-		c.Sync()
-		c.Drop()
-		w.wantDescribed(a, "grace", "10s")
-		w.wantObject("POST", "/api/v1/groups/red/start", "", "sessions", 2.0)
-		for p, want := range map[string]bool{path(a): true, path(b): false, path(c): true} {
-			got := w.object("GET", p, "", http.StatusOK)
-			if got["started"] != want || (got["grace"] == "1m30s") != want {
-				t.Errorf("started %v, grace %v, want %t", got["started"], got["grace"], want)
-			}
-		}
-		time.Sleep(11 * time.Second)
-		w.wantDescribed(c, "state", "detached")
-		w.object("POST", "/api/v1/groups/red/start", "", http.StatusOK) // idempotent
-	}, before)
 }
 
 func TestGroupIsEnded(t *testing.T) {
@@ -228,50 +175,6 @@ func TestDrainCanBeStartedAndCancelled(t *testing.T) {
 	})
 }
 
-func TestDataIsReturnedVerbatim(t *testing.T) {
-	var every [256]byte
-	for i := range every {
-		every[i] = byte(i)
-	}
-	inWorld(t, func(t *testing.T, w *world) {
-		p, _ := w.play("")
-		w.wantProblem("GET", path(p)+"/data", http.StatusNotFound, "no data")
-		tags := map[string]bool{}
-		for _, body := range []string{"seat 3", "<script>alert(1)</script>", string(every[:]), "", strings.Repeat("x", gateway.MaxData), "seat 3"} {
-			rec := w.send("PUT", path(p)+"/data", body)
-			tag := rec.Header().Get("ETag")
-			if rec.Code != http.StatusNoContent || tags[tag] || tag == "" {
-				t.Fatalf("%d %s, ETag %s", rec.Code, rec.Body, tag)
-			}
-			tags[tag] = true
-			got := w.call("GET", path(p)+"/data")
-			if got.Code != http.StatusOK || got.Body.String() != body || got.Header().Get("ETag") != tag || got.Header().Get("Content-Type") != "application/octet-stream" || got.Header().Get("X-Content-Type-Options") != "nosniff" {
-				t.Errorf("%d %v, %d bytes of %d", got.Code, got.Header(), got.Body.Len(), len(body))
-			}
-		}
-		w.wantRefused("PUT", path(p)+"/data", strings.Repeat("x", gateway.MaxData+1), http.StatusRequestEntityTooLarge, "65536")
-		if rec := w.call("GET", path(p)+"/data"); rec.Body.String() != "seat 3" {
-			t.Errorf("what was too large left %q", rec.Body)
-		}
-		other, _ := w.play("")
-		w.wantProblem("GET", path(other)+"/data", http.StatusNotFound, "no data")
-	})
-}
-
-func TestDataEndsWithItsSession(t *testing.T) {
-	inWorld(t, func(_ *testing.T, w *world) {
-		p, _ := w.play("")
-		w.send("PUT", path(p)+"/data", "x")
-		p.Drop()
-		w.send("PUT", path(p)+"/data", "y") // while its client is detached
-		w.wantStatus("DELETE", path(p), http.StatusNoContent)
-		w.wantProblem("GET", path(p)+"/data", http.StatusNotFound, "deleted")
-		w.wantRefused("PUT", path(p)+"/data", "z", http.StatusConflict, "ended")
-		w.wantProblem("GET", sessions+"/x/data", http.StatusNotFound, "no such session")
-		w.wantRefused("PUT", sessions+"/x/data", "z", http.StatusNotFound, "no such session")
-	})
-}
-
 func TestConditionalRequestsAreHonoured(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
@@ -348,8 +251,8 @@ func TestExactlyOneConcurrentConditionalWriteSucceeds(t *testing.T) {
 		done := make(chan int)
 		for range 50 {
 			go func() {
-				tag, o := w.gw.SetData(p.Hello.Session, []byte("x"), func(tag uint64) bool { return etag(tag) == first })
-				if o == gateway.Done && tag > 0 {
+				tag, o := w.gw.Control().SetData(p.Hello.Session, []byte("x"), func(tag uint64) bool { return etag(tag) == first })
+				if o == control.Done && tag > 0 {
 					done <- 1
 					return
 				}

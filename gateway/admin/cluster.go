@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 )
 
-// A Cluster is what the control API needs of the other nodes. Its methods may be called from
+// A Cluster reaches the other nodes for the control API. Its methods may be called from
 // any goroutine.
 type Cluster interface {
 	// Self describes this node.
@@ -26,34 +27,23 @@ type Cluster interface {
 	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
 	// the node could not be reached or did not answer.
 	RoundTrip(node string, r *http.Request) (*http.Response, error)
-	// Seat returns what the seat of a durable session says. The error means that nobody knows
-	// now; without a seat, or durable sessions at this node, the result is the zero Seat.
-	Seat(ctx context.Context, session string) (Seat, error)
+	// Seat returns the seat of a durable session, or cluster.ErrNoSeat. Any other error means that
+	// nobody knows now.
+	Seat(ctx context.Context, session string) (cluster.Seat, error)
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool
-	// Publish sends a message to the subscribers of all other nodes. It never blocks; a
-	// message may be lost, with or without an error.
-	Publish(message []byte) error
-	// Subscribe calls message with what the node with an id has published, in its order,
-	// one message at a time, and restored whenever messages may have been lost because this
-	// node's connection was. Neither may block. They are not called after stop.
-	Subscribe(message func(node string, data []byte), restored func()) (stop func(), err error)
-	// Lost calls f with the name of each node that has ended without having said so, with its sessions.
-	Lost(f func(node string))
-	// Log keeps the events of all nodes. Nil: there is none.
+	// OnLost calls f with each node that has ended without having said so, with its sessions. f does not block.
+	OnLost(f func(Node))
+	// OnEngineUp calls f whenever this node is connected to the engine again. f does not block.
+	OnEngineUp(f func())
+	// Log keeps the events of all nodes.
 	Log() events.Log
 	// Seal returns a message that only nodes can read, and only this one can have published.
 	Seal(message []byte) ([]byte, error)
 	// Open returns what a node has sealed. It reports isOlder if that is nothing, since the node is of a version that
 	// seals nothing.
 	Open(node string, sealed []byte) (message []byte, isOlder bool, err error)
-}
-
-// A Seat says which node has a durable session.
-type Seat struct {
-	Owner string // id of a node; "" for no seat
-	Ended bool
 }
 
 // A Node is a node of the cluster as the API shows it.
@@ -69,14 +59,8 @@ type Node struct {
 	ForwardsOut  int    `json:"forwards_out"`
 }
 
-const (
-	// nodeIDLen is the length of a node's id, which begins the ids of its sessions.
-	nodeIDLen = 8
-	// sessionIDLen is the length of a session's id without that of its node.
-	sessionIDLen = 32
-	// ownNode is the name of the node that is asked, in a query.
-	ownNode = "self"
-)
+// ownNode is the name of the node that is asked, in a query.
+const ownNode = "self"
 
 // aloneKey is the context key that marks a request which concerns this node alone: another
 // node has sent it, or the caller wants no other.

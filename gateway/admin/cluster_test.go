@@ -17,8 +17,11 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/cluster"
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/owner"
+	"reseat/gateway/registry"
 	"reseat/tokens"
 )
 
@@ -26,12 +29,11 @@ import (
 type town struct {
 	*testing.T
 	nodes []*place
-	book  *book              // nil: there is no log
+	book  *book              // the log
 	seats *clustertest.Seats // nil: no session is durable
 	keys  *tokens.Keys       // of all nodes, with seats
 
-	mu   sync.Mutex // guards the places' fields below theirs
-	subs map[string]*subscriber
+	mu sync.Mutex // guards the places' fields below theirs
 }
 
 // A place is one node of a town.
@@ -44,17 +46,11 @@ type place struct {
 
 	down, gone bool // it does not answer; it is known to have ended
 	older      bool // it seals nothing
-	deaf       bool // its connection for events is lost
-	lost       func(node string)
+	deaf       bool // its connection to the log is lost
+	lost       func(Node)
+	up         func()
 
 	seats *cluster.Seats // nil without durable sessions
-}
-
-// A subscriber gets messages one at a time, in their order.
-type subscriber struct {
-	queue    chan func()
-	message  func(string, []byte)
-	restored func()
 }
 
 // errNodeDown is how a node that is down answers.
@@ -66,7 +62,7 @@ func inTown(t *testing.T, names []string, test func(t *testing.T, nodes []*place
 	synctest.Test(t, func(t *testing.T) { test(t, newTown(t).fill(names, changes...)) })
 }
 
-func newTown(t *testing.T) *town { return &town{T: t, subs: make(map[string]*subscriber)} }
+func newTown(t *testing.T) *town { return &town{T: t, book: newBook()} }
 
 // fill adds nodes, and waits until all publish and take events.
 func (all *town) fill(names []string, changes ...change) []*place {
@@ -169,58 +165,24 @@ func (p *place) Gone(_ context.Context, node string) (gone bool) {
 	return gone
 }
 
-// Publish implements Cluster.
-func (p *place) Publish(message []byte) error {
-	p.town.mu.Lock()
-	defer p.town.mu.Unlock()
-	if p.deaf {
-		return errors.New("the engine is away")
-	}
-	for _, o := range p.town.nodes {
-		if s := p.town.subs[o.node.ID]; s != nil && !o.deaf {
-			s.queue <- func() { s.message(p.node.ID, message) }
-		}
-	}
-	return nil
-}
-
-// hear loses or restores a node's connection for events.
+// hear loses or restores a node's connection to the log.
 func (p *place) hear(on bool) {
 	synctest.Wait()
-	p.set(func(p *place) {
-		p.deaf = !on
-		if s := p.town.subs[p.node.ID]; on && s != nil {
-			s.queue <- s.restored
-		}
-	})
+	var up func()
+	p.set(func(p *place) { p.deaf, up = !on, p.up })
+	if on {
+		up()
+	}
 }
 
-// Subscribe implements Cluster.
-func (p *place) Subscribe(message func(string, []byte), restored func()) (func(), error) {
-	p.town.mu.Lock()
-	defer p.town.mu.Unlock()
-	s := &subscriber{make(chan func(), 1<<16), message, restored}
-	p.town.subs[p.node.ID] = s
-	go func() {
-		for f := range s.queue {
-			f()
-		}
-	}()
-	return func() {
-		p.town.mu.Lock()
-		defer p.town.mu.Unlock()
-		delete(p.town.subs, p.node.ID)
-		close(s.queue)
-	}, nil
-}
+// OnEngineUp implements Cluster.
+func (p *place) OnEngineUp(f func()) { p.set(func(p *place) { p.up = f }) }
+
+// OnLost implements Cluster.
+func (p *place) OnLost(f func(Node)) { p.set(func(p *place) { p.lost = f }) }
 
 // Log implements Cluster.
-func (p *place) Log() events.Log {
-	if p.town.book == nil {
-		return nil
-	}
-	return p.town.book.at(p)
-}
+func (p *place) Log() events.Log { return p.town.book.at(p) }
 
 // Seal implements Cluster.
 func (p *place) Seal(message []byte) ([]byte, error) {
@@ -239,9 +201,6 @@ func (p *place) Open(node string, sealed []byte) ([]byte, bool, error) {
 	return message, false, nil
 }
 
-// Lost implements Cluster.
-func (p *place) Lost(f func(string)) { p.set(func(p *place) { p.lost = f }) }
-
 // placeID is a node as its gateway sees it: clients that come back elsewhere are not tested
 // here.
 type placeID string
@@ -250,7 +209,7 @@ func (id placeID) ID() string { return string(id) }
 
 func (id placeID) Dial(context.Context, string) (net.Conn, error) { return nil, errNodeDown }
 
-func (id placeID) Judge(context.Context, string) gateway.NodeVerdict { return gateway.NodeVerdict{} }
+func (id placeID) Judge(context.Context, string) cluster.Judgement { return cluster.Judgement{} }
 
 var three = []string{"ann", "bob", "cid"}
 
@@ -330,7 +289,7 @@ func TestDataConditionsReachItsNode(t *testing.T) {
 func TestUnknownSessionIs404OnlyIfItsNodeSaysSo(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {
 		p, _ := nodes[0].play("")
-		at, rest := nodes[2], strings.Repeat("0", sessionIDLen)
+		at, rest := nodes[2], strings.Repeat("0", registry.SessionIDLen)
 		for _, id := range []string{"x", nodes[0].node.ID + rest, at.node.ID + rest, rest} {
 			at.wantProblem("GET", sessions+"/"+id, http.StatusNotFound, "no such session")
 		}
@@ -363,7 +322,7 @@ func TestSessionWithShortIDIsFoundByAskingAllNodes(t *testing.T) {
 		go server.Serve(ln)
 		t.Cleanup(func() { server.Close() })
 		nodes[1].ln = ln
-		if got := nodes[0].describe(p); len(p.Hello.Session) != sessionIDLen || got["id"] != p.Hello.Session || got["node"] != "bob" {
+		if got := nodes[0].describe(p); len(p.Hello.Session) != registry.SessionIDLen || got["id"] != p.Hello.Session || got["node"] != "bob" {
 			t.Errorf("%v", got)
 		}
 		nodes[0].wantStatus("DELETE", path(p), http.StatusNoContent)
@@ -432,7 +391,7 @@ func TestNodeHandlerPassesNothingOn(t *testing.T) {
 		for _, headers := range [][]string{nil, as[:1], as[1:], {as[0], "Reseat-Node-Caller: a\tb"}} {
 			wantProblem(t, newRequest(h, "GET", nodePath+"/sessions", headers...), http.StatusBadRequest, "another node")
 		}
-		wantProblem(t, newRequest(h, "GET", nodePath+"/sessions", append(as, gateway.ViaHeader+": x")...), http.StatusLoopDetected, "forwarded")
+		wantProblem(t, newRequest(h, "GET", nodePath+"/sessions", append(as, front.ViaHeader+": x")...), http.StatusLoopDetected, "forwarded")
 		for _, target := range []string{"/metrics", "/node/v1/hello", "/", "/api/v1/sessions", "/node/v1/api/../metrics"} {
 			wantProblem(t, newRequest(h, "GET", target, as...), http.StatusNotFound, "no such resource")
 		}
@@ -477,4 +436,4 @@ func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 
 func (placeID) Takers(string) []string { return nil }
 
-func (placeID) HandOver(context.Context, string, *gateway.Handoff) error { return errNodeDown }
+func (placeID) HandOver(context.Context, string, *owner.Handoff) error { return errNodeDown }

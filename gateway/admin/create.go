@@ -22,7 +22,7 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	id, token, err := a.g.Create(r.Context(), req)
+	id, token, err := a.g.Create(r.Context(), visitOf(r.Context()), req)
 	if err != nil {
 		createProblem(err).write(w)
 		return

@@ -76,16 +76,6 @@ func TestDataOtherThanTextIsKeptVerbatim(t *testing.T) {
 	})
 }
 
-func TestUnclaimedSessionEndsWithItsGrace(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		_, game := w.make(`{"path":"/match/7","grace":"5s"}`)
-		time.Sleep(5*time.Second - time.Millisecond)
-		game.WantNothing(0)
-		time.Sleep(time.Millisecond)
-		game.WantClose(wire.CodeGoingAway)
-	})
-}
-
 func TestBadRequestsAreRefusedBeforeDial(t *testing.T) {
 	deep := strings.Repeat("[", 20000) + strings.Repeat("]", 20000)
 	long := strings.Repeat("x", 257)
@@ -203,7 +193,7 @@ func TestEndDuringDialIsConflict(t *testing.T) {
 		w.game.Refuse = func(_ net.Conn, r *http.Request) bool { asked <- r.Header.Get("Reseat-Session"); return true }
 		go func() {
 			id := <-asked
-			w.gw.End(id, 1000, "")
+			w.gw.Control().End(id, 1000, "")
 		}()
 		w.wantRefused("POST", sessions, `{"path":"/match/7"}`, http.StatusConflict, "ended")
 		w.wantList("")
@@ -220,42 +210,4 @@ func TestDuplicatePlayerIsConflict(t *testing.T) {
 			t.Errorf("ann has %d sessions", n)
 		}
 	}, func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.Duplicate = policy.Reject })
-}
-
-func TestNoSessionIsCreatedBeyondTheLimitOrDuringDrain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		refused := func(word string) {
-			t.Helper()
-			rec := w.send("POST", sessions, `{"path":"/match/7"}`)
-			wantProblem(t, rec, http.StatusServiceUnavailable, word)
-			if rec.Header().Get("Retry-After") == "" {
-				t.Error("no Retry-After")
-			}
-		}
-		m, _ := w.make(`{"path":"/match/7"}`)
-		refused("--max-sessions")
-		w.wantStatus("DELETE", sessions+"/"+m.ID, http.StatusNoContent)
-		again, _ := w.make(`{"path":"/match/7"}`)
-		if again.ID == m.ID || again.Token == m.Token {
-			t.Errorf("%+v came twice", m)
-		}
-		w.object("POST", "/api/v1/drain", "", http.StatusOK)
-		refused("draining")
-	}, func(c *gateway.Config, _ *Options) { c.MaxSessions = 1 })
-}
-
-// A caller that disconnects leaves no session behind.
-func TestDisconnectedCallerEndsDial(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.game.Refuse = func(net.Conn, *http.Request) bool { return true }
-		s := w.serve()
-		c := s.request("POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 19\r\n\r\n" + `{"path":"/match/7"}`)
-		synctest.Wait()
-		if n := len(w.list("?state=connecting").Sessions); n != 1 {
-			t.Fatalf("%d sessions are connecting", n)
-		}
-		c.Close()
-		synctest.Wait()
-		w.wantList("")
-	})
 }

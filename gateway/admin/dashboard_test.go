@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/registry"
+	"reseat/gateway/watch"
 	"reseat/web"
 )
 
@@ -45,62 +45,6 @@ func (w *world) wantShown(query, want string) {
 	}
 }
 
-func TestOverviewShowsTotalsAndSessions(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, game := w.play("red")
-		q, _ := w.play("blue")
-		game.Text("one")
-		p.Want("one")
-		p.Sync()
-		q.Sync()
-		q.Drop()
-		o := w.overviewOf("")
-		want := gateway.StateCounts{Attached: 1, Detached: 1}
-		if o.Totals.Sessions != want || o.Totals.Created != 2 || o.Totals.Detached != 1 || o.Totals.ToClient != 1 || o.Matching != 2 || len(o.Sessions) != 2 || !o.Write || o.Draining {
-			t.Errorf("%+v", o)
-		}
-		q = q.Resume(0)
-		q.Sync()
-		w.wantStatus("DELETE", pathOf(q.Hello.Session), http.StatusNoContent)
-		w.call("POST", "/api/v1/drain")
-		o = w.overviewOf("?state=ended&limit=1")
-		if o.Totals.Resumed != 1 || o.Totals.Ended != 1 || o.EndedBy["ended"] != 1 || o.ResumesBy["ok"] != 1 || !o.Draining || len(o.Sessions) != 1 || o.Sessions[0].Reason != "ended" || o.Sessions[0].EndedSince == nil {
-			t.Errorf("%+v", o)
-		}
-		if o := w.overviewOf("?limit=0"); o.Matching != 1 || len(o.Sessions) != 0 {
-			t.Errorf("%d fit, %d shown", o.Matching, len(o.Sessions))
-		}
-	})
-}
-
-func TestRefusalsAreListedWithHints(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		if body := strings.TrimSpace(w.call("GET", "/api/v1/refusals").Body.String()); body != `{"refusals":[]}` {
-			t.Errorf("before any: %s", body)
-		}
-		for _, path := range []string{"/match/1", "/match/2"} {
-			if _, _, resp, err := w.Handshake(path, nil, "Origin: https://elsewhere.example\r\n"); err != nil || resp.StatusCode != http.StatusForbidden {
-				t.Fatalf("%v, %v", resp, err)
-			}
-		}
-		p, _ := w.play("")
-		p.TryResume("no.token.atall", "0").WantClosing(4401)
-		var page struct{ Refusals []gateway.Refusal }
-		if err := json.Unmarshal(w.call("GET", "/api/v1/refusals").Body.Bytes(), &page); err != nil || len(page.Refusals) != 3 {
-			t.Fatalf("%+v, %v", page, err)
-		}
-		if r := page.Refusals[0]; r.Status != 101 || *r.Code != 4401 || r.Why != "bad_token: malformed" {
-			t.Errorf("the newest: %+v", r)
-		}
-		if r := page.Refusals[1]; r.Path != "/match/2" || r.Status != 403 || r.Code != nil || !strings.HasPrefix(r.Hint, "--origin: ") {
-			t.Errorf("the one before: %+v", r)
-		}
-		if o := w.overviewOf(""); o.Refusals != 3 {
-			t.Errorf("an overview counts %d", o.Refusals)
-		}
-	})
-}
-
 func TestOverviewIdentifiesGatewayAndDrain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		o := w.overviewOf("")
@@ -112,44 +56,6 @@ func TestOverviewIdentifiesGatewayAndDrain(t *testing.T) {
 			t.Errorf("while it drains: %+v", o)
 		}
 	}, func(_ *gateway.Config, o *Options) { o.Host, o.Version, o.Listen = "host", "v1", "[::]:8080" })
-}
-
-// Who ends a session by the API is shown with it, a whole group's too.
-func TestEnderOfSessionIsShown(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, _ := w.play("red")
-		w.wantStatus("DELETE", path(p), http.StatusNoContent)
-		q, _ := w.play("red")
-		q.Sync()
-		q.Drop()
-		w.object("POST", "/api/v1/groups/red/end", "", http.StatusOK)
-		for _, of := range []*wstest.Player{p, q} {
-			if by := w.describe(of)["by"]; by != "loopback" {
-				t.Errorf("by %v, want loopback", by)
-			}
-		}
-	})
-}
-
-func TestOverviewShowsRemainingGrace(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, _ := w.play("")
-		p.Sync()
-		if s := w.overviewOf("").Sessions[0]; s.Expires != nil || s.BufferMaxBytes != 1<<20 || s.BufferMaxMessages != 4096 {
-			t.Errorf("attached: %+v", s)
-		}
-		p.Drop()
-		time.Sleep(20 * time.Second)
-		o := w.overviewOf("")
-		if s := o.Sessions[0]; s.Expires == nil || s.Expires.Sub(o.Time).Round(time.Millisecond) != 70*time.Second {
-			t.Errorf("detached for 20 s of 90 s: %v at %v", s.Expires, o.Time)
-		}
-		w.object("PATCH", path(p), `{"grace":"30s"}`, http.StatusOK)
-		o = w.overviewOf("")
-		if s := o.Sessions[0]; s.Expires.Sub(o.Time).Round(time.Millisecond) != 10*time.Second {
-			t.Errorf("after the change: %v at %v", s.Expires, o.Time)
-		}
-	})
 }
 
 // orders maps queries of an overview to the players that the answer shows.
@@ -205,24 +111,12 @@ func TestOverviewIsFilteredAndSorted(t *testing.T) {
 	})
 }
 
-func TestEndedSessionsAreFilteredAndSorted(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		for _, player := range []string{"bob", "ann", "cid"} {
-			made := w.object("POST", sessions, `{"path":"/match/7","player":"`+player+`"}`, http.StatusCreated)
-			w.wantStatus("DELETE", pathOf(made["id"].(string)), http.StatusNoContent)
-		}
-		for query, want := range map[string]string{"": "bob ann cid", "&sort=-since": "cid ann bob", "&sort=player": "ann bob cid", "&sort=rtt": "bob ann cid", "&q=N": "ann", "&limit=1&offset=1": "ann"} {
-			w.wantShown("?state=ended"+query, want)
-		}
-	})
-}
-
 // An answer holds at most 200 rows and 180 samples.
 func TestOverviewSizeIsLimited(t *testing.T) {
 	var recorder *Recorder
 	inWorld(t, func(t *testing.T, w *world) {
 		for i := range 2 * keptSamples {
-			recorder.add(gateway.Totals{Created: uint64(i), Time: time.Now().Add(time.Duration(i) * time.Second)})
+			recorder.add(watch.Totals{Created: uint64(i), Time: time.Now().Add(time.Duration(i) * time.Second)})
 		}
 		o := w.overviewOf("?limit=200")
 		if len(o.Samples) != keptSamples || o.Samples[0].Created != keptSamples {
@@ -375,17 +269,6 @@ func TestDashboardDataRequiresToken(t *testing.T) {
 			}
 		}
 	}, withTokens(t))
-}
-
-func TestIsDashboardMatchesOnlyItsPaths(t *testing.T) {
-	for p, want := range map[string]bool{
-		"/": true, "/dashboard/main.js": true, "/dashboard/vendor/htm.js": true,
-		"": false, "/dashboard": false, "/dashboardx": false, "//": false, "/api/v1/overview": false, "/metrics": false, "/x/dashboard/": false,
-	} {
-		if isDashboard(p) != want {
-			t.Errorf("%q: %t", p, !want)
-		}
-	}
 }
 
 // The router does not take a path that leads out of /dashboard/ for one of its files:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 )
 
 func dataTooLarge() error {
@@ -16,12 +17,12 @@ func dataTooLarge() error {
 // data returns the data that the game server keeps with a session. Its type is always
 // application/octet-stream, so that no browser interprets it.
 func (a *api) data(w http.ResponseWriter, r *http.Request) {
-	data, tag, o := a.g.Data(id(r))
+	data, tag, o := a.g.Control().Data(id(r))
 	switch {
-	case o == gateway.Unknown:
+	case o == control.Unknown:
 		problem(w, http.StatusNotFound, noSession)
 		return
-	case o != gateway.Done:
+	case o != control.Done:
 		problem(w, http.StatusNotFound, sessionEnded+", and its data was deleted")
 		return
 	case data == nil:
@@ -59,8 +60,8 @@ func (a *api) setData(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	tag, o := a.g.SetData(id(r), body, func(tag uint64) bool { return when.match(tag) && !when.none(tag) })
-	if o == gateway.Done {
+	tag, o := a.g.Control().SetData(id(r), body, func(tag uint64) bool { return when.match(tag) && !when.none(tag) })
+	if o == control.Done {
 		w.Header().Set("ETag", etag(tag))
 	}
 	outcome(w, o, sessionEnded)

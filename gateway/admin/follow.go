@@ -10,128 +10,113 @@ import (
 
 // This file has what a node reads from the log of events.
 
-// follow adds what is stored in the log to the stream. While its own events wait for the log, it adds
-// them without.
+const (
+	// A node looks every lookEvery how far the log has come. What is stored arrives by itself.
+	lookEvery = 3 * time.Second
+	// It looks every behindEvery while it knows that it lacks something.
+	behindEvery = 100 * time.Millisecond
+	// lookTimeout limits what a look may take.
+	lookTimeout = time.Second
+	// A reader waits for settleWait until it is known where it continues.
+	settleWait = time.Second
+	// A node begins with the newest startWith messages of the log.
+	startWith = 1024
+	// readAtOnce limits the messages of one read, and maxReads the reads for readers of event streams
+	// that are under way.
+	readAtOnce = 128
+	maxReads   = 4
+	// maxNews bounds the stored messages that wait.
+	maxNews = 1024
+	// maxSeen is more than a cluster has nodes.
+	maxSeen = 1000
+)
+
+// follow takes what is stored in the log, until ctx is done.
 func (f *feed) follow(ctx context.Context) {
-	began := time.Now()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
-		var late <-chan struct{}
-		if f.late != nil {
-			late = f.late.Wake()
-		}
 		select {
 		case <-ctx.Done():
-			if f.late != nil {
-				f.late.Close()
-			}
 			return
 		case m := <-f.news:
-			f.receive(ctx, m)
+			if f.taken == nil || m.Number <= f.number {
+				continue // read already. If NATS has begun anew, the next look shows it
+			}
+			if m.Number == f.number+1 {
+				f.place(m)
+				continue
+			}
 		case <-f.wake:
-			f.look(ctx)
-		case <-late:
 		case <-next.C:
-			if f.behind || !f.isFollowing() || time.Since(f.lookedAt) >= lookEvery {
-				f.look(ctx)
-			}
-			if time.Since(began) >= decideWait {
-				f.decide.Do(func() { close(f.decided) })
-			}
-			next.Reset(f.pause())
 		}
-		f.showLate()
+		f.look(ctx)
+		pause := lookEvery
+		if f.behind {
+			pause = behindEvery
+		}
+		next.Reset(pause)
 	}
 }
 
-// pause is the time until the next look.
-func (f *feed) pause() time.Duration {
+// lookSoon has follow look at the log at once.
+func (f *feed) lookSoon() {
 	select {
-	case <-f.decided:
-		if !f.behind {
-			return checkEvery
-		}
+	case f.wake <- struct{}{}:
 	default:
 	}
-	return behindEvery
-}
-
-func (f *feed) isFollowing() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.follows
 }
 
 // look asks how far the log has come, and takes what is missing here.
 func (f *feed) look(ctx context.Context) {
-	f.lookedAt = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	first, last, err := f.log.Range(ctx)
+	f.behind = err != nil // for all that is known
 	switch {
 	case errors.Is(err, events.ErrNoLog):
 		f.leave()
-		f.decide.Do(func() { close(f.decided) })
-		return
 	case err != nil:
-		f.behind = true // for all that is known
-		return
-	case !f.isFollowing():
+	case f.taken == nil:
 		f.join(first, last)
 		f.fill(ctx, last)
-		f.decide.Do(func() { close(f.decided) })
-	default:
-		if f.check(ctx, first, last) {
-			f.fill(ctx, last)
-		}
+		f.mu.Lock()
+		f.all = f.taken
+		close(f.begun)
+		f.mu.Unlock()
+	case f.check(ctx, first, last):
+		f.fill(ctx, last)
 	}
 }
 
 // join begins to follow the log.
 func (f *feed) join(first, last uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	from := last
+	f.number = last
 	if first <= last {
-		from = max(first, last-min(last, startWith)) - 1
+		f.number = max(first, last-min(last, startWith)) - 1
 	}
-	number, fresh := f.a.all.Follow(from, last)
-	f.number, f.follows, f.behind, f.shrunk = number, true, false, false
-	if !fresh {
-		f.gap("")
-	}
-	if f.unsub != nil {
-		f.unsub()
-		f.unsub = nil
-	}
+	f.taken, f.shrunk = events.NewShared(events.PlaceOf(f.number, 0, 1)), false
 }
 
-// leave ends that: the log is gone for good.
+// leave ends that, and the streams of the log's readers: NATS keeps no log now.
 func (f *feed) leave() {
+	if f.taken == nil {
+		return
+	}
+	f.taken.Close()
+	f.taken = nil
+	clear(f.seen)
 	f.mu.Lock()
-	was := f.follows
-	f.follows = false
-	if was {
-		f.a.all.Unfollow()
-		f.gap("")
-		clear(f.seen)
-	}
-	f.mu.Unlock()
-	if was {
-		f.subscribe()
-	}
+	defer f.mu.Unlock()
+	f.all, f.begun = nil, make(chan struct{})
 }
 
 // check compares the log with what was taken from it. It reports whether the rest may be taken.
 func (f *feed) check(ctx context.Context, first, last uint64) bool {
-	f.mu.Lock()
-	number := f.number
-	if first > number+1 {
+	if first > f.number+1 {
 		f.hole(first - 1)
 	}
-	f.mu.Unlock()
-	if last >= number {
+	if last >= f.number {
 		f.shrunk = false
 		return true
 	}
@@ -141,58 +126,30 @@ func (f *feed) check(ctx context.Context, first, last uint64) bool {
 		return false
 	}
 	// NATS has lost the events, and would use their numbers again.
-	err := f.log.Advance(ctx, number)
+	err := f.log.Advance(ctx, f.number)
 	f.a.log.Warn("events.lost", "err", err, "text", "NATS has lost the events that it had: readers get a gap")
 	f.shrunk = err != nil
 	return false
 }
 
-// hole notes that messages up to a number are missing. It is called with f locked.
+// hole notes that the messages up to a number are missing. The gap has the ID that the last of them would have,
+// so that a reader continues after it at any node.
 func (f *feed) hole(until uint64) {
-	f.gap("")
 	f.number = until
-	clear(f.seen)
-}
-
-// receive adds a message that was stored just now.
-func (f *feed) receive(ctx context.Context, m events.Message) {
-	f.mu.Lock()
-	number := f.number
-	if f.follows && m.Number == number+1 {
-		f.place(m)
-	}
-	follows := f.follows
-	f.mu.Unlock()
-	switch {
-	case !follows:
-	case m.Number <= number:
-		f.lookSoon() // read already, or NATS has begun anew
-	case m.Number > number+events.Kept:
-		f.look(ctx)
-	case m.Number > number+1:
-		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-		defer cancel()
-		f.fill(ctx, m.Number)
-	}
+	f.taken.Place(events.Event{ID: events.PlaceOf(until, 0, 1), Type: events.Gap, Time: time.Now().UTC()})
 }
 
 // fill reads what is stored after the newest message that was taken.
 func (f *feed) fill(ctx context.Context, last uint64) {
-	for {
-		f.mu.Lock()
-		if last > f.number+events.Kept { // more than the stream could keep
-			f.hole(last - startWith)
-		}
-		number := f.number
-		f.mu.Unlock()
-		if f.behind = number < last; !f.behind {
-			return
-		}
-		list, err := f.log.Read(ctx, number, readAtOnce)
+	if last > f.number+events.Kept { // more than the stream could keep
+		f.hole(last - startWith)
+	}
+	for f.number < last {
+		list, err := f.log.Read(ctx, f.number, readAtOnce)
 		if err != nil || len(list) == 0 {
+			f.behind = true
 			return // later
 		}
-		f.mu.Lock()
 		for _, m := range list {
 			if m.Number <= f.number {
 				continue
@@ -202,11 +159,11 @@ func (f *feed) fill(ctx context.Context, last uint64) {
 			}
 			f.place(m)
 		}
-		f.mu.Unlock()
 	}
 }
 
-// place adds the events of the next message. It is called with f locked.
+// place adds the events of the next message, each of a node once: a process that continues a node after an upgrade
+// may store some again.
 func (f *feed) place(s events.Message) {
 	f.number = s.Number
 	m, err := f.decode(s.Node, s.Data)
@@ -214,81 +171,53 @@ func (f *feed) place(s events.Message) {
 		f.a.log.Debug("events.not_taken", "node", s.Node, "err", err)
 		return
 	}
-	at := func(i int) uint64 { return events.PlaceOf(s.Number, i, len(m.Events)) }
-	if s.Node != f.self.ID {
-		f.note(s.Node, &m, func(i int) { f.a.all.Place(m.Events[i], at(i)) })
-		return
+	if len(f.seen) > maxSeen {
+		clear(f.seen)
 	}
-	for i, id := range m.IDs {
-		if id <= f.shown { // without the log
-			f.a.all.Hide(at(i))
+	for i, e := range m.Events {
+		if m.IDs[i] <= f.seen[s.Node] && e.Type != events.Gap {
 			continue
 		}
-		f.shown = id
-		f.a.all.Place(m.Events[i], at(i))
+		f.seen[s.Node] = m.IDs[i]
+		e.ID = events.PlaceOf(s.Number, i, len(m.Events))
+		f.taken.Place(e)
 	}
 }
 
-// showLate adds events of this node that wait for the log for too long.
-func (f *feed) showLate() {
+// current returns the Hub of all nodes' events. It is nil while there is no log; begun is closed when there is one.
+func (f *feed) current() (all *events.Hub, begun <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if late := f.follows && !f.waits.IsZero() && time.Since(f.waits) >= lateAfter; !late {
-		if f.late != nil {
-			f.late.Close()
-			f.late = nil
-		}
-		return
-	}
-	if f.late == nil {
-		f.late = f.own.After(f.shown)
-	}
-	list, _ := f.late.Next(make([]events.Event, 0, maxBatch))
-	for _, e := range list {
-		f.show(e)
-	}
+	return f.all, f.begun
 }
 
-// showRest adds the last events of this node, which nothing follows.
-func (f *feed) showRest() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.follows {
-		return
-	}
-	rest := f.own.After(f.shown)
-	defer rest.Close()
-	for n := 1; n > 0; {
-		list, _ := rest.Next(make([]events.Event, 0, maxBatch))
-		n = len(list)
-		for _, e := range list {
-			f.show(e)
-		}
-	}
-}
-
-// settle waits until it is known where a reader begins that continues after an ID, 0 if it does not.
-func (f *feed) settle(ctx context.Context, id uint64) {
+// settle is current for a reader that continues after an ID, 0 if it does not: it waits for the log, and until
+// this node has come as far as that one.
+func (f *feed) settle(ctx context.Context, id uint64) (all *events.Hub, begun <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
-	select {
-	case <-f.decided:
-	case <-ctx.Done():
-		return
+	all, begun = f.current()
+	if all == nil {
+		select {
+		case <-begun:
+			all, begun = f.current()
+		case <-ctx.Done():
+		}
 	}
-	if !f.isFollowing() || id <= f.a.all.Last() {
-		return
+	if all == nil || id <= all.Last() {
+		return all, begun
 	}
 	f.lookSoon() // another node has taken more
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
-	for id > f.a.all.Last() {
+	for id > all.Last() {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return
+			return all, begun
 		}
 	}
+	return all, begun
 }
 
 // older reads events after an ID from the log, until another ID at the most, and returns the ID up to
@@ -303,7 +232,7 @@ func (f *feed) older(ctx context.Context, after, until uint64) (list []events.Ev
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	number, skip := events.NextPlace(after)
-	stored, err := f.log.Read(ctx, number-1, readAtOnce)
+	stored, err := f.log.Read(ctx, max(number, 1)-1, readAtOnce)
 	if err != nil || len(stored) == 0 || stored[0].Number != number {
 		return nil, 0, false
 	}

@@ -5,21 +5,21 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/go-chi/chi/v5"
+	"reseat/gateway/control"
 
-	"reseat/gateway"
+	"github.com/go-chi/chi/v5"
 )
 
 // group returns a handler that applies do to all sessions of a group, on all nodes. If a
 // node does not answer it has been done on the others: the caller repeats the call.
-func (a *api) group(do func(g *gateway.Gateway, group, by string) int) http.HandlerFunc {
+func (a *api) group(do func(c *control.Control, group, by string) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, err := groupOf(r)
 		if err != nil || name == "" { // "" would name the sessions without a group
 			problem(w, http.StatusNotFound, "no such resource")
 			return
 		}
-		n := do(a.g, name, callerOf(r).name)
+		n := do(a.g.Control(), name, callerOf(r).name)
 		if a.alone(r) {
 			answer(w, http.StatusOK, groupSize{Sessions: n})
 			return

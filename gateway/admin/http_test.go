@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
 )
 
@@ -122,19 +120,6 @@ func TestOversizedBodyIsNotRead(t *testing.T) {
 	})
 }
 
-// The time limit for a body must not apply to the call itself.
-func TestDialMayOutlastBodyTimeout(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		answer := make(chan bool)
-		w.game.Refuse = func(_ net.Conn, _ *http.Request) bool { <-answer; return false }
-		time.AfterFunc(2*bodyTimeout, func() { close(answer) })
-		s := w.serve()
-		r := s.request("POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 19\r\n\r\n" + `{"path":"/match/7"}`)
-		r.head(http.StatusCreated)
-		r.Write([]byte("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-	}, func(c *gateway.Config, _ *Options) { c.Routes[0].Policy.DialTimeout = time.Minute })
-}
-
 func TestHEADIsGETWithoutBody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
@@ -217,15 +202,6 @@ func TestEachWriteIsOneLogLine(t *testing.T) {
 	}, withTokens(t))
 }
 
-func TestLoopbackCallerIsNamedInLog(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.call("POST", "/api/v1/drain")
-		if lines := w.lines("admin.write"); len(lines) != 1 || lines[0]["who"] != "loopback" {
-			t.Errorf("lines %v, want one of loopback", lines)
-		}
-	})
-}
-
 // T43: what a caller puts into a path is quoted and capped.
 func TestAuditLinesAreQuotedAndCapped(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -295,7 +271,7 @@ func TestTokensAppearInNoLogOrAnswer(t *testing.T) {
 // series.
 func TestNamesCreateNoMetricSeries(t *testing.T) {
 	series := func(w *world) (names []string) {
-		families, err := prometheus.Gatherers{w.gw.Metrics()}.Gather()
+		families, err := prometheus.Gatherers{w.gw.Watch().Metrics.Registry}.Gather()
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -11,15 +11,15 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/registry"
+	"reseat/gateway/watch"
 )
 
-// maxMerged is how far into the sorted sessions of a cluster an overview can look: each node
+// maxMerged bounds how far an overview can look into the sorted sessions of a cluster: each node
 // sends all of its sessions up to there, since any of them may be among the first.
 const maxMerged = 5000
 
-// figures are what the other nodes have last answered. The counts of a node that does not
+// figures are the last answers of the other nodes. The counts of a node that does not
 // answer stay in the sums, so that those do not fall and rise again.
 type figures struct {
 	mu   sync.Mutex
@@ -154,11 +154,11 @@ func (o *overview) addCounts(other *overview) {
 }
 
 // route returns the figures of the same route as f, which are added if there are none.
-func (o *overview) route(f *gateway.RouteFigures) *gateway.RouteFigures {
-	i := slices.IndexFunc(o.Routes, func(own gateway.RouteFigures) bool { return own.Pattern == f.Pattern && own.Upstream == f.Upstream })
+func (o *overview) route(f *watch.RouteFigures) *watch.RouteFigures {
+	i := slices.IndexFunc(o.Routes, func(own watch.RouteFigures) bool { return own.Pattern == f.Pattern && own.Upstream == f.Upstream })
 	if i < 0 {
 		i = len(o.Routes)
-		o.Routes = append(o.Routes, gateway.RouteFigures{Pattern: f.Pattern, Upstream: f.Upstream})
+		o.Routes = append(o.Routes, watch.RouteFigures{Pattern: f.Pattern, Upstream: f.Upstream})
 	}
 	return &o.Routes[i]
 }
@@ -169,37 +169,37 @@ func addMap(to, from map[string]uint64) {
 	}
 }
 
-func addDurable(to *gateway.DurableCounts, n gateway.DurableCounts) {
+func addDurable(to *watch.DurableCounts, n watch.DurableCounts) {
 	to.Covered += n.Covered
 	to.Exposed += n.Exposed
 }
 
-func addStates(to *gateway.StateCounts, n gateway.StateCounts) {
+func addStates(to *watch.StateCounts, n watch.StateCounts) {
 	to.Connecting += n.Connecting
 	to.Attached += n.Attached
 	to.Detached += n.Detached
 }
 
 // current is the part of t that describes the moment.
-func current(t *gateway.Totals) gateway.Totals {
-	return gateway.Totals{Sessions: t.Sessions, Durable: t.Durable, BufferBytes: t.BufferBytes, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
+func current(t *watch.Totals) watch.Totals {
+	return watch.Totals{Sessions: t.Sessions, Durable: t.Durable, BufferBytes: t.BufferBytes, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
 }
 
 // counted is the part of t that only grows.
-func counted(t *gateway.Totals) gateway.Totals {
+func counted(t *watch.Totals) watch.Totals {
 	c := *t
-	c.Sessions, c.Durable, c.BufferBytes, c.RTTMedian, c.RTTHigh = gateway.StateCounts{}, gateway.DurableCounts{}, 0, 0, 0
+	c.Sessions, c.Durable, c.BufferBytes, c.RTTMedian, c.RTTHigh = watch.StateCounts{}, watch.DurableCounts{}, 0, 0, 0
 	return c
 }
 
 // counters are those of t, in a fixed order.
-func counters(t *gateway.Totals) []*uint64 {
+func counters(t *watch.Totals) []*uint64 {
 	return []*uint64{&t.Created, &t.Detached, &t.Resumed, &t.Refused, &t.Ended, &t.ToUpstream, &t.ToClient, &t.ToUpstreamBytes, &t.ToClientBytes, &t.Replayed, &t.Dropped}
 }
 
 // addTotals adds the totals of another node. Round trips cannot be summed: the median
 // becomes the nodes' mean, weighted by their clients, and the 95th percentile the largest.
-func addTotals(to *gateway.Totals, from gateway.Totals) {
+func addTotals(to *watch.Totals, from watch.Totals) {
 	if n, m := weight(to), weight(&from); n+m > 0 {
 		to.RTTMedian = (to.RTTMedian*n + from.RTTMedian*m) / (n + m)
 	}
@@ -214,7 +214,7 @@ func addTotals(to *gateway.Totals, from gateway.Totals) {
 }
 
 // weight is the number of clients that a median stands for, 0 if none was measured.
-func weight(t *gateway.Totals) float64 {
+func weight(t *watch.Totals) float64 {
 	if t.RTTMedian == 0 {
 		return 0
 	}
@@ -223,9 +223,9 @@ func weight(t *gateway.Totals) float64 {
 
 // A peer is another node's totals over time.
 type peer struct {
-	points  []gateway.Totals // oldest first; the last are those of its answer
-	since   time.Time        // when its process began
-	present bool             // it has answered
+	points  []watch.Totals // oldest first; the last are those of its answer
+	since   time.Time      // when its process began
+	present bool           // it has answered
 }
 
 func newPeer(o *overview, present bool) peer {
@@ -237,12 +237,12 @@ func newPeer(o *overview, present bool) peer {
 
 // at returns the totals at a time, as far as they are known: between two points
 // proportionally, since nodes take their samples at different times.
-func (p peer) at(t time.Time) gateway.Totals {
+func (p peer) at(t time.Time) watch.Totals {
 	n := len(p.points)
 	if n == 0 {
-		return gateway.Totals{}
+		return watch.Totals{}
 	}
-	i, exact := slices.BinarySearchFunc(p.points, t, func(x gateway.Totals, t time.Time) int { return x.Time.Compare(t) })
+	i, exact := slices.BinarySearchFunc(p.points, t, func(x watch.Totals, t time.Time) int { return x.Time.Compare(t) })
 	switch {
 	case exact:
 		return p.points[i]
@@ -253,7 +253,7 @@ func (p peer) at(t time.Time) gateway.Totals {
 	case i == 0 && p.since.Before(t):
 		return counted(&p.points[0])
 	case i == 0:
-		return gateway.Totals{}
+		return watch.Totals{}
 	}
 	before, after := p.points[i-1], p.points[i]
 	part := float64(t.Sub(before.Time)) / float64(after.Time.Sub(before.Time))

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"reseat/gateway/cluster"
 	"reseat/gateway/internal/test/clustertest"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/owner"
 	"reseat/gateway/transport"
 	"reseat/tokens"
 )
@@ -56,18 +56,18 @@ type neighbour struct {
 	town *town
 }
 
-// Judge implements gateway.Cluster.
-func (n neighbour) Judge(_ context.Context, node string) gateway.NodeVerdict {
-	v := gateway.NodeVerdict{State: gateway.NodeUp, Evidence: "test"}
+// Judge implements owner.Cluster.
+func (n neighbour) Judge(_ context.Context, node string) cluster.Judgement {
+	v := cluster.Judgement{Verdict: cluster.Alive, Evidence: "test"}
 	n.each(func(p *place) {
 		if p.node.ID == node && p.gone {
-			v.State = gateway.NodeGone
+			v.Verdict = cluster.Gone
 		}
 	})
 	return v
 }
 
-// Takers implements gateway.Cluster: all other nodes that live.
+// Takers implements owner.Cluster: all other nodes that live.
 func (n neighbour) Takers(string) (list []string) {
 	n.each(func(p *place) {
 		if p.node.ID != n.ID() && !p.gone && !p.down {
@@ -85,8 +85,8 @@ func (n neighbour) each(f func(*place)) {
 	}
 }
 
-// HandOver implements gateway.Cluster.
-func (n neighbour) HandOver(_ context.Context, node string, h *gateway.Handoff) error {
+// HandOver implements owner.Cluster.
+func (n neighbour) HandOver(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -98,20 +98,16 @@ func (n neighbour) HandOver(_ context.Context, node string, h *gateway.Handoff) 
 		}
 	})
 	rec := httptest.NewRecorder()
-	to.gw.ServeHandoff(rec, httptest.NewRequest(http.MethodPost, gateway.HandoffPath+h.Session, strings.NewReader(string(b))))
-	return gateway.HandoffError(rec.Result())
+	to.gw.Owner().ServeHandoff(rec, httptest.NewRequest(http.MethodPost, owner.HandoffPath+h.Session, strings.NewReader(string(b))))
+	return owner.HandoffError(rec.Result())
 }
 
 // Seat implements Cluster.
-func (p *place) Seat(ctx context.Context, session string) (Seat, error) {
+func (p *place) Seat(ctx context.Context, session string) (cluster.Seat, error) {
 	if p.seats == nil {
-		return Seat{}, nil
+		return cluster.Seat{}, cluster.ErrNoSeat
 	}
-	seat, err := p.seats.Get(ctx, session)
-	if errors.Is(err, cluster.ErrNoSeat) {
-		return Seat{}, nil
-	}
-	return Seat{seat.Owner, seat.Ended != 0}, err
+	return p.seats.Get(ctx, session)
 }
 
 // beginDurable begins a durable session.
@@ -225,7 +221,7 @@ func TestCallsReachSessionThatWasHandedOver(t *testing.T) {
 		game.Close(1001, "")
 		synctest.Wait()
 		to := nodes[1]
-		if _, ok := to.gw.Session(p.Hello.Session); !ok {
+		if _, ok := to.gw.Control().Session(p.Hello.Session); !ok {
 			to = nodes[2]
 		}
 		for _, at := range nodes {
@@ -242,20 +238,6 @@ func TestCallsReachSessionThatWasHandedOver(t *testing.T) {
 		}
 		other.wantProblem("GET", path(p), http.StatusBadGateway, "NATS cannot say")
 		to.wantMoved(p, to.node.Name, "covered", "handoff", 1)
-	})
-}
-
-func TestEndOfMovedSessionIsFoundWithoutItsSeat(t *testing.T) {
-	inDurableTown(t, three, func(t *testing.T, nodes []*place, _ *clustertest.Seats) {
-		p, _ := nodes[0].beginDurable()
-		p.Sync()
-		nodes[0].lose()
-		q, _ := nodes[1].claim(p)
-		q.Sync()
-		q.Drop()
-		time.Sleep(91 * time.Second) // the grace period is over, and its seat deleted
-		nodes[2].wantMoved(q, "bob", "covered", "failover", 1)
-		nodes[2].wantDescribed(q, "reason", "grace_over")
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/watch"
 )
 
 func TestGroupCallsReachAllNodes(t *testing.T) {
@@ -104,7 +104,7 @@ func TestOverviewSumsNodes(t *testing.T) {
 		synctest.Wait()
 		for _, at := range nodes {
 			o := at.overviewOf("")
-			want := gateway.StateCounts{Attached: 3, Detached: 2}
+			want := watch.StateCounts{Attached: 3, Detached: 2}
 			if o.Totals.Sessions != want || o.Totals.Created != 6 || o.Totals.Ended != 1 || o.EndedBy["ended"] != 1 || o.Matching != 5 || len(o.Sessions) != 5 || o.Refusals != 1 || o.BufferMaxBytes != 3*at.overviewOf("?node=self").BufferMaxBytes {
 				t.Errorf("at %s: %+v", at.node.Name, o)
 			}
@@ -189,11 +189,11 @@ func TestCountsOfMissingNodeStay(t *testing.T) {
 
 func TestTotalsOfNodesAreInterpolated(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	point := func(s int, created uint64, attached int) gateway.Totals {
-		return gateway.Totals{Time: at(s), Created: created, Sessions: gateway.StateCounts{Attached: attached}}
+	point := func(s int, created uint64, attached int) watch.Totals {
+		return watch.Totals{Time: at(s), Created: created, Sessions: watch.StateCounts{Attached: attached}}
 	}
-	p := peer{points: []gateway.Totals{point(10, 100, 1), point(20, 200, 2), point(30, 210, 3)}, since: at(5), present: true}
-	for s, want := range map[int]gateway.Totals{
+	p := peer{points: []watch.Totals{point(10, 100, 1), point(20, 200, 2), point(30, 210, 3)}, since: at(5), present: true}
+	for s, want := range map[int]watch.Totals{
 		4: {}, 7: {Created: 100}, 10: point(10, 100, 1), 15: point(0, 150, 1), 18: point(0, 180, 1), 20: point(20, 200, 2), 25: point(0, 205, 2), 30: point(30, 210, 3), 40: point(0, 210, 3),
 	} {
 		if got := p.at(at(s)); got.Created != want.Created || got.Sessions != want.Sessions {
@@ -204,9 +204,9 @@ func TestTotalsOfNodesAreInterpolated(t *testing.T) {
 	if got := p.at(at(40)); got.Created != 210 || got.Sessions.Attached != 0 {
 		t.Errorf("after a node has been lost: %+v", got)
 	}
-	sum := gateway.Totals{RTTMedian: 10, RTTHigh: 50, Sessions: gateway.StateCounts{Attached: 1}}
-	addTotals(&sum, gateway.Totals{RTTMedian: 40, RTTHigh: 45, Sessions: gateway.StateCounts{Attached: 2}})
-	addTotals(&sum, gateway.Totals{Sessions: gateway.StateCounts{Attached: 3}})
+	sum := watch.Totals{RTTMedian: 10, RTTHigh: 50, Sessions: watch.StateCounts{Attached: 1}}
+	addTotals(&sum, watch.Totals{RTTMedian: 40, RTTHigh: 45, Sessions: watch.StateCounts{Attached: 2}})
+	addTotals(&sum, watch.Totals{Sessions: watch.StateCounts{Attached: 3}})
 	if sum.RTTMedian != 30 || sum.RTTHigh != 50 || sum.Sessions.Attached != 6 {
 		t.Errorf("two nodes and one add up to %+v", sum)
 	}
@@ -360,28 +360,6 @@ func TestListWalksTheNodes(t *testing.T) {
 	})
 }
 
-func TestPageStopsAtItsLastSessionsNode(t *testing.T) {
-	inTown(t, three, func(t *testing.T, nodes []*place) {
-		populate(nodes, 2, 2, 2)
-		before := nodes[2].asks
-		nodes[0].clusterList("?limit=3")
-		if nodes[1].asks != 1 || nodes[2].asks != before {
-			t.Errorf("the nodes were asked %d and %d times", nodes[1].asks, nodes[2].asks)
-		}
-	})
-	many := strings.Split("a b c d e f g h", " ")
-	inTown(t, many, func(t *testing.T, nodes []*place) {
-		want := idsOf(populate(nodes, 0, 0, 0, 0, 0, 0, 1, 1)...)
-		page := nodes[0].clusterList("")
-		if len(page.Sessions) != 0 || page.Next != "00000005-0" || nodes[4].asks != 0 {
-			t.Errorf("after %d nodes: %+v", maxWalk, page)
-		}
-		if got, _ := nodes[0].walkAll("?limit=7"); !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-	})
-}
-
 func TestFiltersAskAllNodes(t *testing.T) {
 	many := strings.Split("a b c d e f g h", " ")
 	inTown(t, many, func(t *testing.T, nodes []*place) {
@@ -405,46 +383,6 @@ func TestFiltersAskAllNodes(t *testing.T) {
 		}
 		if page := nodes[0].clusterList("?player=ann&state=detached"); len(page.Sessions) != 0 {
 			t.Errorf("%+v", page)
-		}
-	})
-}
-
-// Neither sessions nor nodes that come or go between two pages move others out of the list,
-// or into it twice.
-func TestWalkIsStableWhileNodesComeAndGo(t *testing.T) {
-	inTown(t, three, func(t *testing.T, nodes []*place) {
-		all := populate(nodes, 2, 2, 2)
-		ids := idsOf(all...)
-		first := nodes[0].clusterList("?limit=3") // stops within the second node
-		nodes[0].wantStatus("DELETE", path(all[2]), http.StatusNoContent)
-		nodes[0].town.add("00000000", "new-first").play("")
-		late, _ := nodes[0].town.add("00000009", "new-last").play("")
-		nodes[0].wantClusterList("?limit=3&cursor="+first.Next, append(slices.Clone(ids[3:]), late.Hello.Session)[:3]...)
-		nodes[1].set(func(n *place) { n.gone = true })
-		nodes[0].wantClusterList("?limit=3&cursor="+first.Next, ids[4], ids[5], late.Hello.Session)
-	})
-}
-
-func (w *world) wantClusterList(query string, ids ...string) {
-	w.t.Helper()
-	var got []string
-	for _, s := range w.clusterList(query).Sessions {
-		got = append(got, s.ID)
-	}
-	if !slices.Equal(got, ids) {
-		w.t.Errorf("list%s: %v, want %v", query, got, ids)
-	}
-}
-
-func TestListNamesNodesThatDoNotAnswer(t *testing.T) {
-	inTown(t, three, func(t *testing.T, nodes []*place) {
-		ids := idsOf(populate(nodes, 1, 1, 1)...)
-		nodes[1].set(func(n *place) { n.down = true })
-		for _, query := range []string{"", "?group=g0"} {
-			page := nodes[0].clusterList(query)
-			if len(page.Sessions) != 2 || page.Sessions[0].ID != ids[0] || page.Sessions[1].ID != ids[2] || !slices.Equal(page.Missing, []string{"bob"}) {
-				t.Errorf("list%s: %+v", query, page)
-			}
 		}
 	})
 }

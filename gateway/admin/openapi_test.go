@@ -22,6 +22,7 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 )
 
 // A description is openapi.json, with the answers that the tests have seen.
@@ -164,14 +165,6 @@ func TestRoutesAndDescriptionMatch(t *testing.T) {
 	})
 }
 
-func TestDescriptionIsServed(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		if rec := w.call("GET", "/api/v1/openapi.json"); rec.Code != http.StatusOK || rec.Body.String() != string(openAPI) {
-			t.Errorf("%d, %d bytes", rec.Code, rec.Body.Len())
-		}
-	})
-}
-
 func TestDescriptionNamesEveryEventAndState(t *testing.T) {
 	enum := func(schema *openapi3.SchemaRef) (names []string) {
 		for _, v := range schema.Value.Enum {
@@ -255,7 +248,7 @@ var frozenPath = strings.NewReplacer("{id}", strings.Repeat("0", 32), "{group}",
 func TestEveryCallOfTheAPIIsRefusedDuringFreeze(t *testing.T) {
 	inTown(t, three[:1], func(t *testing.T, nodes []*place) {
 		w := nodes[0]
-		frozen, err := w.gw.Freeze(t.Context(), session.Formats[0], 0, func(gateway.FrozenSession) error { return nil })
+		frozen, err := w.gw.Upgrade().Freeze(t.Context(), session.Formats[0], 0, func(upgrade.FrozenSession) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

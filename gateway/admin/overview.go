@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/registry"
+	"reseat/gateway/watch"
 )
 
 const (
@@ -21,17 +21,17 @@ const (
 	maxText = 200
 )
 
-// An overview is what the dashboard polls: one answer of bounded size holds everything that
+// An overview is polled by the dashboard: one answer of bounded size holds everything that
 // it shows.
 type overview struct {
-	gateway.Overview
-	Host    string           `json:"host"`    // the machine's own name
-	Version string           `json:"version"` // of the program
-	Listen  string           `json:"listen"`  // the client address
-	Write   bool             `json:"write"`   // whether the caller may change things
-	Every   string           `json:"every"`   // time between samples
-	Samples []gateway.Totals `json:"samples"`
-	Upgrade Upgrade          `json:"upgrade"` // as in GET /upgrade
+	watch.Overview
+	Host    string         `json:"host"`    // the machine's own name
+	Version string         `json:"version"` // of the program
+	Listen  string         `json:"listen"`  // the client address
+	Write   bool           `json:"write"`   // whether the caller may change things
+	Every   string         `json:"every"`   // time between samples
+	Samples []watch.Totals `json:"samples"`
+	Upgrade Upgrade        `json:"upgrade"` // as in GET /upgrade
 
 	// In a cluster: all nodes, this one first, the names of those that did not answer, and this
 	// node's connection to NATS.
@@ -59,7 +59,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 
 // ownOverview is the overview of this node.
 func (a *api) ownOverview(r *http.Request, v registry.View, since time.Time) overview {
-	o := overview{Overview: a.g.Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since), Upgrade: a.upgrade()}
+	o := overview{Overview: a.g.Watch().Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since), Upgrade: a.upgrade()}
 	if o.Sessions == nil {
 		o.Sessions = []registry.Snapshot{}
 	}
@@ -120,7 +120,7 @@ func readSort(s string, v *registry.View) error {
 func (a *api) refusals(w http.ResponseWriter, r *http.Request) {
 	page := refusalPage{Refusals: []refusal{}}
 	name := a.nodeName()
-	for _, own := range a.g.Refusals() {
+	for _, own := range a.g.Watch().Refusals() {
 		page.Refusals = append(page.Refusals, refusal{own, name})
 	}
 	if !a.alone(r) {
@@ -136,7 +136,7 @@ type refusalPage struct {
 }
 
 type refusal struct {
-	gateway.Refusal
+	watch.Refusal
 	Node string `json:"node,omitempty"`
 }
 
@@ -160,7 +160,7 @@ func (a *api) refusalsElsewhere(r *http.Request, page *refusalPage) {
 
 // history answers with the events of one session.
 func (a *api) history(w http.ResponseWriter, r *http.Request) {
-	list, left, ok := a.g.History(id(r))
+	list, left, ok := a.g.Control().History(id(r))
 	if !ok {
 		problem(w, http.StatusNotFound, noSession)
 		return

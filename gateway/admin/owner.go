@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"reseat/gateway/cluster"
+	"reseat/gateway/owner"
+	"reseat/gateway/registry"
 )
 
 // This file finds the node that has a session. The session's id begins with that of the node which
 // has made it. If that node was lost, or has handed it over, the session goes on at another one.
 
 const (
-	// maxMoves is how many nodes a call goes to by what each says of where a session is now.
+	// maxMoves bounds the nodes that a call goes to, each time to the one that the last has named.
 	maxMoves = 3
 	// seatTries bounds how often the seat of a session is read for a call. While a node takes a session
 	// in, the seat names it a moment before it has the session.
@@ -28,16 +33,16 @@ const (
 func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		of := id(r)
-		_, known := a.g.Settled(r.Context(), of)
+		_, known := a.g.Control().Settled(visitOf(r.Context()), of)
 		if !known && callerOf(r).node != "" {
-			w.Header()[movedHeader] = []string{a.g.MovedTo(of)}
+			w.Header()[owner.MovedHeader] = []string{a.g.Owner().MovedTo(of)}
 		}
 		switch {
 		case known || a.alone(r) || !hexDigits(of):
 			here(w, r)
-		case len(of) == nodeIDLen+sessionIDLen:
+		case len(of) == cluster.IDLen+registry.SessionIDLen:
 			a.passToOwner(w, r, here)
-		case len(of) == sessionIDLen:
+		case len(of) == registry.SessionIDLen:
 			a.passToHolder(w, r)
 		default:
 			here(w, r)
@@ -54,7 +59,7 @@ func (a *api) passToOwner(w http.ResponseWriter, r *http.Request, here http.Hand
 		return
 	}
 	s := &search{a: a, w: w, r: r, body: body, here: here}
-	at := a.g.NodeOf(id(r))
+	at := a.g.Owner().NodeOf(id(r))
 	for n := 0; at != "" && n < maxMoves; n++ {
 		var done bool
 		if done, at = s.try(at); done {
@@ -80,13 +85,13 @@ type search struct {
 func (s *search) try(node string) (done bool, next string) {
 	s.silent = nil
 	self := s.a.cluster.Self().ID
-	if _, known := s.a.g.Settled(s.r.Context(), id(s.r)); node == self && known {
+	if _, known := s.a.g.Control().Settled(visitOf(s.r.Context()), id(s.r)); node == self && known {
 		s.r.Body = bodyRead{bytes.NewReader(s.body)}
 		s.here(s.w, s.r)
 		return true, ""
 	}
 	if node == self {
-		return false, s.a.g.MovedTo(id(s.r))
+		return false, s.a.g.Owner().MovedTo(id(s.r))
 	}
 	to, ok := s.a.byID(node)
 	if !ok {
@@ -122,7 +127,7 @@ func (s *search) bySeat() {
 		switch {
 		case done:
 			return
-		case seat.Ended:
+		case seat.Ended != 0:
 			problem(s.w, http.StatusNotFound, noSession)
 			return
 		case s.silent != nil && s.a.cluster.Gone(ctx, seat.Owner):
@@ -133,7 +138,7 @@ func (s *search) bySeat() {
 			return
 		}
 		if next == "" {
-			s.a.g.Away(s.r.Context(), func() { pause(ctx, seatPause) })
+			visitOf(s.r.Context()).Away(func() { pause(ctx, seatPause) })
 		}
 	}
 	s.fail("no node has it now: it is on its way to another one, or its client has not come back yet", nil)
@@ -152,10 +157,14 @@ func (s *search) afterLoss(node Node) {
 	s.a.unreachable(s.w, s.r, node)
 }
 
-func (s *search) readSeat(ctx context.Context) (seat Seat, err error) {
+// readSeat returns the session's seat. Without one its Owner is "".
+func (s *search) readSeat(ctx context.Context) (seat cluster.Seat, err error) {
 	ctx, cancel := context.WithTimeout(ctx, seatTimeout)
 	defer cancel()
-	s.a.g.Away(ctx, func() { seat, err = s.a.cluster.Seat(ctx, id(s.r)) })
+	visitOf(ctx).Away(func() { seat, err = s.a.cluster.Seat(ctx, id(s.r)) })
+	if errors.Is(err, cluster.ErrNoSeat) {
+		return cluster.Seat{}, nil
+	}
 	return seat, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/watch"
 )
 
 const (
@@ -23,7 +24,7 @@ type Recorder struct {
 	g *gateway.Gateway
 
 	mu      sync.Mutex
-	samples []gateway.Totals // oldest first
+	samples []watch.Totals // oldest first
 }
 
 // NewRecorder returns an empty Recorder. Run fills it.
@@ -34,7 +35,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
-		r.add(r.g.Totals())
+		r.add(r.g.Watch().Totals())
 		select {
 		case <-ctx.Done():
 			return
@@ -43,7 +44,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-func (r *Recorder) add(t gateway.Totals) {
+func (r *Recorder) add(t watch.Totals) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.samples) == keptSamples {
@@ -53,19 +54,19 @@ func (r *Recorder) add(t gateway.Totals) {
 }
 
 // Samples returns all samples, for the process that takes over.
-func (r *Recorder) Samples() []gateway.Totals { return r.since(time.Time{}) }
+func (r *Recorder) Samples() []watch.Totals { return r.since(time.Time{}) }
 
 // Restore adds the Samples of an earlier process.
-func (r *Recorder) Restore(list []gateway.Totals) {
+func (r *Recorder) Restore(list []watch.Totals) {
 	for _, t := range list {
 		r.add(t)
 	}
 }
 
 // since returns the samples taken after t.
-func (r *Recorder) since(t time.Time) []gateway.Totals {
+func (r *Recorder) since(t time.Time) []watch.Totals {
 	if r == nil {
-		return []gateway.Totals{}
+		return []watch.Totals{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,5 +74,5 @@ func (r *Recorder) since(t time.Time) []gateway.Totals {
 	for n > 0 && r.samples[n-1].Time.After(t) {
 		n--
 	}
-	return append([]gateway.Totals{}, r.samples[n:]...)
+	return append([]watch.Totals{}, r.samples[n:]...)
 }

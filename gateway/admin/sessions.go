@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"reseat/gateway"
+	"reseat/gateway/control"
 	"reseat/gateway/frame"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -45,7 +46,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 
 // sessions lists sessions of this node.
 func (a *api) sessions(f registry.Filter) (list []registry.Snapshot, next uint64) {
-	list, next = a.g.Sessions(f)
+	list, next = a.g.Control().Sessions(f)
 	return a.named(list), next
 }
 
@@ -103,7 +104,7 @@ func number(s string) (uint64, bool) {
 }
 
 func (a *api) get(w http.ResponseWriter, r *http.Request) {
-	info, ok := a.g.Session(id(r))
+	info, ok := a.g.Control().Session(id(r))
 	if !ok {
 		problem(w, http.StatusNotFound, noSession)
 		return
@@ -120,10 +121,10 @@ func (a *api) patch(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	info, o := a.g.Patch(id(r), change)
-	if o != gateway.Done {
+	info, o := a.g.Control().Patch(id(r), change)
+	if o != control.Done {
 		conflict := sessionEnded
-		if now, _ := a.g.Session(id(r)); o == gateway.Conflict && now.State != session.Ended.String() {
+		if now, _ := a.g.Control().Session(id(r)); o == control.Conflict && now.State != session.Ended.String() {
 			conflict = "its client is detached, and its token would expire before this grace period ends"
 		}
 		outcome(w, o, conflict)
@@ -133,7 +134,7 @@ func (a *api) patch(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, info)
 }
 
-func readChange(w http.ResponseWriter, r *http.Request) (c gateway.Change, err error) {
+func readChange(w http.ResponseWriter, r *http.Request) (c control.Change, err error) {
 	var grace, overflow *string
 	err = readObject(w, r, map[string]any{"grace": &grace, "overflow": &overflow, "group": &c.Group, "started": &c.Started})
 	if err != nil {
@@ -201,11 +202,11 @@ func (a *api) end(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "reason: want UTF-8 text of at most 123 bytes")
 		return
 	}
-	outcome(w, a.g.EndBy(callerOf(r).name, id(r), int(code), reason), sessionEnded)
+	outcome(w, a.g.Control().EndBy(callerOf(r).name, id(r), int(code), reason), sessionEnded)
 }
 
 func (a *api) disconnect(w http.ResponseWriter, r *http.Request) {
-	outcome(w, a.g.Disconnect(id(r)), "no client is attached")
+	outcome(w, a.g.Control().Disconnect(id(r)), "no client is attached")
 }
 
 const (
@@ -215,13 +216,13 @@ const (
 )
 
 // outcome answers for a call without content; conflict is the detail of a 409.
-func outcome(w http.ResponseWriter, o gateway.Outcome, conflict string) {
+func outcome(w http.ResponseWriter, o control.Outcome, conflict string) {
 	switch o {
-	case gateway.Unknown:
+	case control.Unknown:
 		problem(w, http.StatusNotFound, noSession)
-	case gateway.Conflict:
+	case control.Conflict:
 		problem(w, http.StatusConflict, conflict)
-	case gateway.Stale:
+	case control.Stale:
 		problem(w, http.StatusPreconditionFailed, dataMismatch)
 	default:
 		w.WriteHeader(http.StatusNoContent)

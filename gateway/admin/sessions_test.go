@@ -15,40 +15,6 @@ import (
 	"reseat/gateway/wire"
 )
 
-func TestListIsEmptyWithoutSessions(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		rec := w.call("GET", "/api/v1/sessions")
-		if got := strings.TrimSpace(rec.Body.String()); got != `{"sessions":[],"next":""}` || rec.Header().Get("Content-Type") != "application/json" {
-			t.Errorf("%s %s", rec.Header().Get("Content-Type"), got)
-		}
-		w.wantList("?state=ended")
-	})
-}
-
-func TestListIsFiltered(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, _ := w.play("red")
-		b, _ := w.play("blue")
-		c, _ := w.play("red")
-		d, _ := w.play("")
-		c.Drop()
-		d.Control("bye")
-		w.wantList("", a, b, c)
-		w.wantList("?group=red", a, c)
-		w.wantList("?group=blue", b)
-		w.wantList("?group=Red")
-		w.wantList("?group=", a, b, c) // the same as no group
-		w.wantList("?state=attached", a, b)
-		w.wantList("?state=detached", c)
-		w.wantList("?state=connecting")
-		w.wantList("?state=ended", d)
-		w.wantList("?state=attached&group=red", a)
-		w.wantList("?state=ended&group=red")
-		w.wantList("?player=ann")
-		w.wantList("?unknown=1", a, b, c)
-	})
-}
-
 func TestListIsPaged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var all []*wstest.Player
@@ -79,21 +45,6 @@ func (w *world) wantPages(query string, pages ...[]*wstest.Player) {
 		}
 		cursor = "&cursor=" + next
 	}
-}
-
-// A session that ends between two pages moves no other one out of the list.
-func TestPagingIsStableWhileSessionsEnd(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var all []*wstest.Player
-		for range 4 {
-			p, _ := w.play("")
-			all = append(all, p)
-		}
-		next := *w.list("?limit=2").Next
-		w.wantStatus("DELETE", path(all[0]), http.StatusNoContent)
-		w.wantStatus("DELETE", path(all[1]), http.StatusNoContent)
-		w.wantList("?limit=2&cursor="+next, all[2], all[3])
-	})
 }
 
 func TestBadQueriesAreRefusedAndChangeNothing(t *testing.T) {
@@ -168,25 +119,6 @@ func (w *world) describe(p *wstest.Player) map[string]any {
 	return m
 }
 
-func TestDetachedSessionShowsDetachTime(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, _ := w.play("")
-		p.Sync()
-		time.Sleep(10 * time.Second)
-		p.Drop()
-		synctest.Wait()
-		dropped := time.Now()
-		time.Sleep(5 * time.Second)
-		got := w.describe(p)
-		since, err := time.Parse(time.RFC3339, fmt.Sprint(got["detached_since"]))
-		if d := since.Sub(dropped).Abs(); got["state"] != "detached" || err != nil || d > time.Millisecond {
-			t.Errorf("%v since %v, %v, want %v", got["state"], got["detached_since"], err, dropped)
-		}
-		q := p.Resume(0)
-		w.wantDescribed(q, "state", "attached", "detached_since", nil)
-	})
-}
-
 func TestEndedSessionShowsItsReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, _ := w.play("")
@@ -206,30 +138,6 @@ func TestEndedSessionShowsItsReason(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		w.wantProblem("GET", path(p), http.StatusNotFound, "session")
 		w.wantProblem("DELETE", path(p), http.StatusNotFound, "session")
-	})
-}
-
-func TestUnknownSessionIs404(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.play("")
-		for _, id := range []string{"x", strings.Repeat("0", 32), "%20", "..", "%2e%2e", strings.Repeat("x", 5000)} {
-			w.wantProblem("GET", "/api/v1/sessions/"+id, http.StatusNotFound, "no such")
-			w.wantProblem("DELETE", "/api/v1/sessions/"+id, http.StatusNotFound, "no such")
-			w.wantProblem("POST", "/api/v1/sessions/"+id+"/disconnect", http.StatusNotFound, "no such")
-		}
-	})
-}
-
-func TestUnknownResourcesAndMethodsAreRefused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, _ := w.play("")
-		for _, target := range []string{"/api", "/api/v1/", "/api/v1/sessions/", "/api/v2/sessions", "/api/v1/sessionsx", path(p) + "/", path(p) + "/disconnect/", path(p) + "/nothing", "/nothing", "//api/v1/sessions"} {
-			w.wantProblem("GET", target, http.StatusNotFound, "no such")
-		}
-		for _, call := range []string{"PUT /api/v1/sessions", "PATCH /api/v1/sessions", "DELETE /api/v1/sessions", "PUT " + path(p), "POST " + path(p), "GET " + path(p) + "/disconnect", "DELETE " + path(p) + "/disconnect", "BREW " + path(p)} {
-			method, target, _ := strings.Cut(call, " ")
-			w.wantProblem(method, target, http.StatusMethodNotAllowed, "method")
-		}
 	})
 }
 
@@ -292,34 +200,6 @@ func TestDeleteEndsTheSessionWithCodeAndReason(t *testing.T) {
 	}
 }
 
-func TestDeleteOfDetachedSessionIsReportedAtResume(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, game := w.play("")
-		p.Drop()
-		w.wantStatus("DELETE", path(p)+"?code=4001&reason=kicked", http.StatusNoContent)
-		if got := game.WantClose(4001); got != "kicked" {
-			t.Errorf("the upstream got %q", got)
-		}
-		if c := p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded); c.Reason != "kicked" {
-			t.Errorf("the client got %+v", c)
-		}
-	})
-}
-
-func TestDisconnectSendsNoClose(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p, game := w.play("")
-		w.wantStatus("POST", path(p)+"/disconnect", http.StatusNoContent)
-		p.WantEnd()
-		w.wantProblem("POST", path(p)+"/disconnect", http.StatusConflict, "attached")
-		game.Text("missed")
-		q := p.Resume(0)
-		q.Want("missed")
-		w.wantStatus("POST", path(q)+"/disconnect", http.StatusNoContent)
-		q.WantEnd()
-	})
-}
-
 // T11, T44: without a token no call of a foreign page, or by a foreign name, passes the
 // guard, but for the two health paths.
 func TestEveryPathIsGuarded(t *testing.T) {
@@ -347,22 +227,5 @@ func TestEveryPathIsGuarded(t *testing.T) {
 		}
 		game.Text("untouched")
 		p.Want("untouched")
-	})
-}
-
-func TestMetricsCountSessions(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.play("")
-		p, _ := w.play("")
-		p.Drop()
-		body := w.call("GET", "/metrics").Body.String()
-		for _, line := range []string{`reseat_sessions{state="attached"} 1`, `reseat_sessions{state="detached"} 1`, `reseat_sessions{state="connecting"} 0`, "reseat_sessions_created_total 2"} {
-			if !strings.Contains(body, "\n"+line+"\n") {
-				t.Errorf("no line %s", line)
-			}
-		}
-		if strings.Contains(body, p.Hello.Session) {
-			t.Error("a session is named in a metric")
-		}
 	})
 }

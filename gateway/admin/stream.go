@@ -19,9 +19,9 @@ const (
 	// maxStreamsPerReader is the max of them for one token, or, without tokens, for one
 	// address. A dashboard that opens one after another leaves room for others.
 	maxStreamsPerReader = maxStreams / 2
-	// keepAlive is how often a stream sends something, so that no proxy closes it as idle.
+	// A stream sends something every keepAlive, so that no proxy closes it as idle.
 	keepAlive = 15 * time.Second
-	// streamWriteTimeout is how long a reader has to take a write.
+	// streamWriteTimeout limits the time in which a reader takes a write.
 	streamWriteTimeout = 10 * time.Second
 	// maxBatch is the max number of events in one write.
 	maxBatch = 128
@@ -29,12 +29,12 @@ const (
 
 // events streams what happens to sessions, as server-sent events.
 func (a *api) events(w http.ResponseWriter, r *http.Request) {
-	reader, err := a.read(r)
-	if err != nil {
+	s := stream{w: w, control: http.NewResponseController(w), wanted: eventFilter(r)}
+	if err := a.begin(&s, r); err != nil {
 		refuse(w, err)
 		return
 	}
-	defer reader.Close()
+	defer s.reader.Close()
 	of := readerKey(r)
 	if status := a.streams.acquire(of); status != 0 {
 		w.Header().Set("Retry-After", "10")
@@ -48,13 +48,6 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return
-	}
-	s := stream{w: w, control: http.NewResponseController(w), reader: reader, wanted: eventFilter(r)}
-	switch {
-	case a.alone(r):
-		s.node = a.nodeName()
-	case a.feed.log != nil:
-		s.older = a.feed.older
 	}
 	s.run(r)
 }
@@ -101,39 +94,36 @@ func readerKey(r *http.Request) string {
 	return name
 }
 
-// read starts after Last-Event-ID if that is given, so that a reader that reconnects
+// begin starts a stream after Last-Event-ID if that is given, so that a reader that reconnects
 // misses nothing. Otherwise it starts with as many of the newest events as the query's
 // last asks for, none by default.
-func (a *api) read(r *http.Request) (*events.Reader, error) {
-	hub := a.all
-	if a.alone(r) {
-		hub = a.g.Events()
-	}
-	last := r.Header.Get("Last-Event-ID")
-	if last == "" {
-		n := uint64(0)
-		if s := r.URL.Query().Get("last"); s != "" {
-			var ok bool
-			if n, ok = number(s); !ok || n > events.Kept {
-				return nil, badRequest("last: want 0 to %d", events.Kept)
-			}
+func (a *api) begin(s *stream, r *http.Request) error {
+	var id, newest uint64
+	last, ok := r.Header.Get("Last-Event-ID"), true
+	if last != "" {
+		if id, ok = number(last); !ok {
+			return badRequest("Last-Event-ID: want the id of an event, got %.100q", last)
 		}
-		a.settle(r, 0)
-		return hub.Newest(int(n)), nil
+	} else if n := r.URL.Query().Get("last"); n != "" {
+		if newest, ok = number(n); !ok || newest > events.Kept {
+			return badRequest("last: want 0 to %d", events.Kept)
+		}
 	}
-	id, ok := number(last)
-	if !ok {
-		return nil, badRequest("Last-Event-ID: want the id of an event, got %.100q", last)
-	}
-	a.settle(r, id)
-	return hub.After(id), nil
-}
-
-// settle waits until it is known where a reader of the whole cluster's events begins.
-func (a *api) settle(r *http.Request, id uint64) {
+	hub := a.g.Watch().Events.Hub
+	s.node = a.nodeName()
 	if !a.alone(r) {
-		a.feed.settle(r.Context(), id)
+		if all, begun := a.feed.settle(r.Context(), id); all != nil {
+			hub, s.node, s.older = all, "", a.feed.older
+		} else {
+			s.end = begun
+		}
 	}
+	if last == "" {
+		s.reader = hub.Newest(int(newest))
+	} else {
+		s.reader = hub.After(id)
+	}
+	return nil
 }
 
 // eventFilter returns the filter in a query: events of one session, player or group.
@@ -154,7 +144,8 @@ type stream struct {
 	control *http.ResponseController
 	reader  *events.Reader
 	wanted  func(*events.Event) bool
-	node    string // of all events; "": they say it themselves
+	node    string          // of all events; "": they say it themselves
+	end     <-chan struct{} // ends it: its reader gets more by the next one. Nil: never
 	// older reads events that the reader's Hub does not have any more. Nil: they are nowhere.
 	older func(ctx context.Context, after, until uint64) (list []events.Event, upTo uint64, ok bool)
 
@@ -171,6 +162,8 @@ func (s *stream) run(r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
+		case <-s.end:
+			open = false
 		case <-beat.C:
 			s.comment()
 		case <-s.reader.Wake():

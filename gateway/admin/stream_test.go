@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -117,36 +116,11 @@ func (l *listener) wantFrom(want ...string) {
 func (l *listener) wantEach(of func(events.Event) string, want []string) {
 	l.t.Helper()
 	for _, w := range want {
-		e := l.next()
-		for e.Type == "" {
-			e = l.next()
-		}
+		e := l.event()
 		if got := strings.TrimSpace(e.Type + " " + of(e)); got != w {
 			l.t.Fatalf("event %q %s, want %q", got, e.Reason, w)
 		}
 	}
-}
-
-func TestStreamReportsEvents(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		l := w.serve().listen("")
-		if e := l.next(); e.Type != "" {
-			t.Errorf("%+v before anything happened", e)
-		}
-		p, _ := w.play("red")
-		e := l.next()
-		if want := (events.Event{Type: "session.created", Time: e.Time, Session: p.Hello.Session, Group: "red", Path: "/match/7"}); e != want || time.Since(e.Time) != 0 {
-			t.Errorf("%+v, want %+v", e, want)
-		}
-		id := p.Hello.Session
-		w.wantStatus("DELETE", path(p)+"?reason=secret", http.StatusNoContent)
-		if e := l.next(); e.Type != "session.ended" || e.Session != id || e.Reason != "ended" {
-			t.Errorf("%+v, want that %s was ended", e, id)
-		}
-		if n, err := strconv.ParseUint(l.last, 10, 64); err != nil || n < uint64(time.Now().UnixMicro()) {
-			t.Errorf("id %s, %v", l.last, err)
-		}
-	})
 }
 
 func TestStreamContinuesAfterLastEventID(t *testing.T) {
@@ -177,21 +151,6 @@ func TestStreamContinuesAfterLastEventID(t *testing.T) {
 	})
 }
 
-func TestStreamStartsWithGapForOldLastEventID(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		s := w.serve()
-		l := s.listen("")
-		p, _ := w.play("")
-		l.want("session.created " + p.Hello.Session)
-		for i := range events.Kept + 1 {
-			w.gw.Events().Publish(events.Event{Type: events.Resumed, Session: fmt.Sprint(i)})
-		}
-		late := s.listen("", "Last-Event-ID: "+l.last)
-		late.want("gap", "session.resumed 1", "session.resumed 2")
-		s.listen("", "Last-Event-ID: "+late.last).want("session.resumed 3")
-	})
-}
-
 func TestStreamIsFiltered(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.serve()
@@ -205,9 +164,9 @@ func TestStreamIsFiltered(t *testing.T) {
 		}
 		for _, e := range all {
 			e.Type = events.Created
-			w.gw.Events().Publish(e)
+			w.gw.Watch().Events.Publish(e)
 		}
-		w.gw.Events().Publish(events.Event{Type: events.Gap})
+		w.gw.Watch().Events.Publish(events.Event{Type: events.Gap})
 		for i, l := range streams {
 			var got []string
 			for e := l.next(); e.Type != events.Gap; e = l.next() {
@@ -307,23 +266,4 @@ func TestStreamsAreLimitedInTotalAndPerAddress(t *testing.T) {
 	if one := of("127.0.0.1:1"); of("127.0.0.1:2") != one || of("127.0.0.2:1") == one {
 		t.Errorf("readers are told apart as %q, %q and %q, want by their addresses", one, of("127.0.0.1:2"), of("127.0.0.2:1"))
 	}
-}
-
-func TestStreamEndsCleanlyWithGateway(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		s := w.serve()
-		l := s.listen("")
-		p, _ := w.play("")
-		l.want("session.created " + p.Hello.Session)
-		w.gw.Close()
-		l.want("session.ended " + p.Hello.Session)
-		if line, err := l.line(); err != io.EOF {
-			t.Errorf("%q, %v; want the end of the body", line, err)
-		}
-		late := s.listen("")
-		late.next()
-		if _, err := late.line(); err != io.EOF {
-			t.Errorf("a stream after the end: %v", err)
-		}
-	})
 }

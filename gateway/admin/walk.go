@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/registry"
 )
 
@@ -51,7 +52,7 @@ func (a *api) listAll(w http.ResponseWriter, r *http.Request) {
 // parseCursor splits a cursor into a node's id and a position among its sessions.
 func parseCursor(s string) (node string, after uint64, err error) {
 	node, at, _ := strings.Cut(s, "-")
-	if len(node) != nodeIDLen || !hexDigits(node) {
+	if len(node) != cluster.IDLen || !hexDigits(node) {
 		return "", 0, strconv.ErrSyntax
 	}
 	after, err = strconv.ParseUint(at, 10, 64)

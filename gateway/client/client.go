@@ -52,7 +52,7 @@ type Options struct {
 	// ReadLimit is the max size of a message that is read, in bytes; a larger one breaks
 	// the connection. Zero means 16 MiB, a negative one no limit.
 	ReadLimit int64
-	// GiveUpAfter is how long the client tries to resume while no gateway answers at all, counted from the
+	// GiveUpAfter bounds the attempts to resume while no gateway answers at all, counted from the
 	// last sign of life; the gateway may have changed the grace period meanwhile. It is never less than
 	// the grace period that the client knows and two heartbeats. Zero means 10 minutes.
 	GiveUpAfter time.Duration
@@ -233,8 +233,8 @@ func (c *Conn) Write(ctx context.Context, typ MessageType, data []byte) error {
 // Close ends the session: the game server gets what was written before, then code
 // (1000, 1001 or 3000 to 4999) and reason (at most 123 bytes). While detached it waits
 // for the next connection, until the grace period is over at the latest. Messages that
-// arrive meanwhile are discarded. Its error is how the session ended otherwise:
-// ErrLost, or a *CloseError if the game server or the gateway ended it first.
+// arrive meanwhile are discarded. It returns ErrLost if no gateway takes the close, and a
+// *CloseError if the game server or the gateway ended the session first.
 func (c *Conn) Close(code int, reason string) error {
 	if !wire.ByeCode(code) || code == noCode || len(reason) > 123 {
 		return fmt.Errorf("close: want a code of 1000, 1001 or 3000 to 4999 and at most 123 bytes of reason, got %d and %d", code, len(reason))

@@ -17,39 +17,12 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/client"
+	"reseat/gateway/control"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
-
-func TestMessagesSentWhileDetachedArriveOnce(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var resumed []client.Resumed
-		var lost []error
-		c, game := w.play(client.Options{
-			OnDetach: func(err error) { lost = append(lost, err) },
-			OnResume: func(r client.Resumed) { resumed = append(resumed, r) },
-		})
-		game.Text("one")
-		c.want("one")
-		w.down.Store(true)
-		w.cut()
-		synctest.Wait()
-		game.Text("two")
-		c.say("a", "b")
-		time.Sleep(20 * time.Second)
-		w.down.Store(false)
-		c.want("two")
-		game.Want("a", "b")
-		c.say("c")
-		game.Want("c")
-		synctest.Wait()
-		if len(lost) != 1 || len(resumed) != 1 || resumed[0].Replay != 1 || resumed[0].Lost != 0 || resumed[0].Away < 20*time.Second || resumed[0].Away > 26*time.Second {
-			w.Errorf("losses %v, resumes %+v", lost, resumed)
-		}
-	})
-}
 
 // Both sides count, while connections break at any moment in every way, with messages of every size. A failing
 // subtest is named after its seed.
@@ -165,9 +138,9 @@ func TestGracePeriodThatIsExtendedWhileAwayHolds(t *testing.T) {
 	for name, extend := range map[string]func(w *world, id string){
 		"PATCH": func(w *world, id string) {
 			d := after
-			w.gw.Patch(id, gateway.Change{Grace: &d})
+			w.gw.Control().Patch(id, control.Change{Grace: &d})
 		},
-		"the group starts": func(w *world, id string) { w.gw.StartGroup("m") },
+		"the group starts": func(w *world, id string) { w.gw.Control().StartGroup("m") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -298,29 +271,6 @@ func TestWriteWaitsWhileTheWindowIsFull(t *testing.T) {
 	})
 }
 
-// Protocol section 5, Windows: a client that answers pings and does not ack violates
-// the protocol.
-func TestApplicationThatPausesReadingLosesNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, game := w.play(client.Options{})
-		sent := 0
-		for i := range 6000 { // more than --buffer-messages
-			go game.Text(fmt.Sprint(i))
-			synctest.Wait()
-			sent++
-		}
-		time.Sleep(time.Hour)
-		if got := w.state(c); got != session.Attached.String() || w.dials.Load() != 1 {
-			w.Fatalf("the session is %s after %d connections", got, w.dials.Load())
-		}
-		c.say("still here")
-		game.Want("still here")
-		for i := range sent {
-			c.want(fmt.Sprint(i))
-		}
-	})
-}
-
 func TestCancelledContextKeepsTheSession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, game := w.play(client.Options{})
@@ -411,7 +361,7 @@ func TestApplicationsSubprotocolIsNegotiated(t *testing.T) {
 
 func TestPreCreatedSessionIsJoinedByItsToken(t *testing.T) {
 	inWorld(t, func(w *world) {
-		id, token, err := w.gw.Create(w.Context(), gateway.CreateRequest{Path: "/match/7", Player: "ada"})
+		id, token, err := w.gw.Create(w.Context(), nil, gateway.CreateRequest{Path: "/match/7", Player: "ada"})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -475,16 +425,4 @@ func TestOutageOfGameServerIsReportedOnce(t *testing.T) {
 			w.Errorf("heard %v, want %v", heard, want)
 		}
 	}, func(p *policy.Policy) { p.Redial, p.RedialFor = true, time.Minute })
-}
-
-func TestDropDisconnects(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, game := w.play(client.Options{})
-		c.Drop()
-		c.say("", "hello")
-		game.Want("", "hello")
-		if n := w.dials.Load(); n != 2 {
-			w.Errorf("%d connections, want 2", n)
-		}
-	})
 }

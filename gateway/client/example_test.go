@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -27,10 +26,6 @@ func serve() (address string, stop func()) {
 		for {
 			typ, data, err := c.Read(r.Context())
 			if err != nil {
-				return
-			}
-			if string(data) == "quit" {
-				c.Close(4000, "game over")
 				return
 			}
 			c.Write(r.Context(), typ, []byte(strings.ToUpper(string(data))))
@@ -68,41 +63,4 @@ func ExampleDial() {
 	// Output:
 	// GO NORTH <nil>
 	// <nil>
-}
-
-// A bot reads until the session ends, and checks who ended it.
-func ExampleConn_Read() {
-	address, stop := serve()
-	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-
-	c, err := client.Dial(ctx, address+"/match/7", &client.Options{
-		OnDetach: func(why error) { /* count it */ },
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer c.CloseNow()
-	for _, text := range []string{"north", "east", "quit"} {
-		c.Write(ctx, client.MessageText, []byte(text))
-	}
-	for {
-		_, data, err := c.Read(ctx)
-		var end *client.CloseError
-		switch {
-		case errors.As(err, &end) && end.FromServer:
-			fmt.Println("the game is over:", end.Code, end.Reason)
-			return
-		case err != nil:
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(string(data))
-	}
-	// Output:
-	// NORTH
-	// EAST
-	// the game is over: 4000 game over
 }

@@ -52,7 +52,7 @@ type link struct {
 	verdict  *verdict
 }
 
-// parts is what has come of a message that comes in parts, protocol section 3.
+// parts holds the received part of a message that comes in parts: protocol section 3.
 type parts struct {
 	typ   MessageType
 	bytes int64
@@ -83,7 +83,7 @@ const (
 	ended                    // the connection ended, or the attempt failed
 )
 
-// An event is what a link's goroutines report to the loop.
+// An event is a report of a link's goroutines to the loop.
 type event struct {
 	link *link
 	kind eventKind

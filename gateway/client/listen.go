@@ -9,8 +9,8 @@ import (
 
 // This file applies the rules of silence.go to the live connection.
 
-// pauseAfter is how late the loop runs when the process or the machine has been
-// paused. A busy machine delays it by less.
+// pauseAfter tells a pause of the process or the machine from a busy machine, which
+// delays the loop by less.
 const pauseAfter = time.Second
 
 // sleep returns how long the loop may wait for an event, and notes when it has to
@@ -44,7 +44,7 @@ func (p *loop) woke(now time.Time) {
 	}
 }
 
-// lateness is how long ago due was. It also compares wall clock readings, because
+// lateness returns the time since due. It also compares wall clock readings, because
 // the monotonic clock of most systems stops while the machine sleeps.
 func lateness(due, now time.Time) time.Duration {
 	return max(now.Sub(due), now.Round(0).Sub(due.Round(0)))

@@ -39,8 +39,8 @@ type loop struct {
 	links sync.WaitGroup
 
 	live, attempt *link
-	// hellos counts them. abandoned is how many there had been when an attempt last
-	// ended without hello or refusal: it may have reached the gateway, or may yet.
+	// hellos counts them. abandoned is the count when an attempt last ended without hello
+	// or refusal: it may have reached the gateway, or may yet.
 	hellos, abandoned int
 	current           wire.Hello // the newest, with what token and grace have changed since
 

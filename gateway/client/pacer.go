@@ -8,8 +8,8 @@ import (
 const (
 	minBackoff, maxBackoff = time.Second, 5 * time.Second
 	minPause               = 50 * time.Millisecond // between two attempts, at least
-	// maxUnproductive is how many connections in a row may be useless before a hello no
-	// longer resets the backoff.
+	// After maxUnproductive useless connections in a row a hello no longer resets the
+	// backoff.
 	maxUnproductive = 3
 )
 

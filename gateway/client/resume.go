@@ -112,7 +112,7 @@ func (p *loop) lose(why error, after time.Duration) {
 	l, now := p.live, time.Now()
 	l.cancel()
 	p.live = nil
-	keep := p.alarms.attempt // belongs to an attempt beside it, which goes on as a resume
+	keep := p.alarms.attempt // belongs to an attempt beside it, which becomes the resume
 	p.alarms = alarms{attempt: keep}
 	p.pacer.lost(l.useful || !errors.Is(why, errBroken) && now.Sub(l.since) >= goodAfter)
 	p.dropped, p.tried = now, false

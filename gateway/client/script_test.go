@@ -97,6 +97,9 @@ var scripts = []script{
 	{"a silent lively line starts an attempt beside it, and continues", suspicious,
 		"lively; mark; +2s; 1< ^ack 10 | ^ping 1; lost 0; conn at 4s; lost 0: nothing heard for 4s; +1s; say up; 1< up; hello; 2< ^ack 10 | up; 1< the end; " +
 			"lost 1: nothing heard for 4s; away 5s"},
+	{"a sign of life before the 101 drops the attempt", suspicious,
+		"lively; late 2s; say one; +4.5s; lost 0: nothing heard for 4s; 1> y; lost 1: nothing heard for 4s; away 4.5s; reads y; +1s; say two; " +
+			"1< one | ^ack 10 | ^ping 1 | ^ack 11 | two; lost 1: nothing heard for 4s"},
 	{"an ack held back for an attempt is sent after it", suspicious,
 		"lively; 1> eleven; late 1h; +4.5s; reads eleven; +1s; 1< ^ack 10 | ^ping 1; 1> ^pong 1; 1< ^ack 11"},
 	{"a takeover of a silent line may mean that it is slower", answering, "lively; say up; mark; conn at 4s; mark; hello; conn at 10s"},

@@ -22,8 +22,8 @@ const (
 	maxDeaths, maxFalseAlarms = 3, 6 // what doubles is doubled so often at most
 )
 
-// A remedy is what silence calls for. If two are due at the same time, the larger
-// one is taken.
+// A remedy is a reaction to silence. If two are due at the same time, the larger one is
+// taken.
 type remedy int
 
 const (
@@ -236,7 +236,7 @@ func (s *silence) falseAlarm() { s.falseAlarms++ }
 // ---- what to do
 
 // next returns what to do next and when, if nothing happens before; at is zero if
-// there is nothing to do. trying: an attempt is under way beside the connection.
+// there is nothing to do. trying: an attempt is made beside the connection.
 // leaving: the connection is being closed, so only the heartbeat counts.
 func (s *silence) next(trying, leaving bool) (at time.Time, what remedy) {
 	plan := func(t time.Time, r remedy) {
@@ -283,7 +283,7 @@ func (s *silence) why(now time.Time) error {
 
 func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
-// clock is when the answer clock started; zero if it is not running. On an idle line
+// clock returns the start of the answer clock, zero if it is not running. On an idle line
 // it starts when the gateway's ping is due.
 func (s *silence) clock() time.Time {
 	switch {
@@ -295,7 +295,7 @@ func (s *silence) clock() time.Time {
 	return time.Time{}
 }
 
-// pingedLast is when the newest ping since heard was sent; zero: none was.
+// pingedLast returns the time of the newest ping since heard, zero if there was none.
 func (s *silence) pingedLast() time.Time {
 	if s.pinged.IsZero() {
 		return time.Time{}
@@ -303,8 +303,8 @@ func (s *silence) pingedLast() time.Time {
 	return s.sent
 }
 
-// limit is how long the answer clock may run, at least. While no ping was answered, a line may need as long as
-// two handshakes.
+// limit returns the minimum time that the answer clock may run. While no ping was answered, a line may need as
+// long as two handshakes.
 func (s *silence) limit() time.Duration {
 	limit := s.answer
 	if s.roundTrip == 0 {
@@ -313,7 +313,7 @@ func (s *silence) limit() time.Duration {
 	return s.scaled(limit)
 }
 
-// patience is how long a ping must go unanswered to confirm a suspicion. While no ping
+// patience returns the time after which an unanswered ping confirms a suspicion. While no ping
 // was answered, a handshake, which is two round trips or more, must do as an estimate:
 // otherwise the first pause on a line with a round trip of 2 s raises a false alarm.
 func (s *silence) patience() time.Duration {

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"reseat/gateway/client"
 	"reseat/gateway/internal/test/wstest"
 )
 
@@ -145,38 +144,9 @@ func TestProgressOfALargeMessageCountsAsActivity(t *testing.T) {
 	})
 }
 
-// OnDetach blocks the loop while nothing is read, as if the process were stopped. The
-// gateway's answers arrive meanwhile.
-func TestPausedClientReadsBeforeItGivesUp(t *testing.T) {
-	onBareStage(t, func(s *stage) {
-		stands := make(chan struct{})
-		s.hang = func(what string) {
-			if what == "loss" {
-				s.stop(21 * time.Second)
-				close(stands)
-				time.Sleep(20 * time.Second)
-			}
-		}
-		g := s.dial(answering)
-		s.lively(g)
-		s.late.Store(int64(time.Hour)) // the attempt gets no answer
-		s.say("up")
-		s.heard(g, "up")
-		<-stands
-		g.Control("ack 1")
-		g.Text("while it stood still")
-		s.want("while it stood still")
-		s.wantLost(1, "nothing heard for 4s")
-	})
-}
-
 func TestSuspendedClientProbesItsConnection(t *testing.T) {
 	onBareStage(t, func(s *stage) {
-		s.hang = func(what string) {
-			if what == "resume" {
-				time.Sleep(20 * time.Second)
-			}
-		}
+		s.hang = func() { time.Sleep(20 * time.Second) }
 		s.dial(answering).Drop()
 		g := s.door.Next()
 		again(g, answering, 0, 0)
@@ -186,44 +156,6 @@ func TestSuspendedClientProbesItsConnection(t *testing.T) {
 }
 
 // ---- suspicion
-
-// False alarm, first stage: the attempt has no 101 yet.
-func TestSignOfLifeBeforeThe101DropsTheAttempt(t *testing.T) {
-	for name, say := range map[string]func(*wstest.Peer){
-		"data": func(g *wstest.Peer) { g.Text("y") },
-		"pong": func(g *wstest.Peer) { g.Control("pong 1"); g.Text("y") },
-		"part": func(g *wstest.Peer) {
-			g.Raw([]byte("\x81\x7e\x08\x00"))
-			g.Raw([]byte(strings.Repeat("y", 2000)))
-			time.Sleep(time.Second)
-			g.Raw([]byte(strings.Repeat("y", 48)))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, suspicious, func(s *stage, g *wstest.Peer) {
-				s.lively(g)
-				began := time.Now()
-				s.late.Store(int64(2 * time.Second))
-				s.say("one")
-				time.Sleep(4500 * time.Millisecond)
-				s.wantLost(0, "nothing heard for 4s")
-				go say(g)
-				s.wantLost(1, "nothing heard for 4s")
-				if got := s.resumes[0]; got != (client.Resumed{Away: 4500 * time.Millisecond}) {
-					s.Errorf("resumes %+v after %v", got, time.Since(began))
-				}
-				_, data, err := s.Read(s.Context())
-				if err != nil || strings.Trim(string(data), "y") != "" {
-					s.Errorf("read %q, %v", data, err)
-				}
-				time.Sleep(time.Second)
-				s.say("two")
-				s.heard(g, "one", "^ack 10", "^ping 1", "^ack 11", "two")
-				s.wantLost(1, "nothing heard for 4s")
-			})
-		})
-	}
-}
 
 func TestMoveRequestedUnderSuspicionIsMadeAfterwards(t *testing.T) {
 	for range 20 { // the move is at a random moment
@@ -387,16 +319,5 @@ func TestSlowLineGetsThrough(t *testing.T) {
 		if took := time.Since(began); len(s.resumes) != 1 || took > 12*time.Second {
 			s.Errorf("resumes %+v after %v", s.resumes, took)
 		}
-	})
-}
-
-func TestNothingIsSentAfterBye(t *testing.T) {
-	onStage(t, answering, func(s *stage, g *wstest.Peer) {
-		go s.Close(1000, "")
-		s.heard(g, "^ack 0", `^bye {"code":1000,"reason":""}`)
-		g.Control("ping are you there")
-		time.Sleep(20 * time.Second)
-		s.heard(g)
-		s.wantLost(0)
 	})
 }

@@ -10,14 +10,15 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"reseat/gateway/frame"
-	"reseat/gateway/wire"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"reseat/gateway/frame"
+	"reseat/gateway/wire"
 
 	"reseat/gateway"
 	"reseat/gateway/client"
@@ -153,7 +154,7 @@ func (w *world) play(o client.Options) (*app, *wstest.Peer) {
 // state returns the session's state at the gateway.
 func (w *world) state(c *app) string {
 	synctest.Wait()
-	i, _ := w.gw.Session(c.Session())
+	i, _ := w.gw.Control().Session(c.Session())
 	return i.State
 }
 
@@ -218,7 +219,7 @@ type stage struct {
 	resumes []client.Resumed
 	lost    []error
 	late    atomic.Int64 // delay of a handshake's 101, in ns
-	hang    func(string) // called by OnDetach and OnResume with "loss" or "resume"
+	hang    func()       // called by OnResume
 }
 
 // onStage begins a session with these members in the hello, and passes the gateway's end of its connection.
@@ -230,7 +231,7 @@ func onStage(t *testing.T, members map[string]any, f func(*stage, *wstest.Peer))
 func onBareStage(t *testing.T, f func(*stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{T: t, door: wstest.NewGame(t, 64<<10), hang: func(string) {}}
+		s := &stage{T: t, door: wstest.NewGame(t, 64<<10), hang: func() {}}
 		s.door.Choose = wire.Subprotocol
 		s.door.Refuse = func(net.Conn, *http.Request) bool {
 			select {
@@ -260,13 +261,12 @@ func (s *stage) dial(members map[string]any) *wstest.Peer {
 				s.mu.Lock()
 				s.resumes = append(s.resumes, r)
 				s.mu.Unlock()
-				s.hang("resume")
+				s.hang()
 			},
 			OnDetach: func(err error) {
 				s.mu.Lock()
 				s.lost = append(s.lost, err)
 				s.mu.Unlock()
-				s.hang("loss")
 			},
 		})
 		s.app = &app{s.T, c}

@@ -636,15 +636,6 @@ func TestNodeKeepsItsIDWhileItsRecordCannotBeRead(t *testing.T) {
 	})
 }
 
-// After an upgrade the node has the same id, though a record of it is there.
-func TestUpgradeKeepsTheID(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		again := alone(t, s.e, func(c *Config) { c.ID, c.Lineage = s.ID(), s.Lineage() })
-		again.joins(time.Second)
-		wstest.Equal(t, "id", again.ID(), s.ID())
-	})
-}
-
 // Without the engine a successor reaches the nodes that its predecessor knew, and judges as it did.
 func TestSuccessorKnowsTheNodesOfItsPredecessor(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
@@ -819,18 +810,6 @@ func TestNodeWithoutItsTLSSessionsIsDialledAgain(t *testing.T) {
 				conn.Close()
 			}
 		}
-	})
-}
-
-// While keys are rotated some nodes sign with the new key, and some with the old one.
-func TestNodesKnowEachOtherWhileKeysAreRotated(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.cfg.Identity = keys("new", "k")
-		if err := s.cfg.Identity.Load(s.ID()); err != nil {
-			t.Fatal(err)
-		}
-		s.net.answers(peerAddr, s.net.node(peerID, keys("k", "new")))
-		s.reaches(peerID)
 	})
 }
 

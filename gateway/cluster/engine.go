@@ -22,7 +22,7 @@ type Engine interface {
 	PutNode(ctx context.Context, id string, value []byte) error
 	// Beat sends a heartbeat: a node's id, with what is sealed behind it. It never blocks.
 	Beat(beat string) error
-	// Publish sends a message to a subject below the cluster's name, such as "n.<id>" or "ev.<id>".
+	// Publish sends a message to a subject below the cluster's name, such as "n.<id>".
 	// It never blocks.
 	Publish(subject string, data []byte) error
 	// Subscribe calls f with each message to a subject below the cluster's name, one at a time; "*" is
@@ -30,7 +30,7 @@ type Engine interface {
 	Subscribe(subject string, f func(subject string, data []byte)) (func(), error)
 	// Status describes the connection.
 	Status() EngineStatus
-	// Skew is how far this machine's clock is ahead of the engine's; negative: behind. False: not
+	// Skew returns the difference of this machine's clock to the engine's; negative: behind. False: not
 	// measured.
 	Skew() (time.Duration, bool)
 	// Reload reads the files of credentials and authorities again, for the next connection.
@@ -66,11 +66,11 @@ type EngineHandler interface {
 // An EngineStatus describes the connection to the engine.
 type EngineStatus struct {
 	Up bool
-	// Servers is how many the engine has, as far as this client knows.
+	// Servers counts those of the engine, as far as this client knows.
 	Servers  int
 	Replicas int
 	RTT      time.Duration
-	// Since is when Up last changed.
+	// Since is the time of the last change of Up.
 	Since   time.Time
 	Version string // of the server that this node is connected to
 	URL     string // of that server, without credentials

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// caPurpose is what the authorities' keys are derived for: see tokens.Keys.Derive.
+// caPurpose names the keys of the authorities: see tokens.Keys.Derive.
 const caPurpose = "reseat node ca v1"
 
 // nodeDomain ends the name of each node in its certificate, behind its id.
@@ -121,7 +121,7 @@ func (i *Identity) Load(id string) error {
 	return nil
 }
 
-// protocol is what nodes speak; otherNode is offered to those who look for another node, so that their
+// protocol is spoken between nodes; otherNode is offered to those who look for another node, so that their
 // handshake fails for a reason that they can tell from others.
 const protocol, otherNode = "http/1.1", "reseat-other-node"
 

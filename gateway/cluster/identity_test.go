@@ -164,20 +164,6 @@ func (m *meeting) connect() (tls.ConnectionState, error) {
 	return meetAt(m.t, m.front, m.at, ownerID)
 }
 
-// Only the first of the connections to a node exchanges certificates, and keys by ML-KEM.
-func TestFurtherConnectionsGoOnWithTheTLSSession(t *testing.T) {
-	m := newMeeting(t)
-	for i, curve := range []tls.CurveID{tls.X25519MLKEM768, tls.CurveP256, tls.CurveP256} {
-		st, err := m.connect()
-		if err != nil || m.refused != nil {
-			t.Fatal(err, m.refused)
-		}
-		if st.DidResume != (i > 0) || st.CurveID != curve || len(st.PeerCertificates) == 0 {
-			t.Errorf("connection %d: resumed %v, %v, %d certificates; want %v", i+1, st.DidResume, st.CurveID, len(st.PeerCertificates), curve)
-		}
-	}
-}
-
 // A TLS session is no way around the keys: those of now decide, on either side.
 func TestTLSSessionEndsWithTheKeys(t *testing.T) {
 	for name, late := range map[string]string{"of the front node": frontID, "of the owner": ownerID} {
@@ -221,30 +207,6 @@ func trust(t *testing.T, what string, from, to *Identity, id, want string) {
 	if err, refused := meet(t, from, to, id, want); err != nil || refused != nil {
 		t.Errorf("%s: %v, %v, want success", what, err, refused)
 	}
-}
-
-func TestNodesWithTheSameTokenKeyTrustEachOther(t *testing.T) {
-	for kind, make := range tokenKeys {
-		t.Run(kind, func(t *testing.T) {
-			key := make(t)
-			a, _, _ := load(t, frontID, key)
-			b, _, _ := load(t, ownerID, key)
-			trust(t, "same key", a, b, ownerID, ownerID)
-			other, _, _ := load(t, ownerID, make(t))
-			if err, _ := meet(t, a, other, ownerID, ownerID); !otherKeys(err) {
-				t.Errorf("another key: %v", err)
-			}
-		})
-	}
-}
-
-// The key in a file makes the same authority in every form of it.
-func TestAuthorityDependsOnTheKeyAlone(t *testing.T) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, key, err)
-	a, _, _ := load(t, frontID, pkcs8(t, key))
-	b, _, _ := load(t, ownerID, block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)))
-	trust(t, "the key in another form", a, b, ownerID, ownerID)
 }
 
 // Whoever has the public key alone verifies tokens, and is no node.
@@ -293,18 +255,6 @@ func TestRotationKeepsNodesTogetherAtEachStep(t *testing.T) {
 	}
 	if err, _ := meet(t, a, b, ownerID, ownerID); !otherKeys(err) {
 		t.Errorf("one has dropped the old key, by which the other signs: %v", err)
-	}
-}
-
-func TestAnotherNodeAtTheAddressIsToldFromOtherKeys(t *testing.T) {
-	key := tokenKeys["secret"](t)
-	a, _, _ := load(t, frontID, key)
-	b, _, _ := load(t, ownerID, key)
-	if err, refused := meet(t, a, b, ownerID, "0000000c"); !errors.Is(err, ErrOtherNode) || otherKeys(err) || refused != nil {
-		t.Errorf("%v, %v", err, refused)
-	}
-	if err, _ := meet(t, a, b, ownerID, ""); err != nil {
-		t.Errorf("any node is asked for: %v", err)
 	}
 }
 

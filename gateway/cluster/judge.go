@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+const (
+	probeTime    = 750 * time.Millisecond
+	refusedPause = 150 * time.Millisecond
+	maxJudges    = 32 // at a time
+	judgedFor    = time.Second
+	// maxWaiting bounds the clients of one node that wait for a judgement, at most 1.7 seconds: all players
+	// of a node that has died. Those who are refused come back, which costs more.
+	maxWaiting = 10000
+)
+
 // A Verdict says whether a node lives.
 type Verdict uint8
 
@@ -30,9 +40,15 @@ type Judgement struct {
 	Verdict Verdict
 	// Evidence is for the log, such as "its address refuses connections".
 	Evidence string
-	// Heard is when anything was last heard of the node: a heartbeat, a record or an answer. Zero: never.
+	// Heard is the time of the node's last sign of life: a heartbeat, a record or an answer. Zero: none.
 	// A session of a Silent node may live until Heard plus its grace period.
 	Heard time.Time
+}
+
+// EndsSessions reports whether the node's sessions, whose grace period is no longer than grace, cannot
+// live any more. Those of a node that is only silent may, until their grace period is over.
+func (j Judgement) EndsSessions(grace time.Duration) bool {
+	return j.Verdict == Gone || j.Verdict == Silent && !j.Heard.IsZero() && time.Since(j.Heard) > grace
 }
 
 // Judge decides whether a node still lives, when a connection to it has failed. It takes up to

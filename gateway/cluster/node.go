@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A State is what the table says of a node.
+// A State of a node, as the table has it.
 type State uint8
 
 const (
@@ -32,6 +32,9 @@ func (s State) String() string { return stateNames[s] }
 // MarshalText makes a State its name in JSON.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// IDLen is the length of a node's id.
+const IDLen = 8
+
 // A Node is one node of the cluster, as this node knows it.
 type Node struct {
 	// ID is 8 hex digits. It stays the same in an upgrade, and is another after a restart.
@@ -48,13 +51,13 @@ type Node struct {
 	State   State
 	// Load is as of its last record.
 	Load
-	// HeartbeatAge is how long ago it was last heard, 0 for this node.
+	// HeartbeatAge is the time since its last sign of life, 0 for this node.
 	HeartbeatAge time.Duration
 	// Self: it is this node.
 	Self bool
 }
 
-// A Load is what a node reports of its work.
+// A Load is the work of a node, as it reports it.
 type Load struct {
 	Sessions    int `json:"sessions"`
 	ForwardsIn  int `json:"forwards_in"`
@@ -64,7 +67,7 @@ type Load struct {
 // Level is that of the protocol between nodes which this version speaks.
 const Level = 2
 
-// A record is what a node publishes about itself in the bucket of nodes.
+// A record describes a node in the bucket of nodes, by its own words.
 type record struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -81,7 +84,7 @@ type record struct {
 
 const stateLeft = "left"
 
-// Known is what a process passes to its successor about another node.
+// Known describes another node, for a successor of this process.
 type Known struct {
 	ID, Name, Address, Version string
 	Formats                    []int

@@ -2,8 +2,12 @@ package cluster
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,10 +20,11 @@ import (
 //
 // Its methods may be called from any goroutine.
 type Players struct {
-	self  func() string // this node's id
-	store PlayerStore
-	peers PlayerPeers
-	log   *slog.Logger
+	self   func() string // this node's id
+	store  PlayerStore
+	peers  PlayerPeers
+	derive func(purpose string, n int) ([][]byte, error)
+	log    *slog.Logger
 	// Unchecked is called for each session that began without the engine.
 	Unchecked func()
 
@@ -53,13 +58,27 @@ type PlayerPeers interface {
 	Answers(ctx context.Context, node, session string) bool
 }
 
-// A PlayerPolicy says which of two sessions of one player ends.
-type PlayerPolicy uint8
+// A Player owns a session. Players of different realms are different people,
+// whatever their names are.
+type Player struct{ Realm, Name string }
 
 const (
-	NewestWins PlayerPolicy = iota // --duplicate takeover
-	OldestWins                     // --duplicate reject
+	// playerPurpose names the key that hides players' names from readers of the engine.
+	playerPurpose = "reseat player v1"
+	// releaseTimeout limits the deletion of a record.
+	releaseTimeout = 5 * time.Second
 )
+
+// key returns the key of a player's record.
+func (p *Players) key(of Player) string {
+	secrets, err := p.derive(playerPurpose, sha256.Size)
+	if err != nil || len(secrets) == 0 {
+		return ""
+	}
+	m := hmac.New(sha256.New, secrets[0])
+	fmt.Fprintf(m, "%d %s%s", len(of.Realm), of.Realm, of.Name)
+	return hex.EncodeToString(m.Sum(nil)[:20])
+}
 
 // A holder is the record of a player.
 type holder struct {
@@ -71,23 +90,24 @@ type holder struct {
 // A holding is a record that this node has written, or would have.
 type holding struct {
 	holder
-	policy   PlayerPolicy
-	revision uint64 // 0: not written
+	oldestWins bool   // --duplicate reject; else takeover
+	revision   uint64 // 0: not written
 }
 
 // holdTries bounds how often Hold starts again after it was overtaken.
 const holdTries = 8
 
-// NewPlayers returns the Players of the node whose id self returns.
-func NewPlayers(self func() string, store PlayerStore, peers PlayerPeers, log *slog.Logger) *Players {
-	return &Players{self: self, store: store, peers: peers, log: log, Unchecked: func() {}, held: make(map[string]holding)}
+// NewPlayers returns the Players of the node whose id self returns. derive is tokens.Keys.Derive: nodes
+// with the same keys find each other's records.
+func NewPlayers(self func() string, store PlayerStore, peers PlayerPeers, derive func(purpose string, n int) ([][]byte, error), log *slog.Logger) *Players {
+	return &Players{self: self, store: store, peers: peers, derive: derive, log: log, Unchecked: func() {}, held: make(map[string]holding)}
 }
 
 // Hold makes session the one of a player in the whole cluster. It reports false if another
-// node has a session of the player that stays. key identifies the player, and is safe as a
-// key of the engine.
-func (p *Players) Hold(ctx context.Context, key, session string, policy PlayerPolicy) bool {
-	mine := holding{holder: holder{Session: session, Node: p.self(), Since: time.Now().UTC()}, policy: policy}
+// node has a session of the player that stays, which is possible if the oldest wins.
+func (p *Players) Hold(ctx context.Context, player Player, session string, oldestWins bool) bool {
+	key := p.key(player)
+	mine := holding{holder: holder{Session: session, Node: p.self(), Since: time.Now().UTC()}, oldestWins: oldestWins}
 	p.keep(key, mine)
 	for range holdTries {
 		if !p.holds(key, session) {
@@ -98,7 +118,7 @@ func (p *Players) Hold(ctx context.Context, key, session string, policy PlayerPo
 			break
 		}
 		other := revision > 0 && current.Node != p.self() && current.Session != session // else it has moved to this node
-		if other && policy == OldestWins && p.peers.Answers(ctx, current.Node, current.Session) {
+		if other && oldestWins && p.peers.Answers(ctx, current.Node, current.Session) {
 			p.drop(key, session)
 			return false
 		}
@@ -158,16 +178,22 @@ func (p *Players) keep(key string, h holding) {
 
 // Keep notes a session that this node has held before an upgrade. Announce then writes its
 // record.
-func (p *Players) Keep(key, session string, since time.Time, policy PlayerPolicy) {
-	p.keep(key, holding{holder: holder{Session: session, Node: p.self(), Since: since.UTC()}, policy: policy})
+func (p *Players) Keep(player Player, session string, since time.Time, oldestWins bool) {
+	p.keep(p.key(player), holding{holder: holder{Session: session, Node: p.self(), Since: since.UTC()}, oldestWins: oldestWins})
 }
 
-// Release forgets a session that has ended. It returns when the record has been deleted, or
-// ctx is done.
-func (p *Players) Release(ctx context.Context, key, session string) {
-	if h, ok := p.drop(key, session); ok && h.revision > 0 {
-		p.store.DeletePlayer(ctx, key, h.revision) // if it fails, the node will not know the session
+// Release forgets a session that has ended. It does not wait until the record is deleted.
+func (p *Players) Release(player Player, session string) {
+	key := p.key(player)
+	h, ok := p.drop(key, session)
+	if !ok || h.revision == 0 {
+		return
 	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+		defer cancel()
+		p.store.DeletePlayer(ctx, key, h.revision) // if it fails, the node will not know the session
+	}()
 }
 
 // Announce writes the records of all sessions of this node again, after the engine was away or
@@ -199,7 +225,7 @@ func (p *Players) announce(ctx context.Context, key string, h holding, supersede
 			return
 		}
 		other := revision > 0 && current.Node != p.self() && current.Session != h.Session // of its own sessions this node has decided
-		if other && !p.wins(h, current) && (h.policy == NewestWins || p.peers.Answers(ctx, current.Node, current.Session)) {
+		if other && !p.wins(h, current) && (!h.oldestWins || p.peers.Answers(ctx, current.Node, current.Session)) {
 			supersede(h.Session)
 			return
 		}
@@ -223,7 +249,7 @@ func (p *Players) wins(h holding, other holder) bool {
 	if h.Since.Equal(other.Since) {
 		return h.Node < other.Node
 	}
-	return h.Since.After(other.Since) == (h.policy == NewestWins)
+	return h.Since.After(other.Since) != h.oldestWins
 }
 
 // update notes the revision of a record. It reports false if the session has ended meanwhile, or a newer

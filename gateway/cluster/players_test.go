@@ -94,12 +94,18 @@ func (n *table) Answers(_ context.Context, node, session string) bool {
 	return n.answers[node+"/"+session]
 }
 
+var ada = Player{Name: "ada"}
+
+// What Hold is given for --duplicate takeover and reject.
+const newestWins, oldestWins = false, true
+
 // newPair returns the Players of two nodes, a and b.
 func newPair() (a, b *Players, s *fakeStore, n *table) {
 	s, n = newFakeStore(), &table{ended: make(map[string]bool), answers: make(map[string]bool)}
 	quiet := slog.New(slog.DiscardHandler)
 	self := func(id string) func() string { return func() string { return id } }
-	return NewPlayers(self("a"), s, n, quiet), NewPlayers(self("b"), s, n, quiet), s, n
+	derive := func(string, int) ([][]byte, error) { return [][]byte{[]byte("secret")}, nil }
+	return NewPlayers(self("a"), s, n, derive, quiet), NewPlayers(self("b"), s, n, derive, quiet), s, n
 }
 
 // inPair runs f in a bubble of synctest with the Players of two nodes.
@@ -120,55 +126,49 @@ func (n *table) wantEnded(t *testing.T, want ...string) {
 }
 
 // holds has a node hold a session for ada.
-func holds(t *testing.T, p *Players, session string, policy PlayerPolicy, want bool) {
+func holds(t *testing.T, p *Players, session string, oldest bool, want bool) {
 	t.Helper()
-	wstest.Equal(t, session+" is held", p.Hold(t.Context(), "ada", session, policy), want)
+	wstest.Equal(t, session+" is held", p.Hold(t.Context(), ada, session, oldest), want)
 }
 
 func TestNewerSessionAtAnotherNodeEndsTheOlderOne(t *testing.T) {
 	inPair(t, func(t *testing.T, a, b *Players, _ *fakeStore, n *table) {
-		holds(t, a, "s1", NewestWins, true)
-		holds(t, b, "s2", NewestWins, true)
+		holds(t, a, "s1", newestWins, true)
+		holds(t, b, "s2", newestWins, true)
 		n.wantEnded(t, "a/s1")
-		a.Release(t.Context(), "ada", "s1") // its end must not delete b's record
-		holds(t, a, "s3", NewestWins, true)
+		a.Release(ada, "s1")
+		synctest.Wait() // its end must not delete b's record
+		holds(t, a, "s3", newestWins, true)
 		n.wantEnded(t, "a/s1", "b/s2")
 	})
 }
 
 func TestSecondSessionIsRefusedWhileTheFirstClientAnswers(t *testing.T) {
 	inPair(t, func(t *testing.T, a, b *Players, _ *fakeStore, n *table) {
-		holds(t, a, "s1", OldestWins, true)
+		holds(t, a, "s1", oldestWins, true)
 		n.answers["a/s1"] = true
-		holds(t, b, "s2", OldestWins, false)
+		holds(t, b, "s2", oldestWins, false)
 		n.answers["a/s1"] = false
-		holds(t, b, "s2", OldestWins, true)
+		holds(t, b, "s2", oldestWins, true)
 		n.wantEnded(t, "a/s1")
 	})
 }
 
-// Two begin at the same time: the one whose write comes second meets the other's session.
-func TestOvertakenSessionMeetsTheOther(t *testing.T) {
-	for policy, ended := range map[PlayerPolicy][]string{NewestWins: {"b/s2"}, OldestWins: nil} {
-		inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
-			n.answers["b/s2"] = true
-			s.before = func() { b.Hold(t.Context(), "ada", "s2", policy) }
-			holds(t, a, "s1", policy, policy == NewestWins)
-			n.wantEnded(t, ended...)
-		})
-	}
-}
-
 func TestEndedSessionLeavesNoRecord(t *testing.T) {
 	inPair(t, func(t *testing.T, a, _ *Players, s *fakeStore, _ *table) {
-		holds(t, a, "s1", NewestWins, true)
-		holds(t, a, "s2", NewestWins, true) // a newer one of the same node
-		a.Release(t.Context(), "ada", "s1")
+		holds(t, a, "s1", newestWins, true)
+		holds(t, a, "s2", newestWins, true) // a newer one of the same node
+		a.Release(ada, "s1")
+		synctest.Wait()
 		wstest.Equal(t, "records, of s2", len(s.records), 1)
-		a.Release(t.Context(), "ada", "s2")
+		a.Release(ada, "s2")
+		synctest.Wait()
 		wstest.Equal(t, "records", len(s.records), 0)
-		s.before = func() { a.Release(t.Context(), "ada", "s3") } // it ends while it begins
-		a.Hold(t.Context(), "ada", "s3", NewestWins)
+		s.before = func() {
+			a.Release(ada, "s3")
+			synctest.Wait()
+		} // it ends while it begins
+		a.Hold(t.Context(), ada, "s3", newestWins)
 		wstest.Equal(t, "records", len(s.records), 0)
 	})
 }
@@ -177,10 +177,11 @@ func TestEndedSessionLeavesNoRecord(t *testing.T) {
 // must not hide the newer one from other nodes.
 func TestOlderSessionDoesNotHideTheNewerOne(t *testing.T) {
 	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
-		s.before = func() { a.Hold(t.Context(), "ada", "s2", NewestWins) }
-		a.Hold(t.Context(), "ada", "s1", NewestWins)
-		a.Release(t.Context(), "ada", "s1")
-		b.Hold(t.Context(), "ada", "s3", NewestWins)
+		s.before = func() { a.Hold(t.Context(), ada, "s2", newestWins) }
+		a.Hold(t.Context(), ada, "s1", newestWins)
+		a.Release(ada, "s1")
+		synctest.Wait()
+		b.Hold(t.Context(), ada, "s3", newestWins)
 		n.wantEnded(t, "a/s2")
 	})
 }
@@ -194,10 +195,10 @@ func TestOlderRecordEndsNoSession(t *testing.T) {
 				b = a
 				n.answers["a/s1"] = true
 			}
-			holds(t, a, "s1", OldestWins, true)
+			holds(t, a, "s1", oldestWins, true)
 			time.Sleep(time.Second)
 			s.away = true
-			b.Hold(t.Context(), "ada", "s2", OldestWins) // s1 did not answer this node
+			b.Hold(t.Context(), ada, "s2", oldestWins) // s1 did not answer this node
 			s.away = false
 			b.Announce(t.Context(), func(session string) { t.Errorf("%s was ended", session) })
 			if own {
@@ -210,17 +211,17 @@ func TestOlderRecordEndsNoSession(t *testing.T) {
 // While the engine is away each node decides for itself. Afterwards one session of each player
 // stays: the newest under takeover, the oldest under reject.
 func TestSessionsBegunWithoutTheEngineMeetOnItsReturn(t *testing.T) {
-	for policy, ended := range map[PlayerPolicy]string{NewestWins: "a/s1", OldestWins: "b/s2"} {
+	for oldest, ended := range map[bool]string{newestWins: "a/s1", oldestWins: "b/s2"} {
 		for _, first := range []string{"a", "b"} {
-			t.Run(fmt.Sprint(policy, first), func(t *testing.T) {
+			t.Run(fmt.Sprint(oldest, first), func(t *testing.T) {
 				inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
 					n.answers["a/s1"], n.answers["b/s2"] = true, true
 					unchecked := 0
 					a.Unchecked = func() { unchecked++ }
 					s.away = true
-					a.Hold(t.Context(), "ada", "s1", policy)
+					a.Hold(t.Context(), ada, "s1", oldest)
 					time.Sleep(time.Second)
-					holds(t, b, "s2", policy, true)
+					holds(t, b, "s2", oldest, true)
 					wstest.Equal(t, "counted", unchecked, 1)
 					s.away = false
 					order := []string{"a", "b"}
@@ -240,8 +241,8 @@ func TestSessionsBegunWithoutTheEngineMeetOnItsReturn(t *testing.T) {
 // A bucket that has lost everything is filled again, and ends nobody's session.
 func TestAnnounceFillsAnEmptiedStore(t *testing.T) {
 	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
-		a.Hold(t.Context(), "ada", "s1", NewestWins)
-		b.Hold(t.Context(), "bob", "s2", NewestWins)
+		a.Hold(t.Context(), ada, "s1", newestWins)
+		b.Hold(t.Context(), Player{Name: "bob"}, "s2", newestWins)
 		clear(s.records)
 		clear(s.at)
 		for _, p := range []*Players{a, b} {
@@ -249,15 +250,29 @@ func TestAnnounceFillsAnEmptiedStore(t *testing.T) {
 		}
 		wstest.Equal(t, "records", len(s.records), 2)
 		n.wantEnded(t)
-		a.Release(t.Context(), "ada", "s1")
+		a.Release(ada, "s1")
+		synctest.Wait()
 		wstest.Equal(t, "records, by the new revision", len(s.records), 1)
 	})
 }
 
 func TestUnreadableRecordIsAsGoodAsNone(t *testing.T) {
 	inPair(t, func(t *testing.T, a, _ *Players, s *fakeStore, n *table) {
-		s.records["ada"], s.at["ada"], s.last = []byte("{"), 7, 7
-		holds(t, a, "s1", OldestWins, true)
+		key := a.key(ada)
+		s.records[key], s.at[key], s.last = []byte("{"), 7, 7
+		holds(t, a, "s1", oldestWins, true)
 		n.wantEnded(t)
 	})
+}
+
+// Two begin at the same time: the one whose write comes second meets the other's session.
+func TestOvertakenSessionMeetsTheOther(t *testing.T) {
+	for oldest, ended := range map[bool][]string{newestWins: {"b/s2"}, oldestWins: nil} {
+		inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
+			n.answers["b/s2"] = true
+			s.before = func() { b.Hold(t.Context(), ada, "s2", oldest) }
+			holds(t, a, "s1", oldest, !oldest)
+			n.wantEnded(t, ended...)
+		})
+	}
 }

@@ -19,7 +19,7 @@ import (
 //
 //	format (1 byte), length of the head, head, nonce, sealed rest
 //
-// The head can be read without a key: it is what decides whose a session is, and when its record may be
+// The head can be read without a key: it decides whose a session is, and when its record may be
 // deleted. It is authenticated together with the rest, so that nobody can change it, or put the rest behind
 // another one. The rest is sealed by AES-256-GCM with a key of the session's own, which is derived from a
 // token key. So a record cannot be moved to another session, and the nonces, which are random, are drawn for
@@ -27,7 +27,7 @@ import (
 
 const (
 	seatFormat = 1
-	// sealPurpose is what keys are derived for: see tokens.Keys.Derive.
+	// sealPurpose names the keys of seats: see tokens.Keys.Derive.
 	sealPurpose = "reseat seal v1"
 	// seatInfo separates the keys of sessions from others that may be derived of the same one.
 	seatInfo = "seat "

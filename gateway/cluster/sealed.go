@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// This file is what nodes believe of what they read in the engine: only what a node with the same token keys
+// Nodes believe little of what they read in the engine: only what a node with the same token keys
 // has written there, and nothing twice. Whoever else may write there is ignored.
 //
 // A sealed message is a JSON object, which any reader of the engine sees, with a member "sealed": a format
@@ -31,7 +31,7 @@ const (
 	messageFormat  = 1
 	// sealingLevel is the first Level that seals its messages.
 	sealingLevel = 2
-	// staleAfter is how old the first message of a node may be: clocks differ, and records are kept for a while.
+	// staleAfter limits the age of a node's first message: clocks differ, and records are kept for a while.
 	staleAfter = 2 * time.Minute
 	// askedAgain and maxAsked bound how many addresses are asked, which only unsealed records name.
 	askedAgain = time.Minute
@@ -43,7 +43,7 @@ var (
 	errOtherKey = errors.New("it is sealed by another key: do all nodes have the same --token-key-file?")
 )
 
-// seal returns a message that only nodes can read and write, for this place alone.
+// message returns a message, sealed, that only nodes can read and write, for this place alone.
 func (s seal) message(place string, stamp uint64, message []byte) ([]byte, error) {
 	keys, err := s.derive(messagePurpose, keySize+kidSize)
 	if err != nil {
@@ -319,14 +319,12 @@ func (s *sealer) Beat(id string) error {
 	return errors.Join(err, s.Engine.Beat(id), s.Engine.Beat(id+string(sealed)))
 }
 
-const idLen = 8 // of a node
-
 // Heartbeat implements EngineHandler.
 func (s *sealer) Heartbeat(beat string) {
-	if len(beat) < idLen {
+	if len(beat) < IDLen {
 		return
 	}
-	id, sealed := beat[:idLen], []byte(beat[idLen:])
+	id, sealed := beat[:IDLen], []byte(beat[IDLen:])
 	stamp, _, err := s.seal.openMessage(beatPlace(id), sealed)
 	if err == nil && s.isNew(s.beats, id, stamp) || errors.Is(err, errUnsealed) && s.isOlder(id) {
 		s.c.Heartbeat(id)

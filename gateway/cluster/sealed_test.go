@@ -83,7 +83,7 @@ func TestOnlySealedHeartbeatsAreHeard(t *testing.T) {
 		s.sealer.Heartbeat(last)
 		time.Sleep(10 * time.Second)
 		for name, beat := range map[string]string{
-			"plain": peerID, "short": "b", "again": last, "of another node": peerID + b.beatOf(t, thirdID)[idLen:],
+			"plain": peerID, "short": "b", "again": last, "of another node": peerID + b.beatOf(t, thirdID)[IDLen:],
 			"another key": another(t, "x").beatOf(t, peerID), "junk": peerID + strings.Repeat("x", 60),
 		} {
 			s.sealer.Heartbeat(beat)

@@ -22,9 +22,9 @@ type Seat struct {
 	Handoff bool   // the owner got it by a hand-off, not by a claim
 	Ended   int    // close code for those who resume, 0 while it lives
 	Reason  string // with Ended
-	// Keep is how long the session is kept without its client: the longest of its grace periods.
+	// Keep is the longest of the session's grace periods.
 	Keep time.Duration
-	// Written is when the engine stored the record, by its clock. Put does not use it.
+	// Written is the time of the record in the engine, by its clock. Put does not use it.
 	Written time.Time
 	// Body is sealed on its way to the engine. Its content is the caller's.
 	Body []byte
@@ -53,14 +53,14 @@ type SeatStore interface {
 	// ListSeats iterates over the records of one of SeatBuckets, as they are when it comes to them. It
 	// asks for one after the other, so that the caller sets the pace. An error ends it.
 	ListSeats(ctx context.Context, bucket int) iter.Seq2[StoredSeat, error]
-	// Contact is when the newest operation began that most of the engine's servers have confirmed.
+	// Contact returns the beginning of the newest operation that most of the engine's servers have confirmed.
 	Contact() time.Time
 	// Publish and Subscribe are those of Engine.
 	Publish(subject string, data []byte) error
 	Subscribe(subject string, f func(subject string, data []byte)) (func(), error)
 }
 
-// SeatBuckets is how many parts the records of seats have.
+// SeatBuckets counts the parts of the records of seats.
 const SeatBuckets = 8
 
 // SeatBucket is the part that has a session's record. All nodes, of all versions, agree on it.
@@ -237,12 +237,12 @@ func (s *Seats) List(ctx context.Context, node string) iter.Seq2[Seat, error] {
 	}
 }
 
-// Contact is when this node last had contact with the engine for certain: the beginning of the newest write
+// Contact returns the time of the last certain contact with the engine: the beginning of the newest write
 // that was confirmed. A node that is alone with a part of the engine's servers gets no such confirmation.
 // The node's own record is written every 3 seconds. Zero means never.
 func (s *Seats) Contact() time.Time { return s.store.Contact() }
 
-// A nodeMessage is what a node sends to another one over the engine. Members that a node does not know
+// A nodeMessage goes from a node to another one over the engine. Members that a node does not know
 // are ignored.
 type nodeMessage struct {
 	Fenced *fenced `json:"fenced,omitempty"`

@@ -195,19 +195,6 @@ func TestWriteOnAConditionThatDoesNotHoldIsRefused(t *testing.T) {
 
 func yes() bool { return true }
 
-// The engine has done what it was asked for, and its answer did not arrive.
-func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
-	_, a, b, seat := begun(t)
-	a.link.Loses = yes
-	seat.Epoch = 3
-	seat = a.put(seat)
-	got := b.get(sessionOfA)
-	wstest.Equal(t, "epoch", got.Epoch, 3)
-	wstest.Equal(t, "revision", got.Revision, seat.Revision)
-	other := a.put(seatOf(nodeA, anotherOfA))
-	wstest.Equal(t, "revision of a new seat", b.get(anotherOfA).Revision, other.Revision)
-}
-
 // Two claims are alike, but for their random bytes: who lost must not take the other's for its own.
 func TestLostAnswerDoesNotMakeAnothersWriteOnesOwn(t *testing.T) {
 	e := clustertest.NewSeats()
@@ -224,26 +211,6 @@ func TestWriteThatMayStillComeIsNeitherDoneNorRefused(t *testing.T) {
 	wantErr(t, "a claim", b.putErr(claimed(seat, nodeB)), errUnclear)
 	b.link.Land()
 	a.wantOwner(nodeB)
-}
-
-func TestWriteThatComesTooLateWasTaken(t *testing.T) {
-	e, a, b, seat := begun(t)
-	c := newNode(t, e, nodeC)
-	b.link.SetBefore(func() { c.put(claimed(seat, nodeC)) })
-	b.link.Late = yes
-	wantErr(t, "a claim", b.putErr(claimed(seat, nodeB)), cluster.ErrSeatTaken)
-	b.link.Land()
-	a.wantOwner(nodeC)
-}
-
-// A leader that has just lost its place returns a record from before the revision that the writer knows.
-func TestAnswerFromThePastProvesNothing(t *testing.T) {
-	e, a, _, seat := begun(t)
-	old := e.Records()[sessionOfA]
-	seat = a.put(seat)
-	a.link.Late = yes
-	a.link.Answer = func(string, cluster.StoredSeat, error) (cluster.StoredSeat, error) { return old, nil }
-	wantErr(t, "a write", a.putErr(seat), errUnclear)
 }
 
 func TestEngineThatIsAwayIsNoVerdict(t *testing.T) {
@@ -354,16 +321,6 @@ func TestRenewRespectsWhatItCannotOpen(t *testing.T) {
 			t.Errorf("over %q: written %v", value, written)
 		}
 	}
-}
-
-// After the engine was emptied, owners write their seats again, and claims go on.
-func TestEmptiedEngineIsFilledAgain(t *testing.T) {
-	e, a, b, seat := begun(t)
-	e.Empty()
-	wantErr(t, "on the old revision", a.putErr(seat), cluster.ErrSeatTaken)
-	wantErr(t, "renew", a.renewErr(seat), nil)
-	b.put(claimed(b.get(sessionOfA), nodeB))
-	wantErr(t, "after a claim", a.renewErr(seat), cluster.ErrSeatTaken)
 }
 
 func TestSeatIsReadWithEachKeyThatIsLoaded(t *testing.T) {
@@ -489,22 +446,6 @@ func TestClaimReachesTheIDThatStandsInTheSeat(t *testing.T) {
 	})
 }
 
-// Only what the engine has confirmed is contact, from when it was begun.
-func TestContactIsTheNewestWriteThatWasConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newNode(t, clustertest.NewSeats(), nodeA)
-		wstest.Equal(t, "contact before any", a.Contact(), time.Time{})
-		a.link.SetBefore(func() { time.Sleep(time.Second) })
-		began := time.Now()
-		seat := a.put(seatOf(nodeA, sessionOfA))
-		wstest.Equal(t, "contact after a write", a.Contact(), began)
-		a.get(sessionOfA)
-		a.link.SetCut(true)
-		a.Put(t.Context(), seat)
-		wstest.Equal(t, "contact after a failure", a.Contact(), began)
-	})
-}
-
 func TestListHasWhatANodeBeganOrOwns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := clustertest.NewSeats()
@@ -543,4 +484,27 @@ func TestListHasWhatANodeBeganOrOwns(t *testing.T) {
 		}
 		wstest.Equal(t, "errors while the engine is away", n, 1)
 	})
+}
+
+// The engine has done what it was asked for, and its answer did not arrive.
+func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
+	_, a, b, seat := begun(t)
+	a.link.Loses = yes
+	seat.Epoch = 3
+	seat = a.put(seat)
+	got := b.get(sessionOfA)
+	wstest.Equal(t, "epoch", got.Epoch, 3)
+	wstest.Equal(t, "revision", got.Revision, seat.Revision)
+	other := a.put(seatOf(nodeA, anotherOfA))
+	wstest.Equal(t, "revision of a new seat", b.get(anotherOfA).Revision, other.Revision)
+}
+
+// A leader that has just lost its place returns a record from before the revision that the writer knows.
+func TestAnswerFromThePastProvesNothing(t *testing.T) {
+	e, a, _, seat := begun(t)
+	old := e.Records()[sessionOfA]
+	seat = a.put(seat)
+	a.link.Late = yes
+	a.link.Answer = func(string, cluster.StoredSeat, error) (cluster.StoredSeat, error) { return old, nil }
+	wantErr(t, "a write", a.putErr(seat), errUnclear)
 }

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// sweptAfter is how long the seat of a lost node's session stays after its grace period, and
+	// sweptAfter is the time for which the seat of a lost node's session stays after its grace period, and
 	// endedAfter that of an ended session.
 	sweptAfter = time.Minute
 	endedAfter = 30 * time.Second
-	// listRate is how many records a node reads a second to list them. A deletion counts as several.
+	// listRate limits the records that a node reads a second to list them. A deletion counts as several.
 	listRate   = 2000
 	deleteCost = 4
 )
@@ -143,7 +143,7 @@ func (w *sweeper) record(ctx context.Context, stored StoredSeat) error {
 // never is the end of what is not to be deleted.
 var never = time.Unix(1<<40, 0)
 
-// due is when a record is of no more use.
+// due returns the time from which on a record is of no use.
 func (w *sweeper) due(seat Seat) time.Time {
 	if seat.Ended != 0 {
 		return seat.Written.Add(seat.Keep + endedAfter)
@@ -161,7 +161,7 @@ func (w *sweeper) due(seat Seat) time.Time {
 	return since.Add(seat.Keep + sweptAfter)
 }
 
-// foundGone is when a Sweep has found a node gone for the first time.
+// foundGone returns when a Sweep first found a node gone.
 func (w *sweeper) foundGone(node string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

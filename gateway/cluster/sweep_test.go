@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -185,34 +184,6 @@ func TestUnreadableSeatsAreSwept(t *testing.T) {
 	})
 }
 
-// Each of the pieces is one node's, and nobody else reads it.
-func TestNodesShareTheSweep(t *testing.T) {
-	const seats = 200
-	inLargeSweep(t, seats, func(t *testing.T, e *clustertest.Seats, b *sweep) {
-		sweeps := []*sweep{b, newSweep(newNode(t, e, nodeC))}
-		pieces, reads := map[string]int{}, 0
-		for i, s := range sweeps {
-			s.gone[nodeA] = true
-			s.share = func(piece string) bool {
-				pieces[piece]++
-				return int(piece[len(piece)-1])%2 == i
-			}
-			s.link.Answer = func(_ string, seat cluster.StoredSeat, err error) (cluster.StoredSeat, error) {
-				reads++
-				return seat, err
-			}
-			s.run()
-		}
-		wstest.Equal(t, "pieces", len(pieces), cluster.SeatBuckets)
-		wstest.Equal(t, "reads", reads, seats)
-		time.Sleep(time.Hour)
-		first, second := len(sweeps[0].run()), len(sweeps[1].run())
-		if first == 0 || second == 0 || first+second != seats || len(e.Records()) != 0 {
-			t.Errorf("%d and %d were ended, %d are left; want %d in all", first, second, len(e.Records()), seats)
-		}
-	})
-}
-
 // took checks how long f takes, to a tenth.
 func took(t *testing.T, what string, want time.Duration, f func()) {
 	t.Helper()
@@ -257,13 +228,30 @@ func TestSweepGoesOnAfterAnError(t *testing.T) {
 	})
 }
 
-func TestCancelledSweepEnds(t *testing.T) {
-	inLargeSweep(t, 4000, func(t *testing.T, _ *clustertest.Seats, b *sweep) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		err := b.Sweep(ctx, func(string) (time.Time, bool) { return time.Time{}, true }, b.share, func(s cluster.Seat) { t.Errorf("ended %s", s.Session) })
-		wantErr(t, "a sweep", err, context.DeadlineExceeded)
-		wstest.Equal(t, "it took", time.Since(began), time.Second)
+// Each of the pieces is one node's, and nobody else reads it.
+func TestNodesShareTheSweep(t *testing.T) {
+	const seats = 200
+	inLargeSweep(t, seats, func(t *testing.T, e *clustertest.Seats, b *sweep) {
+		sweeps := []*sweep{b, newSweep(newNode(t, e, nodeC))}
+		pieces, reads := map[string]int{}, 0
+		for i, s := range sweeps {
+			s.gone[nodeA] = true
+			s.share = func(piece string) bool {
+				pieces[piece]++
+				return int(piece[len(piece)-1])%2 == i
+			}
+			s.link.Answer = func(_ string, seat cluster.StoredSeat, err error) (cluster.StoredSeat, error) {
+				reads++
+				return seat, err
+			}
+			s.run()
+		}
+		wstest.Equal(t, "pieces", len(pieces), cluster.SeatBuckets)
+		wstest.Equal(t, "reads", reads, seats)
+		time.Sleep(time.Hour)
+		first, second := len(sweeps[0].run()), len(sweeps[1].run())
+		if first == 0 || second == 0 || first+second != seats || len(e.Records()) != 0 {
+			t.Errorf("%d and %d were ended, %d are left; want %d in all", first, second, len(e.Records()), seats)
+		}
 	})
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"testing"
@@ -93,23 +92,6 @@ func TestOutageOfTheEngineIsNoSignOfLife(t *testing.T) {
 		s.outage(0)
 		s.net.answers(peerAddr, fails)
 		s.wantVerdict(peerID, Unclear) // nobody could be heard before
-	})
-}
-
-// A node that hears nobody says so of none.
-func TestNobodyIsSilentForANodeThatIsCutOff(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.net.answers(peerAddr, silence)
-		for i := range 3 {
-			id := fmt.Sprintf("0000000%x", 12+i)
-			s.Record(id, recordOf(id, "10.0.0.9:"+id, "up"))
-		}
-		time.Sleep(10 * time.Second)
-		s.wantLines("node.silent", 0)
-		s.beats("0000000c")
-		s.beats("0000000d")
-		time.Sleep(10 * time.Second)
-		s.wantState(peerID, "silent")
 	})
 }
 

@@ -36,8 +36,8 @@ type Settings struct {
 	// Takeover is the upgrade socket of a process whose sessions this one takes over, "" if
 	// not set. UpgradeSocket is where this process listens for its successor, "" if not set.
 	Takeover, UpgradeSocket string
-	// UpgradeTimeout is how long a successor may take to start. UpgradePump is how long this process
-	// forwards bytes for it.
+	// UpgradeTimeout limits the start of a successor. This process forwards bytes for it for
+	// UpgradePump.
 	UpgradeTimeout, UpgradePump time.Duration
 	// Cluster is the cluster that this gateway is part of.
 	Cluster Cluster

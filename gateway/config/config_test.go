@@ -263,46 +263,6 @@ func TestApparentContradictionsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestRouteSettingsOverrideFlagsForThatRouteOnly(t *testing.T) {
-	s := mustParse(t, nil, "--upstream=ws://game:9000/live", "--grace=1m", "--heartbeat=5s", "--origin=https://a.example",
-		"--route", "/chess/*=ws://chess:9000;grace=5m; overflow=end;origin=https://b.example;origin=*;upstream-host=upstream")
-	if len(s.Gateway.Routes) != 2 {
-		t.Fatalf("got %d routes, want 2", len(s.Gateway.Routes))
-	}
-	rest, chess := s.Gateway.Routes[0], s.Gateway.Routes[1]
-	if rest.Pattern != "/*" || rest.Upstream.URL.String() != "ws://game:9000/live" || !reflect.DeepEqual(rest.Policy, s.Gateway.Default) {
-		t.Errorf("--upstream became %+v, want /* under the global policy", rest)
-	}
-	want := s.Gateway.Default
-	want.Grace, want.Overflow, want.Origins = 5*time.Minute, session.EndSession, []string{"https://b.example", "*"}
-	if chess.Pattern != "/chess/*" || chess.Upstream.URL.String() != "ws://chess:9000" || !reflect.DeepEqual(chess.Policy, want) {
-		t.Errorf("--route became\n     %+v\nwant %+v", chess, want)
-	}
-	if s.Gateway.Default.Grace != time.Minute || !slices.Equal(s.Gateway.Default.Origins, []string{"https://a.example"}) {
-		t.Errorf("a route's settings changed the global policy: %+v", s.Gateway.Default)
-	}
-}
-
-func TestEveryRowOfTheTableIsComplete(t *testing.T) {
-	seen := map[string]bool{}
-	for i := range table {
-		f := &table[i]
-		switch {
-		case seen[f.name] || f.name != strings.ToLower(f.name) || strings.Contains(f.name, "_"):
-			t.Errorf("--%s: there twice, or not in lower case with hyphens", f.name)
-		case f.onlyArg() && f.name != "help" && f.name != "version":
-			t.Errorf("--%s sets nothing", f.name)
-		case f.set != nil && f.setLocal != nil:
-			t.Errorf("--%s sets both a global value and a route's", f.name)
-		case f.group == "" || f.help == "":
-			t.Errorf("--%s has no group or no help", f.name)
-		case !f.onlyArg() && f.shownDefault() == "":
-			t.Errorf("--%s shows no default", f.name)
-		}
-		seen[f.name] = true
-	}
-}
-
 func TestNearestIsTheNameWithTheFewestTypos(t *testing.T) {
 	names := []string{"grace", "host", "http", "heartbeat"}
 	for word, want := range map[string]string{

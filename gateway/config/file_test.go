@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -130,47 +129,6 @@ func TestFlagBeatsEnvironmentBeatsFile(t *testing.T) {
 	}
 }
 
-func TestEnvironmentCanNameTheConfigFile(t *testing.T) {
-	withConfig(t, `upstream = "ws://game:9000"`)
-	env := []string{"RESEAT_CONFIG=" + configName}
-	if s := mustParse(t, env); s.Gateway.Routes[0].Upstream.URL.Host != "game:9000" {
-		t.Errorf("got %+v", s.Gateway.Routes)
-	}
-	if err := os.WriteFile("other.toml", []byte(`upstream = "ws://other:9000"`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if s := mustParse(t, env, "--config", "other.toml"); s.Gateway.Routes[0].Upstream.URL.Host != "other:9000" {
-		t.Errorf("the flag does not beat the environment: %+v", s.Gateway.Routes)
-	}
-	wantRefused(t, "RESEAT_CONFIG (--config)", []string{"RESEAT_CONFIG=missing.toml"})
-}
-
-func TestEmptyArrayIsNoValue(t *testing.T) {
-	s := mustParse(t, nil, withConfig(t, `
-origin = ["https://a.example"]
-[[route]]
-pattern = "/same-host"
-upstream = "ws://game"
-origin = []
-`))
-	if got := s.Gateway.Routes[0].Policy.Origins; len(got) != 0 {
-		t.Errorf("origins %q, want none", got)
-	}
-}
-
-func TestRoutesOfAFileCanBeWrittenInAnArray(t *testing.T) {
-	for _, text := range []string{
-		`route = ["/a=ws://a;grace=1m", "/b=ws://b"]`,
-		`route = [{pattern = "/a", upstream = "ws://a", grace = "1m"}, {pattern = "/b", upstream = "ws://b"}]`,
-	} {
-		s := mustParse(t, nil, withConfig(t, text+"\nheartbeat = \"5s\"\n"))
-		r := s.Gateway.Routes
-		if len(r) != 2 || r[0].Pattern != "/a" || r[0].Policy.Grace != time.Minute || r[1].Pattern != "/b" || r[1].Policy.Heartbeat != 5*time.Second {
-			t.Errorf("%s: got %+v", text, r)
-		}
-	}
-}
-
 // wrongFiles are refused with an error that begins with setting and contains says.
 var wrongFiles = []struct{ text, setting, says string }{
 	{"grace = \"45\"", ":1: grace", `want a duration such as 45s, got "45"`},
@@ -238,15 +196,6 @@ func TestWrongFileIsRefusedWithFileLineAndKey(t *testing.T) {
 	}
 }
 
-func TestFileNameIsShownOnOneLine(t *testing.T) {
-	t.Chdir(t.TempDir())
-	name := "a\nb.toml"
-	if err := os.WriteFile(name, []byte("grce = 1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	wantRefused(t, `a\nb.toml:1: grce`, nil, "--config", name)
-}
-
 // FuzzConfig parses arbitrary file content. Nothing may panic; a refusal must be a
 // UsageError of one printable line, and accepted settings must be complete.
 func FuzzConfig(f *testing.F) {
@@ -277,18 +226,4 @@ func FuzzConfig(f *testing.F) {
 		}
 		checkTaken(t, &d.Settings)
 	})
-}
-
-func TestConfigMayBeInAnotherDirectory(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "sub", configName)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("upstream = \"ws://game\"\ntoken-key-file = [\"keys/a.pem\"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := mustParse(t, nil, "--config", file)
-	if !slices.Equal(s.TokenKeyFiles, []string{"keys/a.pem"}) {
-		t.Errorf("files %q, want names as they were written", s.TokenKeyFiles)
-	}
 }

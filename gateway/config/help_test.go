@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 var update = stdflag.Bool("update", false, "rewrite testdata/golden/help.txt")
@@ -36,36 +35,6 @@ func TestHelpIsTheGoldenFile(t *testing.T) {
 	}
 	if got != string(want) {
 		t.Errorf("the help is not %s (go test ./gateway/config -update writes it):\n%s", goldenHelp, got)
-	}
-}
-
-func TestHelpFitsTheScreenAndNamesEveryFlagAndDefault(t *testing.T) {
-	help := ErrHelp.Error()
-	for line := range strings.Lines(help) {
-		line = strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(line) > helpWidth || strings.TrimRight(line, " ") != line {
-			t.Errorf("longer than %d columns, or blanks at its end: %q", helpWidth, line)
-		}
-	}
-	for i := range table {
-		f := &table[i]
-		_, after, ok := strings.Cut(help, "\n  --"+f.name+" ")
-		if !ok {
-			t.Errorf("--%s is not in the help", f.name)
-		}
-		own, _, _ := strings.Cut(after, "\n  --")
-		own, _, _ = strings.Cut(own, "\n\n")
-		if !strings.Contains(own, "["+f.shownDefault()+"]") && !f.onlyArg() {
-			t.Errorf("--%s: no default in %q", f.name, own)
-		}
-		if strings.Contains(own, "(R)") != f.perRoute() || strings.Contains(own, "(+)") != f.repeat {
-			t.Errorf("--%s: wrong marks in %q", f.name, own)
-		}
-	}
-	for _, word := range []string{"RESEAT_GRACE=45s", "[[route]]", "reseat check", "Exit status", "KiB", "DUR is"} {
-		if !strings.Contains(help, word) {
-			t.Errorf("%q is not in the help", word)
-		}
 	}
 }
 

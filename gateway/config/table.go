@@ -49,7 +49,7 @@ func (f *flag) perRoute() bool { return f.setLocal != nil }
 // onlyArg reports whether f is for the command line only: --help and --version.
 func (f *flag) onlyArg() bool { return f.set == nil && f.setLocal == nil }
 
-// local is what can be set globally and per route.
+// local holds the settings that can be global and per route.
 type local struct {
 	policy.Policy
 	auth policy.Auth
@@ -414,7 +414,7 @@ var table = []flag{
 		set:  one(func(d *draft) *time.Duration { return &d.Cluster.DeadAfter }, duration(time.Second, time.Hour))},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
-		help: "connection I/O: goroutines (net), or cheaper event loops on Linux (poll), with io_uring where allowed; --compression and wss:// upstreams use net. auto: poll",
+		help: "connection I/O, for diagnosis: goroutines (net), or event loops on Linux (poll), with io_uring where allowed. auto: poll; --demo always uses net",
 		set: one(func(d *draft) *transport.Kind { return &d.Gateway.Driver }, choice(
 			option[transport.Kind]{"auto", transport.Auto},
 			option[transport.Kind]{"net", transport.Net},

@@ -2,25 +2,29 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"reseat/gateway"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
+	"reseat/upstream"
 )
 
 // engineIO is the keepalive preset of that name: ping and pong packets of the
 // protocol's revision 4.
 var engineIO = session.KeepaliveReply{In: "2", Out: "3"}
 
+// Limits beyond which a setting is allowed, but more often a mistake than intended.
 const (
-	// engineIOTimeout is engine.io's default pingTimeout: its server closes a
-	// connection that does not answer a ping for this long.
-	engineIOTimeout = 20 * time.Second
-	// minSafeAnswer is an --answer-timeout that a page may exceed while it loads a level
-	// or decodes a picture.
-	minSafeAnswer = 5 * time.Second
+	tinySize        = 1 << 10          // bytes: below it, the unit was probably forgotten
+	longHeartbeat   = 30 * time.Second // half of the time after which proxies cut a silent connection
+	engineIOTimeout = 20 * time.Second // engine.io's pingTimeout: its server closes a connection that leaves a ping unanswered for so long
+	minSafeAnswer   = 5 * time.Second  // a page may freeze for this long while it loads a level
 )
 
 // A Warning is about a setting, or a combination of settings, that is allowed but probably
@@ -30,69 +34,102 @@ type Warning struct {
 	Text string // what will happen, and what to do
 }
 
+// A warner adds the warning about flag if it is due.
+type warner func(flag string, due bool, format string, args ...any)
+
 // Warnings returns the warnings about the whole gateway, then those about each route, in
 // order.
 func (s *Settings) Warnings() (list []Warning) {
-	list = append(s.globalWarnings(), s.publicMistakes()...)
+	warn := func(flag string, due bool, format string, args ...any) {
+		if due {
+			list = append(list, Warning{flag, fmt.Sprintf(format, args...)})
+		}
+	}
+	s.warnOfAccess(warn)
 	for i := range s.Gateway.Routes {
 		r := &s.Gateway.Routes[i]
-		for _, about := range []func(*policy.Route) []Warning{
-			s.routeMistakes, s.pageMistakes, s.sizeMistakes, textMistakes,
-			keepaliveWarnings, answerWarnings, originWarnings, idleWarnings,
-		} {
-			list = append(list, about(r)...)
+		ofRoute := func(flag string, due bool, format string, args ...any) {
+			warn(flag, due, "route %s: %s", r.Pattern, fmt.Sprintf(format, args...))
 		}
+		s.warnOfRoute(r, ofRoute)
+		s.warnOfOrigins(&r.Policy, ofRoute)
+		s.warnOfSizes(&r.Policy, ofRoute)
+		warnOfTimes(&r.Policy, ofRoute)
+		warnOfTexts(&r.Policy, ofRoute)
+		warnOfNoEffect(&r.Policy, ofRoute)
 	}
 	return list
 }
 
-// globalWarnings is about flags that a route cannot have.
-func (s *Settings) globalWarnings() (list []Warning) {
-	warn := func(flag, format string, args ...any) {
-		list = append(list, Warning{flag, fmt.Sprintf(format, args...)})
+// warnOfAccess is about what others on the network may do, and see.
+func (s *Settings) warnOfAccess(warn warner) {
+	proxies := s.Gateway.TrustedProxies
+	for _, p := range proxies {
+		b := p.Addr().AsSlice()
+		warn("trusted-proxy", p.Bits() == 0, "%s trusts X-Forwarded-For from any address, so any client can forge its own. List only your proxies", p)
+		warn("trusted-proxy", p.IsSingleIP() && b[len(b)-1] == 0 && !p.Addr().IsUnspecified(),
+			"%s is a single address but looks like a network: write its prefix length, as in 10.0.0.0/8", p.Addr())
 	}
-	for _, p := range s.Gateway.TrustedProxies {
-		switch {
-		case p.Bits() == 0:
-			warn("trusted-proxy", "%s trusts X-Forwarded-For from any address, so any client can forge its own. List only your proxies", p)
-		case p.IsSingleIP() && looksLikeNetwork(p.Addr()):
-			warn("trusted-proxy", "%s is a single address but looks like a network: write %s for the network", p.Addr(), likelyNetwork(p.Addr()))
-		}
-	}
-	if len(s.Gateway.TrustedHeaders) > 0 && len(s.Gateway.TrustedProxies) == 0 {
-		warn("trusted-header", "no effect without --trusted-proxy: nobody may set these headers")
-	}
+	warn("trusted-header", len(s.Gateway.TrustedHeaders) > 0 && len(proxies) == 0, "no effect without --trusted-proxy: nobody may set these headers")
 	for _, allowed := range s.Gateway.UpstreamAllow {
-		if strings.HasPrefix(allowed, "*:") {
-			warn("upstream-allow", "%s lets callers of the control API make the gateway connect to any host. List the hosts", allowed)
-		}
+		warn("upstream-allow", strings.HasPrefix(allowed, "*:") || strings.HasSuffix(allowed, ":*"),
+			"%s lets callers of the control API make the gateway connect to any host or port. List them", allowed)
 	}
-	if s.Admin == "" && s.AdminTokenFile+s.ViewerTokenFile != "" {
-		warn("admin-token-file", "no effect: --admin is off")
-	}
-	return list
+	warn("admin-token-file", s.Admin == "" && s.AdminTokenFile+s.ViewerTokenFile != "", "no effect: --admin is off")
+	warn("admin", s.Admin != "" && !isLoopback(s.Admin), "%s is not a loopback address, and tokens are sent in plain text: use it in a private network only", s.Admin)
+	warn("max-sessions-per-ip", isLoopback(s.Listen) && s.Gateway.MaxSessionsPerIP > 0 && len(proxies) == 0,
+		"all clients of --listen %s have the address of a local proxy: set --trusted-proxy to it", s.Listen)
+	warn("webhook", s.Webhook != nil && s.Webhook.Scheme == "http" && !isLocal(s.Webhook), "events and player names are sent in plain text: use https")
+	warn("cluster-plaintext", !s.Cluster.encrypted() && s.Cluster.elsewhere() != "",
+		"anyone who can read the network to NATS at %s gets its password, and the names, addresses and load of the nodes; anyone who can write there can stop the cluster", s.Cluster.elsewhere())
 }
 
-// looksLikeNetwork reports whether an address ends in zeros, as 10.0.0.0 does.
-func looksLikeNetwork(a netip.Addr) bool {
-	b := a.AsSlice()
-	return b[len(b)-1] == 0 && !a.IsUnspecified()
-}
+func isLocal(u *url.URL) bool { return isLoopback(net.JoinHostPort(u.Hostname(), "0")) }
 
-// likelyNetwork returns the network that was probably meant by an address.
-func likelyNetwork(a netip.Addr) netip.Prefix {
-	b := a.AsSlice()
-	bits := 8 * len(b)
-	for bits > 8 && b[bits/8-1] == 0 {
-		bits -= 8
+// warnOfRoute is about what a pattern matches, and about its upstream.
+func (s *Settings) warnOfRoute(r *policy.Route, warn warner) {
+	base := strings.TrimSuffix(r.Pattern, "/")
+	exact := !strings.ContainsAny(r.Pattern, "*{") && base != ""
+	colon := strings.Contains(r.Pattern, "/:")
+	warn("route", colon, "a colon is matched literally; write parameters as {id}, as in /room/{id}")
+	warn("route", exact && !colon && s.routeOf(base+"/x") == nil, "matches this path only; for the paths below it, add %s/*", base)
+	if bare := strings.TrimSuffix(r.Pattern, "/*"); bare != r.Pattern && bare != "" && !strings.ContainsAny(bare, "*{") {
+		other := s.routeOf(bare)
+		warn("route", other != nil && other.Pattern != r.Pattern && laxer(&other.Policy, &r.Policy),
+			"does not match %s, which goes to another route with weaker protection (login or --origin): add a route for it", bare)
 	}
-	return netip.PrefixFrom(a, bits)
+	scheme := r.Upstream.URL.Scheme
+	warn("upstream-ca", r.Upstream.RootCAs != nil && (scheme == "ws" || scheme == "http"), "no effect: %s:// has no TLS", scheme)
+	warn("upstream", r.Upstream.DialContext == nil && reaches(s.Listen, &r.Upstream),
+		"%s is this gateway itself (--listen %s): clients get 508. Use the game server's port", r.Upstream.URL.Host, s.Listen)
 }
 
-// originWarnings: a browser sends cookies with requests from any page, so only --origin
+// laxer reports whether a has no login, or no Origin check, where b has one.
+func laxer(a, b *policy.Policy) bool {
+	return b.Auth != nil && a.Auth == nil || len(b.Origins) > 0 && !slices.Equal(a.Origins, b.Origins)
+}
+
+// routeOf returns the route of a path, nil if there is none.
+func (s *Settings) routeOf(path string) *policy.Route {
+	r, _, _ := gateway.Locate(&s.Gateway, path)
+	return r
+}
+
+// reaches reports whether a target leads to a listener on this machine, as far as the two
+// texts tell.
+func reaches(listen string, t *upstream.Target) bool {
+	host, port, err := net.SplitHostPort(listen)
+	there, thatPort, _ := net.SplitHostPort(t.Address())
+	if err != nil || port != thatPort || strings.Trim(port, "0") == "" {
+		return false
+	}
+	local := isLoopback(t.Address()) || isEvery(there)
+	return strings.EqualFold(host, there) || isEvery(host) && local || isLoopback(listen) && local
+}
+
+// warnOfOrigins: a browser sends cookies with requests from any page, so only --origin
 // keeps other sites from acting as the player (RFC 6455 section 10.2).
-func originWarnings(r *policy.Route) (list []Warning) {
-	p := &r.Policy
+func (s *Settings) warnOfOrigins(p *policy.Policy, warn warner) {
 	cookies := ""
 	switch {
 	case p.Auth != nil && p.Auth.From.HasCookie():
@@ -101,104 +138,84 @@ func originWarnings(r *policy.Route) (list []Warning) {
 		cookies = "--plain-resume cookie"
 	}
 	for _, pattern := range p.Origins {
-		_, host, _ := strings.Cut(pattern, "://")
-		if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-			host = host[:i]
-		}
-		switch {
-		case (pattern == "*" || host == "*") && cookies != "":
-			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s with %s lets any website act as its visitor. List the sites", r.Pattern, pattern, cookies)})
-		case strings.HasPrefix(host, "*.") && strings.Count(host, ".") == 1:
-			list = append(list, Warning{"origin", fmt.Sprintf("route %s: %s allows every site under that top-level domain. List the sites", r.Pattern, pattern)})
-		}
+		scheme, rest, _ := strings.Cut(pattern, "://")
+		host, _, _ := splitHost(rest)
+		warn("origin", (pattern == "*" || host == "*") && cookies != "", "%s with %s lets any website act as its visitor. List the sites", pattern, cookies)
+		warn("origin", strings.HasPrefix(host, "*.") && strings.Count(host, ".") == 1, "%s allows every site under that top-level domain. List the sites", pattern)
+		warn("origin", scheme == "http" && s.TLS.Enabled() && !isLoopback(net.JoinHostPort(strings.Trim(host, "[]"), "0")),
+			"%s allows pages served without TLS, which an attacker on the network can modify: use https://", pattern)
 	}
-	return list
 }
 
-// idleWarnings is about settings without effect.
-func idleWarnings(r *policy.Route) (list []Warning) {
-	p := &r.Policy
-	warn := func(flag, format string, args ...any) {
-		list = append(list, Warning{flag, fmt.Sprintf("route %s: ", r.Pattern) + fmt.Sprintf(format, args...)})
+// warnOfSizes is about numbers without a unit, and buffers that hold nothing.
+func (s *Settings) warnOfSizes(p *policy.Policy, warn warner) {
+	total := s.Gateway.BufferTotal
+	for _, f := range []struct {
+		flag string
+		n    int64
+	}{{"buffer-bytes", p.BufferBytes}, {"max-message", p.MaxMessage}, {"max-bytes-rate", int64(p.Rate.Bytes)}} {
+		warn(f.flag, f.n > 0 && f.n < tinySize, "%d bytes: unit missing? (%dKiB)", f.n, f.n)
+		warn(f.flag, f.flag != "max-bytes-rate" && f.n > total, "%s is more than --buffer-total %s, which all sessions share", formatSize(f.n), formatSize(total))
 	}
-	if p.Duplicate != policy.Allow && p.Auth == nil {
-		warn("duplicate", "no effect without player logins; see --auth-jwks")
-	}
-	if p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0 {
-		warn("flood", "no effect without --max-rate or --max-bytes-rate")
-	}
-	if !p.Durable && !p.Redeliver {
-		warn("failover-redeliver", "no effect without --durable on")
-	}
-	if p.Durable && p.PlainResume {
-		warn("durable", "clients that resume by --plain-resume cookie are not durable: their sessions end with their node")
-	}
-	if p.IdleTimeout > 0 && p.IdleTimeout < p.Grace {
-		warn("idle-timeout", "%v is shorter than --grace %v: a detached session ends after --idle-timeout unless the game server keeps sending", p.IdleTimeout, p.Grace)
-	}
-	if p.Hard {
-		for _, f := range []struct {
-			flag string
-			set  bool
-		}{
-			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0}, {"keepalive", p.Keepalive == session.KeepaliveAuto},
-			{"overflow", p.Overflow != session.Pause}, {"on-expire", p.Notices.Expire != ""},
-		} {
-			if f.set {
-				warn(f.flag, "no effect: --disconnect hard closes the game server's connection while the client is disconnected")
-			}
-		}
-	}
-	if kept := p.Grace > 0 || p.GraceBeforeStart != nil && *p.GraceBeforeStart > 0; !kept {
-		for _, f := range []struct {
-			flag string
-			set  bool
-		}{
-			{"plain-resume", p.PlainResume}, {"durable", p.Durable}, {"on-resume", p.Notices.Resume != ""}, {"disconnect", p.Hard},
-			{"keepalive-reply", len(p.KeepaliveReplies) > 0}, {"keepalive-send", len(p.Keepalives) > 0},
-			{"keepalive", p.Keepalive == session.KeepaliveAuto}, {"overflow", p.Overflow != session.Pause},
-		} {
-			if f.set {
-				warn(f.flag, "no effect: with --grace 0 a session ends when its client disconnects")
-			}
-		}
-	}
-	return list
 }
 
-// keepaliveWarnings: the gateway answers the game's own heartbeats only once the
-// client is detached.
-func keepaliveWarnings(r *policy.Route) (list []Warning) {
-	p := &r.Policy
-	noticed := p.Heartbeat + p.AnswerTimeout
-	sum := fmt.Sprintf("--heartbeat %v + --answer-timeout %v", p.Heartbeat, p.AnswerTimeout)
-	if p.AnswerTimeout == 0 || noticed > 2*p.Heartbeat {
-		noticed = 2 * p.Heartbeat
-		sum = fmt.Sprintf("twice --heartbeat %v", p.Heartbeat)
+// warnOfTimes is about connections that are cut too early, or too late.
+func warnOfTimes(p *policy.Policy, warn warner) {
+	warn("heartbeat", p.Heartbeat > longHeartbeat, "%v: many proxies close a connection after a minute of silence; use %v or less", p.Heartbeat, longHeartbeat)
+	warn("grace", p.Grace > 0 && p.Grace < time.Second, "%v is too short for a client to reconnect: use some seconds", p.Grace)
+	warn("idle-timeout", p.IdleTimeout > 0 && p.IdleTimeout < p.Grace,
+		"%v is shorter than --grace %v: a detached session ends after --idle-timeout unless the game server keeps sending", p.IdleTimeout, p.Grace)
+	impatient := p.AnswerTimeout > 0 && p.AnswerTimeout < minSafeAnswer
+	warn("answer-timeout", impatient && p.Grace == 0, "with --grace 0 a page that freezes for %v loses its session: raise --answer-timeout or --grace", p.AnswerTimeout)
+	warn("answer-timeout", impatient && p.Grace > 0 && p.Hard,
+		"with --disconnect hard a page that freezes for %v gets a new connection to the game server: raise --answer-timeout", p.AnswerTimeout)
+	// The gateway answers the game's own heartbeats only once the client is detached.
+	noticed := 2 * p.Heartbeat
+	if p.AnswerTimeout > 0 {
+		noticed = min(noticed, p.Heartbeat+p.AnswerTimeout)
 	}
-	for _, reply := range p.KeepaliveReplies {
-		if reply == engineIO && noticed > engineIOTimeout {
-			list = append(list, Warning{"keepalive-reply", fmt.Sprintf(
-				"route %s: a silent client is detached after %v (%s), but engine.io closes its connection before that (pingTimeout %v): lower --heartbeat",
-				r.Pattern, noticed, sum, engineIOTimeout)})
-		}
-	}
-	return list
+	warn("keepalive-reply", slices.Contains(p.KeepaliveReplies, engineIO) && noticed > engineIOTimeout,
+		"a silent client is detached after %v, but engine.io closes its connection before that (pingTimeout %v): lower --heartbeat or --answer-timeout", noticed, engineIOTimeout)
 }
 
-// answerWarnings: a page that freezes for a moment does not answer either.
-func answerWarnings(r *policy.Route) (list []Warning) {
-	p := &r.Policy
-	if p.AnswerTimeout == 0 || p.AnswerTimeout >= minSafeAnswer {
-		return nil
+// placeholder matches what looks like {session} and {player}.
+var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
+
+// warnOfTexts is about texts sent to the game server, logged messages, and logins for others.
+func warnOfTexts(p *policy.Policy, warn warner) {
+	for _, f := range []struct{ flag, text string }{{"on-detach", p.Notices.Detach}, {"on-resume", p.Notices.Resume}, {"on-expire", p.Notices.Expire}} {
+		for _, name := range placeholder.FindAllString(f.text, -1) {
+			warn(f.flag, name != "{session}" && name != "{player}", "%s is sent literally: only {session} and {player} are replaced", name)
+			warn(f.flag, name == "{player}" && p.Auth == nil, "{player} is empty without player logins, except in pre-created sessions; see --auth-jwks")
+		}
 	}
-	switch {
-	case p.Grace == 0:
-		list = append(list, Warning{"answer-timeout", fmt.Sprintf(
-			"route %s: with --grace 0 a page that freezes for %v loses its session: raise --answer-timeout or --grace", r.Pattern, p.AnswerTimeout)})
-	case p.Hard:
-		list = append(list, Warning{"answer-timeout", fmt.Sprintf(
-			"route %s: with --disconnect hard a page that freezes for %v gets a new connection to the game server: raise --answer-timeout", r.Pattern, p.AnswerTimeout)})
+	warn("log-messages", p.MessageLog.Prefix > 0, "the log contains what players send, %d bytes of each message: use it for debugging only", p.MessageLog.Prefix)
+	warn("auth-audience", p.Auth != nil && p.Auth.Audience == "", "not set: a JWT that the issuer made for any other service is accepted")
+}
+
+// warnOfNoEffect is about settings that others leave without effect.
+func warnOfNoEffect(p *policy.Policy, warn warner) {
+	warn("duplicate", p.Duplicate != policy.Allow && p.Auth == nil, "no effect without player logins; see --auth-jwks")
+	warn("flood", p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0, "no effect without --max-rate or --max-bytes-rate")
+	warn("failover-redeliver", !p.Durable && !p.Redeliver, "no effect without --durable on")
+	warn("durable", p.Durable && p.PlainResume, "clients that resume by --plain-resume cookie are not durable: their sessions end with their node")
+	ends := p.Grace == 0 && (p.GraceBeforeStart == nil || *p.GraceBeforeStart == 0)
+	for _, f := range []struct {
+		flag     string
+		set      bool
+		withHard bool // also without effect while the game server's connection is closed
+	}{
+		{"keepalive-reply", len(p.KeepaliveReplies) > 0, true},
+		{"keepalive-send", len(p.Keepalives) > 0, true},
+		{"keepalive", p.Keepalive == session.KeepaliveAuto, true},
+		{"overflow", p.Overflow != session.Pause, true},
+		{"on-expire", p.Notices.Expire != "", true},
+		{"on-resume", p.Notices.Resume != "", false},
+		{"plain-resume", p.PlainResume, false},
+		{"durable", p.Durable, false},
+		{"disconnect", p.Hard, false},
+	} {
+		warn(f.flag, f.set && ends && f.flag != "on-expire", "no effect: with --grace 0 a session ends when its client disconnects")
+		warn(f.flag, f.set && f.withHard && p.Hard, "no effect: --disconnect hard closes the game server's connection while the client is disconnected")
 	}
-	return list
 }

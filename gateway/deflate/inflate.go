@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// chunkSize is how much of a message is inflated at once.
+	// chunkSize bounds the part of a message that is inflated at once, in bytes.
 	chunkSize = 64 << 10
 	// inflaterMemory is about what a flate reader needs.
 	inflaterMemory = 48 << 10

@@ -10,10 +10,10 @@ import (
 const (
 	// minCompressed is the min payload of a message that is compressed.
 	minCompressed = 128
-	// pieceSize is how much is compressed at once.
+	// pieceSize bounds the part of a message that is compressed at once, in bytes.
 	pieceSize = 16 << 10
-	// maxFrame is how many compressed bytes of a message are collected for one frame: some
-	// browsers fail on compressed messages in several. Only larger messages have more.
+	// Up to maxFrame compressed bytes of a message make one frame: some browsers fail on compressed messages
+	// in several. Only larger messages have more.
 	maxFrame = 1 << 20
 )
 

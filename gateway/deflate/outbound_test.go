@@ -3,10 +3,8 @@ package deflate_test
 import (
 	"bytes"
 	"compress/flate"
-	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -99,39 +97,6 @@ func serverFrame(op byte, fin bool, payload string) []byte {
 		b[0] &^= 0x80
 	}
 	return b
-}
-
-func TestMessagesAreCompressed(t *testing.T) {
-	for _, size := range []int{128, 1000, 16384, 16385, 100000, 1 << 20} {
-		r := newRig(t)
-		p := prose(size)
-		if n, err := r.Write(concat(serverFrame(frame.Text, true, p), serverFrame(frame.Binary, true, p))); err != nil || n < 2*size {
-			t.Fatal(n, err)
-		}
-		b := r.sent(t)
-		wire := len(b)
-		for i, c := range wantSent(t, b, message{frame.Text, p}, message{frame.Binary, p}) {
-			if !c {
-				t.Errorf("message %d of %d bytes is not compressed", i, size)
-			}
-		}
-		if wire >= 2*size {
-			t.Errorf("two messages of %d bytes take %d", size, wire)
-		}
-	}
-}
-
-func TestSmallAndIncompressibleMessagesAreSentUncompressed(t *testing.T) {
-	want := []message{{frame.Text, ""}, {frame.Text, prose(127)}, {frame.Binary, noise(128)}, {frame.Text, noise(16384)}}
-	r := newRig(t)
-	var all []byte
-	for _, m := range want {
-		all = append(all, serverFrame(m.op, true, m.data)...)
-	}
-	r.Write(all)
-	if b := r.sent(t); !bytes.Equal(b, all) {
-		t.Fatalf("%d bytes became %d", len(all), len(b))
-	}
 }
 
 // The driver splits writes anywhere.
@@ -232,50 +197,6 @@ func TestUnwrittenBytesAreAccounted(t *testing.T) {
 	})
 }
 
-// If the window is smaller than the pieces compressed at once, the pieces become
-// smaller, and none refers to another.
-func TestRequestedWindowIsUsed(t *testing.T) {
-	p := strings.Repeat(noise(600), 20) // the repetition lies 600 bytes back
-	sizes := map[string]int{}
-	for _, offer := range []string{"permessage-deflate; server_max_window_bits=9", "permessage-deflate; server_max_window_bits=10", "permessage-deflate"} {
-		r := newRigFor(t, offer)
-		r.Write(serverFrame(frame.Text, true, p))
-		b := r.sent(t)
-		sizes[offer] = len(b)
-		wantSent(t, b, message{frame.Text, p})
-	}
-	if n := sizes["permessage-deflate; server_max_window_bits=9"]; n < len(p) {
-		t.Errorf("%d bytes: something refers further back than 512 bytes", n)
-	}
-	if n := sizes["permessage-deflate"]; n > len(p)/5 {
-		t.Errorf("%d bytes without a limit: the test shows nothing", n)
-	}
-}
-
-func TestFullSocketBlocksTheWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, server := wstest.Pipe(4 << 10)
-		c := deflate.NewConn(server, nil, agreed(t, "permessage-deflate"), deflate.Options{Limit: limit})
-		b := serverFrame(frame.Binary, true, noise(10<<10))
-		wrote := make(chan int, 1)
-		go func() {
-			n, _ := c.Write(b)
-			wrote <- n
-		}()
-		time.Sleep(time.Minute)
-		select {
-		case n := <-wrote:
-			t.Fatalf("%d bytes were taken by a socket that holds 4096", n)
-		default:
-		}
-		go io.Copy(io.Discard, client)
-		if n := <-wrote; n != len(b) {
-			t.Errorf("%d bytes were taken, want %d", n, len(b))
-		}
-		c.Close()
-	})
-}
-
 // When a deadline passes, the client may have received any part of what was written: it
 // counts as written.
 func TestInterruptedWriteCountsAsWritten(t *testing.T) {
@@ -302,25 +223,5 @@ func TestInvalidFrameIsNotSent(t *testing.T) {
 	}
 	if b := r.sent(t); len(b) > 0 {
 		t.Errorf("% x is sent", b)
-	}
-}
-
-// No layer is skipped: the one below may be what somebody looks for.
-func TestNetConnReturnsTheConnectionBelow(t *testing.T) {
-	a, b := net.Pipe()
-	defer b.Close()
-	below := tls.Server(a, nil)
-	c := deflate.NewConn(below, nil, agreed(t, "permessage-deflate"), deflate.Options{})
-	defer c.Close()
-	if c.NetConn() != below {
-		t.Error("the connection below is not found")
-	}
-}
-
-func TestCloseWriteWithoutSupportIsNoError(t *testing.T) {
-	a, _ := net.Pipe()
-	c := deflate.NewConn(a, nil, agreed(t, "permessage-deflate"), deflate.Options{})
-	if err := errors.Join(c.CloseWrite(), c.Close()); err != nil {
-		t.Error(err)
 	}
 }

@@ -25,13 +25,6 @@ func tick(n int) string {
 	return b.String() + "]}"
 }
 
-func ticks(n int) (list []message) {
-	for i := range n {
-		list = append(list, message{frame.Text, tick(i)})
-	}
-	return list
-}
-
 func serverFrames(list []message) (b []byte) {
 	for _, m := range list {
 		b = append(b, serverFrame(m.op, true, m.data)...)
@@ -63,21 +56,6 @@ func TestAnswerOffersWhatTheWindowAllows(t *testing.T) {
 		if got := agreedWith(t, c.offer, c.window).String(); got != c.want {
 			t.Errorf("window %d, %q: answered %q, want %q", c.window, c.offer, got, c.want)
 		}
-	}
-}
-
-func TestMessagesReferToEarlierOnes(t *testing.T) {
-	sizes := map[int]int{}
-	list := ticks(50)
-	for _, w := range []int{0, 1 << 10, window} {
-		r := newRig(t, func(o *deflate.Options) { o.Window = w })
-		r.Write(serverFrames(list))
-		b := r.sent(t)
-		sizes[w] = len(b)
-		wantSentTo(t, b, w, list...)
-	}
-	if 5*sizes[window] > 3*sizes[0] || 5*sizes[1<<10] > 3*sizes[0] {
-		t.Errorf("bytes by window: %v", sizes)
 	}
 }
 
@@ -177,20 +155,6 @@ func (s *squeezer) frame(m message) []byte {
 	s.z.Write([]byte(m.data))
 	s.z.Flush()
 	return clientFrame(m.op, true, rsv1, bytes.TrimSuffix(s.b.Bytes(), []byte("\x00\x00\xff\xff")))
-}
-
-func TestClientsMessagesReferToEarlierOnes(t *testing.T) {
-	list := append(ticks(30), message{frame.Binary, noise(9000)}, message{frame.Text, prose(200000)}, message{frame.Text, ""}, message{frame.Text, tick(3)})
-	s := newSqueezer()
-	r := newRigFor(t, "permessage-deflate", func(o *deflate.Options) { o.Window = 32 << 10 })
-	for i, m := range list {
-		r.client.Write(s.frame(m))
-		if i == 5 { // what is not compressed is in no window
-			r.client.Write(clientFrame(frame.Text, true, 0, []byte(prose(500))))
-		}
-	}
-	want := append(append(list[:6:6], message{frame.Text, prose(500)}), list[6:]...)
-	wantMessages(t, r.readAll(t), true, want...)
 }
 
 // The example of RFC 7692 section 7.2.3.2, and the same after a final block.

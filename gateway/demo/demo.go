@@ -74,8 +74,7 @@ func Serve(g *gateway.Gateway, place *Place) {
 	g.Page(nodesPath, place.shared(place.nodes(g)))
 }
 
-// A cut is a page's request to disconnect it: its session's id, which nobody else knows,
-// and how.
+// A cut is a page's request to disconnect it. The session's id is known to that page alone.
 type cut struct {
 	Session string `json:"session"`
 	How     string `json:"how"` // close, reset or silence
@@ -94,7 +93,7 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
 			return
 		}
-		conn, ok := below(g.ClientConn(c.Session)).(*Conn)
+		conn, ok := below(g.Control().ClientConn(c.Session)).(*Conn)
 		if !ok {
 			http.Error(w, "no such connection", http.StatusNotFound)
 			return
@@ -130,7 +129,7 @@ func below(c net.Conn) net.Conn {
 func (c cut) make(g *gateway.Gateway, conn *Conn) bool {
 	switch c.How {
 	case "close":
-		g.CloseClient(c.Session, 1001, "cut by the demo")
+		g.Control().CloseClient(c.Session, 1001, "cut by the demo")
 	case "reset":
 		conn.SetLinger(0)
 		conn.Close()

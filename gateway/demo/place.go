@@ -18,7 +18,7 @@ import (
 // can carry on at another node.
 type Place struct {
 	Cluster Cluster
-	// URL is where browsers find this node.
+	// URL is the address of this node for browsers.
 	URL string
 	// Origins are those of --origin. The page of one node asks others.
 	Origins []string
@@ -56,7 +56,7 @@ const (
 	stateGone = "gone"
 )
 
-// A seen is what a node says of itself, and of one of its sessions.
+// A seen describes a node, and one of its sessions.
 type seen struct {
 	URL   string `json:"url"`
 	Front string `json:"front"` // the node that the session's client is connected to; "": none
@@ -79,7 +79,7 @@ func (p *Place) NodeHandler(g *gateway.Gateway) http.Handler {
 			cut(w, r)
 		case nodeSeen:
 			q := r.URL.Query()
-			s := seen{URL: p.URL, Front: g.FrontOf(q.Get("session"))}
+			s := seen{URL: p.URL, Front: g.Owner().FrontOf(g.Control().ClientConn(q.Get("session")))}
 			if !p.allows(q.Get("origin")) {
 				s.URL = ""
 			}
@@ -123,7 +123,7 @@ func (p *Place) cutter(g *gateway.Gateway) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, body, err := readCut(w, r)
-		node := g.NodeOf(c.Session)
+		node := g.Owner().NodeOf(c.Session)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if err != nil || node == "" || node == p.Cluster.Nodes()[0].ID || !p.knows(node) {
 			own(w, r)
@@ -172,7 +172,7 @@ func (p *Place) nodes(g *gateway.Gateway) http.Handler {
 		}
 		nodes := p.Cluster.Nodes()
 		nodes[0].URL = p.URL
-		o := overview{Self: nodes[0].ID, Owner: g.NodeOf(session), Front: g.FrontOf(session), Nodes: nodes}
+		o := overview{Self: nodes[0].ID, Owner: g.Owner().NodeOf(session), Front: g.Owner().FrontOf(g.Control().ClientConn(session)), Nodes: nodes}
 		var asked sync.WaitGroup
 		for i := range nodes[1:] {
 			n := &nodes[i+1]

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"reseat/gateway"
+	"reseat/gateway/cluster"
 	"reseat/gateway/demo"
+	"reseat/gateway/owner"
 	"reseat/tokens"
 )
 
@@ -48,9 +50,9 @@ func (f *fake) Do(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-func (f *fake) ID() string                                            { return here }
-func (f *fake) Dial(context.Context, string) (net.Conn, error)        { return nil, errors.New("not here") }
-func (f *fake) Judge(context.Context, string) (v gateway.NodeVerdict) { return v }
+func (f *fake) ID() string                                          { return here }
+func (f *fake) Dial(context.Context, string) (net.Conn, error)      { return nil, errors.New("not here") }
+func (f *fake) Judge(context.Context, string) (v cluster.Judgement) { return v }
 
 // newPage serves the demo at a node of a cluster, or without one if f is nil.
 func newPage(t *testing.T, f *fake) http.Handler {
@@ -189,6 +191,6 @@ func TestCutIsMadeByTheNodeOfTheSession(t *testing.T) {
 }
 
 func (f *fake) Takers(string) []string { return nil }
-func (f *fake) HandOver(context.Context, string, *gateway.Handoff) error {
+func (f *fake) HandOver(context.Context, string, *owner.Handoff) error {
 	return errors.New("not here")
 }

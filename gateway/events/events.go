@@ -41,8 +41,8 @@ func Names() []string {
 // the event stream.
 type Event struct {
 	// ID is greater than those of all earlier events of its Hub, of earlier processes too:
-	// it is taken from the clock, in microseconds since 1970, for NewMerged times Marks.
-	// See Follow for those of a cluster.
+	// it is taken from the clock, in microseconds since 1970. In a NewShared Hub it is the same
+	// at all nodes: PlaceOf.
 	ID      uint64    `json:"-"`
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
@@ -55,7 +55,7 @@ type Event struct {
 	// upstream's or the client's text; or, where the upstream's connection ended while the client
 	// was away, the flag for the keepalive that it may have missed. Empty for other events.
 	Detail string `json:"detail,omitempty"`
-	// By is who ended the session by the control API, as in the audit log. Empty for
+	// By names who ended the session by the control API, as in the audit log. Empty for
 	// other events.
 	By string `json:"by,omitempty"`
 	// SilentMS is, for session.detached, and for the end of the upstream's connection while the client is
@@ -68,20 +68,17 @@ type Event struct {
 	Node string `json:"node,omitempty"`
 }
 
-// Kept is how many past events a Hub keeps.
+// A Hub keeps the newest Kept events.
 const Kept = 4096
 
 // A Hub keeps the newest events in a ring and notifies its Readers. A Reader is only
 // a position in the ring: one that is too slow gets a Gap and delays no other. All
 // methods may be called from any goroutine.
 type Hub struct {
-	now         func() time.Time
-	scale, mark uint64 // an ID is a number times scale, plus mark
+	now    func() time.Time
+	shared bool // its events are those of a Log
 
 	mu      sync.Mutex
-	follows bool    // a Log
-	base    uint64  // the newest ID of the Log's
-	hidden  uint64  // the newest ID of the Log's whose event is in the ring under another ID
 	ring    []Event // event n, counted from 0, is at n mod Kept
 	count   uint64  // events published
 	last    uint64  // the newest one's ID, or when the Hub was made
@@ -92,63 +89,25 @@ type Hub struct {
 }
 
 // New makes a Hub whose clock is now.
-func New(now func() time.Time) *Hub { return newHub(now, 1, 0) }
-
-// Marks is how many Hubs of NewMerged have different IDs.
-const Marks = 1000
-
-// NewMerged makes a Hub that numbers the events of several others. Each node of a cluster has
-// one of its own, with other numbers: mark, below Marks, is the last digits of its IDs. A
-// Reader that continues after another node's ID gets a Gap.
-func NewMerged(now func() time.Time, mark uint64) *Hub { return newHub(now, Marks, mark%Marks) }
-
-func newHub(now func() time.Time, scale, mark uint64) *Hub {
-	h := &Hub{now: now, scale: scale, mark: mark, readers: make(map[*Reader]struct{})}
+func New(now func() time.Time) *Hub {
+	h := &Hub{now: now, readers: make(map[*Reader]struct{})}
 	h.last = h.stamp(now())
 	h.evicted = h.last
 	return h
 }
 
-// Follow has h take its IDs from a Log, from now on: they are the same at each node, and Place has
-// them. IDs of Merge follow that of the newest placed event, and mean nothing to other nodes. The
-// first message that is placed is the one after from if h has no event and no Reader, else the one
-// after now. Follow returns which, and whether it is from.
-func (h *Hub) Follow(from, now uint64) (number uint64, fresh bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	number = now
-	if fresh = h.count == 0 && len(h.readers) == 0; fresh {
-		number = from
-	}
-	h.follows, h.base = true, PlaceOf(number, 0, 1)
-	h.last, h.hidden = max(h.last, h.base), max(h.hidden, h.base)
-	if fresh {
-		h.last, h.evicted = h.base, h.base
-	}
-	return number, fresh
+// NewShared makes a Hub of the events in a Log that come after the one with an ID. Place adds them. A
+// Reader may begin earlier: see Behind.
+func NewShared(after uint64) *Hub {
+	return &Hub{now: time.Now, shared: true, readers: make(map[*Reader]struct{}), last: after, evicted: after}
 }
 
-// Unfollow ends Follow: h numbers all events itself again.
-func (h *Hub) Unfollow() {
+// Place adds an event of the Log, whose ID is greater than all before.
+func (h *Hub) Place(e Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.follows = false
-}
-
-// Place adds an event of the Log.
-func (h *Hub) Place(e Event, id uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.base, h.last = id, max(h.last, id)
-	h.addLocked(e, id)
-}
-
-// Hide notes that the event of the Log with this ID is in h under another one. A Reader that begins
-// before it may not go by the IDs in h.
-func (h *Hub) Hide(id uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.base, h.hidden, h.last = id, id, max(h.last, id)
+	h.last = e.ID
+	h.addLocked(e)
 }
 
 // Last returns the newest ID.
@@ -158,33 +117,20 @@ func (h *Hub) Last() uint64 {
 	return h.last
 }
 
-func (h *Hub) stamp(t time.Time) uint64 {
-	if h.follows {
-		first := h.base - h.base%places + lastPlace + 1
-		return max(h.last, min(max(h.last+1, first), first+places-lastPlace-2))
-	}
-	return max(h.last/h.scale+1, uint64(max(t.UnixMicro(), 0)))*h.scale + h.mark
-}
+func (h *Hub) stamp(t time.Time) uint64 { return max(h.last+1, uint64(max(t.UnixMicro(), 0))) }
 
 // Publish sets e's ID and Time, and notifies the Readers. It never waits for them.
 func (h *Hub) Publish(e Event) {
 	t := h.now()
 	e.Time = t.UTC()
-	h.add(e, t)
-}
-
-// Merge is Publish for an event of another Hub, which has its Time.
-func (h *Hub) Merge(e Event) { h.add(e, h.now()) }
-
-func (h *Hub) add(e Event, t time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = h.stamp(t)
-	h.addLocked(e, h.last)
+	e.ID = h.last
+	h.addLocked(e)
 }
 
-func (h *Hub) addLocked(e Event, id uint64) {
-	e.ID = id
+func (h *Hub) addLocked(e Event) {
 	if len(h.ring) < Kept {
 		h.ring = append(h.ring, e)
 	} else {
@@ -247,43 +193,14 @@ func (h *Hub) Newest(n int) *Reader {
 func (h *Hub) After(id uint64) *Reader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.follows {
-		return h.continueLocked(id)
-	}
 	if id > h.last {
 		id = 0
 	}
 	n := h.count - uint64(len(h.ring)) // the oldest that is kept
-	oldest := n
 	for n < h.count && h.ring[n%Kept].ID <= id {
 		n++
-	}
-	known := id == h.evicted || n > oldest && h.ring[(n-1)%Kept].ID == id
-	if h.scale > 1 && !known {
-		id, n = 0, oldest // perhaps another node's
 	}
 	return h.readLocked(id, n)
-}
-
-// continueLocked is After for the ID of an event of the Log. After one that is not of the Log, and
-// may be another node's, a Gap comes first, and then what followed the newest event of the Log.
-func (h *Hub) continueLocked(id uint64) *Reader {
-	n := h.count - uint64(len(h.ring))
-	own, at := id%places > lastPlace, id
-	if own {
-		id -= id%places - lastPlace
-	}
-	if id > h.last || own && id < max(h.hidden, h.evicted) {
-		r := h.readLocked(h.evicted, n)
-		r.lost = true
-		return r
-	}
-	for n < h.count && h.ring[n%Kept].ID <= id {
-		n++
-	}
-	r := h.readLocked(at, n)
-	r.from, r.lost = h.hidden, own
-	return r
 }
 
 func (h *Hub) readLocked(id, n uint64) *Reader {
@@ -317,19 +234,15 @@ type Reader struct {
 	at   uint64 // ID of the newest event read
 	next uint64 // count of the next one
 	late uint64 // events evicted before they were read, since the last Missed
-	from uint64 // events up to this ID are in the Log alone, or in the ring under other IDs
-	lost bool   // where r begins is not known
 	wake chan struct{}
 }
 
-// Behind reports whether the next events for r are no longer in its Hub, but may be in the Log that
-// this follows: those after an ID, until another one. Unless they are read there, and Skip called
-// for them, Next returns a Gap.
+// Behind reports whether the next events for r are no longer in its Hub, but may be in the Log: those
+// after an ID, until another one. Unless they are read there, and Skip called for them, Next returns a Gap.
 func (r *Reader) Behind() (after, until uint64, behind bool) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
-	until = max(r.from, r.hub.evicted)
-	return r.at, until, r.hub.follows && !r.lost && r.at < until
+	return r.at, r.hub.evicted, r.hub.shared && r.at < r.hub.evicted
 }
 
 // Skip continues after the event with an ID, which was read from the Log.
@@ -362,13 +275,13 @@ func (r *Reader) Next(list []Event) (_ []Event, open bool) {
 	h := r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.lost || r.at < max(r.from, h.evicted) {
-		r.at = max(r.at, h.evicted)
+	if r.at < h.evicted {
+		r.at = h.evicted
 		list = append(list, Event{ID: r.at, Type: Gap, Time: h.now().UTC()})
 		oldest := max(r.next, h.count-uint64(len(h.ring)))
 		r.late += oldest - r.next
 		h.missed += oldest - r.next
-		r.next, r.from, r.lost = oldest, 0, false
+		r.next = oldest
 	}
 	for r.next < h.count && len(list) < cap(list) {
 		e := h.ring[r.next%Kept]

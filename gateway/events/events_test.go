@@ -65,17 +65,6 @@ func numbered(from, to int) (list []string) {
 	return list
 }
 
-func TestReaderGetsLaterEvents(t *testing.T) {
-	h, _ := testHub()
-	publish(h, "before")
-	r := h.Live()
-	publish(h, "a", "b")
-	want(t, r, "a", "b")
-	want(t, r)
-	publish(h, "c")
-	want(t, r, "c")
-}
-
 func TestReaderBeginsWithNewestHeldEvents(t *testing.T) {
 	h, _ := testHub()
 	want(t, h.Newest(5))
@@ -88,16 +77,6 @@ func TestReaderBeginsWithNewestHeldEvents(t *testing.T) {
 	if ids := want(t, h.Newest(Kept), numbered(0, Kept)...); len(ids) != Kept {
 		t.Errorf("%d events, want %d", len(ids), Kept)
 	}
-}
-
-func TestReaderContinuesAfterTheNamedEvent(t *testing.T) {
-	h, _ := testHub()
-	first := h.Live()
-	publish(h, "a", "b", "c")
-	ids := want(t, first, "a", "b", "c")
-	want(t, h.After(ids[0]), "b", "c")
-	want(t, h.After(ids[2]))
-	want(t, h.After(ids[0]-1), "a", "b", "c") // when the hub was made
 }
 
 func TestUnknownEventIDYieldsGap(t *testing.T) {
@@ -125,15 +104,6 @@ func TestReaderBehindTheRingGetsGap(t *testing.T) {
 	}
 }
 
-func TestLateStartIsNotCountedAsMissed(t *testing.T) {
-	h, _ := testHub()
-	publish(h, numbered(0, Kept+3)...)
-	want(t, h.After(1), append([]string{Gap}, numbered(3, Kept+3)...)...)
-	if n := h.Missed(); n != 0 {
-		t.Errorf("%d events missed, want none: the reader began after them", n)
-	}
-}
-
 func TestMissedCountsOverwrittenEvents(t *testing.T) {
 	h, _ := testHub()
 	publish(h, "before")
@@ -148,16 +118,6 @@ func TestMissedCountsOverwrittenEvents(t *testing.T) {
 	if n := r.Missed(); n != 0 {
 		t.Errorf("asked again: %d, want 0", n)
 	}
-}
-
-func TestReaderPastTheOverwrittenEventsGetsNoGap(t *testing.T) {
-	h, _ := testHub()
-	r := h.Live()
-	all := numbered(0, 2*Kept)
-	publish(h, all[:Kept]...)
-	want(t, r, all[:Kept]...)
-	publish(h, all[Kept:]...)
-	want(t, r, all[Kept:]...)
 }
 
 func TestIDsAreMicrosecondsAndGrowWhateverTheClockDoes(t *testing.T) {
@@ -254,19 +214,6 @@ func TestCloseEndsTheReadersOnceTheyHaveReadAll(t *testing.T) {
 	}
 }
 
-// Publish does not wait if nobody reads.
-func TestPublishNeverWaits(t *testing.T) {
-	h, _ := testHub()
-	r := h.Live()
-	publish(h, numbered(0, 3*Kept)...)
-	if n := len(h.ring); n != Kept {
-		t.Errorf("%d events are kept", n)
-	}
-	if got, _ := read(t, r); got[0] != Gap || len(got) != 1+Kept {
-		t.Errorf("%d events read, the first %s", len(got), got[0])
-	}
-}
-
 func TestPublishAllocatesNothingOnceTheRingIsFull(t *testing.T) {
 	h, _ := testHub()
 	defer h.Live().Close()
@@ -347,104 +294,37 @@ func TestReadersBeginAfterEventsOfEarlierProcess(t *testing.T) {
 	}
 }
 
-func TestMergedIDsTellHubsApart(t *testing.T) {
-	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-	a, b := NewMerged(c.now, 7), NewMerged(c.now, 1008)
-	r, s := a.Live(), b.Live()
-	then := c.Add(-time.Hour)
-	for i := range 5 {
-		c.Time = c.Add(time.Second)
-		e := Event{Type: Created, Session: fmt.Sprint(i), Time: then, Node: "ann"}
-		a.Merge(e)
-		b.Merge(e)
-	}
-	ids := want(t, r, "0", "1", "2", "3", "4")
-	others := want(t, s, "0", "1", "2", "3", "4")
-	for i := range ids {
-		if ids[i]%Marks != 7 || others[i]%Marks != 8 || ids[i]/Marks < uint64(then.UnixMicro()) {
-			t.Errorf("IDs %d and %d", ids[i], others[i])
+// An ID says where in the Log its event is: the next message, or the rest of its own.
+func TestPlacesOfMessages(t *testing.T) {
+	for _, test := range []struct{ i, n, number, skip int }{{0, 1, 8, 0}, {0, 3, 7, 1}, {1, 3, 7, 2}, {2, 3, 8, 0}, {MaxInMessage - 1, MaxInMessage, 8, 0}} {
+		id := PlaceOf(7, test.i, test.n)
+		if number, skip := NextPlace(id); number != uint64(test.number) || skip != test.skip || id <= PlaceOf(6, 0, 1) {
+			t.Errorf("after event %d of %d in message 7: event %d of message %d, want %d of %d", test.i, test.n, skip, number, test.skip, test.number)
 		}
 	}
-	want(t, a.After(ids[2]), "3", "4")
-	for _, foreign := range []uint64{others[2], others[4], ids[2] + 1, ids[2] / Marks, ids[2] + Marks, ids[4] + Marks} {
-		want(t, a.After(foreign), Gap, "0", "1", "2", "3", "4")
-	}
-	list, _ := a.Newest(1).Next(make([]Event, 0, 4))
-	if len(list) != 1 || !list[0].Time.Equal(then) || list[0].Node != "ann" {
-		t.Errorf("merged as %+v", list)
-	}
 }
 
-// A reader that has got nothing but a Gap continues after it.
-func TestMergedHubContinuesAfterGap(t *testing.T) {
-	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-	h := NewMerged(c.now, 7)
-	ids := want(t, h.After(1), Gap)
-	h.Merge(Event{Type: Created, Session: "0"})
-	want(t, h.After(ids[0]), "0")
-}
-
-// Events that are not in the Log stand between those that are, however many they are.
-func TestIDsGrowWithAndWithoutTheLog(t *testing.T) {
-	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-	h := NewMerged(c.now, 7)
-	h.Merge(Event{Session: "before"})
-	r := h.Newest(9)
-	first := uint64(c.now().UnixMicro())
-	if number, fresh := h.Follow(first-5, first); number != first || fresh {
-		t.Errorf("%d, %v with an event and a Reader", number-first, fresh)
-	}
-	next := PlaceOf(first+1, 0, 3)
-	for i := range 3 {
-		h.Place(Event{}, PlaceOf(first+1, i, 3))
-	}
-	for range places {
-		h.Merge(Event{})
-	}
-	h.Place(Event{}, PlaceOf(first+2, 0, 1))
-	h.Unfollow()
-	h.Merge(Event{})
-	_, ids := read(t, r)
-	if len(ids) != places+6 || !slices.IsSorted(ids) || ids[1] != next || ids[3] != next+lastPlace || ids[places+4] != PlaceOf(first+2, 0, 1) || ids[places+5] == ids[places+4] {
-		t.Errorf("%d ids: %v, ... %v", len(ids), ids[:6], ids[places:])
-	}
-	for id, want := range map[uint64]string{next: fmt.Sprint(first+1, " 1"), next + 1: fmt.Sprint(first+1, " 2"), next + lastPlace: fmt.Sprint(first+2, " 0"), next + lastPlace + 3: fmt.Sprint(first+2, " 0")} {
-		if number, skip := NextPlace(id); fmt.Sprint(number, " ", skip) != want {
-			t.Errorf("after %d: %d, %d, want %s", id-next, number, skip, want)
-		}
-	}
-	if number, fresh := NewMerged(c.now, 7).Follow(1, 9); number != 1 || !fresh {
-		t.Errorf("%d, %v without events", number, fresh)
-	}
-}
-
-// What is hidden under another ID is read from the Log by those who begin before it.
-func TestReaderIsBehindWhatIsHidden(t *testing.T) {
-	_, c := testHub()
-	h := NewMerged(c.now, 7)
-	h.Follow(9, 9)
+// What is not in a shared Hub is read from the Log by those who begin before it.
+func TestReaderIsBehindASharedHub(t *testing.T) {
 	at := func(number uint64) uint64 { return PlaceOf(number, 0, 1) }
-	h.Place(Event{Session: "10"}, at(10))
-	h.Merge(Event{Session: "own"})
-	h.Place(Event{Session: "11"}, at(11))
-	h.Hide(at(12)) // the own one
-	h.Place(Event{Session: "13"}, at(13))
-	for after, until := range map[uint64]uint64{at(9): at(12), at(10): at(12), at(11): at(12), at(12): 0, at(13): 0} {
+	h := NewShared(at(9))
+	for n := uint64(10); n < 13; n++ {
+		h.Place(Event{ID: at(n), Session: fmt.Sprint(n)})
+	}
+	for after, behind := range map[uint64]bool{at(8): true, at(9): false, at(12): false, at(13): true} {
 		r := h.After(after)
-		if _, u, behind := r.Behind(); behind != (until > 0) || behind && u != until {
-			t.Errorf("after %d: %v until %d, want until %d", after, behind, u, until)
+		if _, until, got := r.Behind(); got != behind || until != at(9) {
+			t.Errorf("after %d: behind %v until %d, want %v until %d", after, got, until, behind, at(9))
 		}
 		r.Close()
 	}
-	r := h.After(at(9))
-	r.Skip(at(12))
-	want(t, r, "13")
-	r = h.After(at(10)) // it is not read
-	want(t, r, "gap", "own", "11", "13")
-	r = h.After(at(10) + 1) // perhaps another node's
-	want(t, r, "gap", "10", "own", "11", "13")
-	r = h.After(at(13) + 1)
-	want(t, r, "gap")
-	r = h.After(at(14))
-	want(t, r, "gap", "10", "own", "11", "13")
+	r := h.After(at(7))
+	r.Skip(at(8))
+	if after, _, behind := r.Behind(); !behind || after != at(8) {
+		t.Errorf("behind %v after %d, want true after %d", behind, after, at(8))
+	}
+	r.Skip(at(10))
+	want(t, r, "11", "12")
+	want(t, h.After(at(8)), Gap, "10", "11", "12") // it is not read
+	want(t, h.After(at(13)), Gap, "10", "11", "12")
 }

@@ -37,14 +37,14 @@ type Message struct {
 // ErrNoLog means that this cluster has no Log.
 var ErrNoLog = errors.New("there is no stream of events")
 
-// Each message has places IDs: one for each of its events, the last of which is at lastPlace, and then
-// those that a Hub gives to events which are not in the log.
+// Each message has places IDs. The last of its events is at lastPlace, so that an ID says whether the message
+// was read to its end. Nodes of all versions agree on this.
 const (
 	places    = 2000
 	lastPlace = 999
 )
 
-// MaxInMessage is how many events a message may have.
+// MaxInMessage bounds the events of a message.
 const MaxInMessage = lastPlace
 
 // PlaceOf returns the ID of event i of n in the message with a number.

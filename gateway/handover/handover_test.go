@@ -491,22 +491,6 @@ func cutOff(t *testing.T, a, b *Conn, body ...[]byte) {
 	}
 }
 
-// A deadline may cut a message off in the middle. The next one must not be taken for its rest.
-func TestMessageThatDeadlineCutsOffIsCompletedBeforeNext(t *testing.T) {
-	a, b := pair(t)
-	big := bytes.Repeat([]byte("x"), 3<<20) // more than the socket holds
-	cutOff(t, a, b, big[:1<<20], big[1<<20:])
-	sent := a.Withdraw(errors.New("too late"))
-	m, err := b.Receive()
-	if err != nil || m.Kind != Sessions || !bytes.Equal(m.Body, big) {
-		t.Fatalf("kind %d with %d bytes, %v", m.Kind, len(m.Body), err)
-	}
-	if _, err := b.Expect(Ready); !errors.As(err, new(*AbortError)) {
-		t.Errorf("%v, want the Abort", err)
-	}
-	<-sent
-}
-
 // A peer that has not been notified of the end would take it for a crash.
 func TestPeerThatDoesNotReadLearnsOfWithdrawalFirst(t *testing.T) {
 	a, b := pair(t)

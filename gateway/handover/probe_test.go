@@ -12,29 +12,6 @@ import (
 	"time"
 )
 
-func TestProbeFindsListenerWithoutConnecting(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	if err := Probe(path); !errors.Is(err, ErrNobody) {
-		t.Errorf("%v before anybody listens", err)
-	}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.SetUnlinkOnClose(false)
-	if err := Probe(path); err != nil {
-		t.Error(err)
-	}
-	ln.SetDeadline(time.Unix(1, 0))
-	if c, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the listener was given a connection: %v, %v", c, err)
-	}
-	ln.Close()
-	if err := Probe(path); !errors.Is(err, ErrNobody) {
-		t.Errorf("%v at the socket of a process that has exited", err)
-	}
-}
-
 func TestProbeRefusesSocketOfAnotherUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
@@ -64,16 +41,6 @@ func TestSecondListenerDoesNotDisturbTheFirst(t *testing.T) {
 	if c, err := first.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the first was given a connection: %v, %v", c, err)
 	}
-}
-
-func TestListenPathMayHaveAllBytesThatFit(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, strings.Repeat("x", 107-len(dir)-1))
-	ln, err := Listen(path, false)
-	if err != nil {
-		t.Fatalf("a path of %d bytes: %v", len(path), err)
-	}
-	ln.Close()
 }
 
 func TestProbeListenNamesWhatIsWrong(t *testing.T) {

@@ -1,7 +1,6 @@
 package handshake
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// writeTimeout is how long a client may take to receive its 101.
+// writeTimeout bounds the time in which a client must receive its 101.
 const writeTimeout = 5 * time.Second
 
 // An Answer is the content of a 101 besides the key.
@@ -68,20 +67,19 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 
 // takeOver takes the connection out of w. early is what has been read of it behind the request.
 func takeOver(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
-	if t, ok := w.(interface{ TakeOver() (net.Conn, error) }); ok {
-		conn, err = t.TakeOver()
-	} else {
-		var rw *bufio.ReadWriter
-		if conn, rw, err = http.NewResponseController(w).Hijack(); err == nil && rw.Reader.Buffered() > 0 {
-			p, _ := rw.Reader.Peek(rw.Reader.Buffered())
-			early = append(early, p...)
-		}
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, err
 	}
-	if c, ok := conn.(interface{ Unwrap() (net.Conn, []byte) }); ok && err == nil {
+	if n := rw.Reader.Buffered(); n > 0 {
+		p, _ := rw.Reader.Peek(n)
+		early = append(early, p...)
+	}
+	if c, ok := conn.(interface{ Unwrap() (net.Conn, []byte) }); ok {
 		below, rest := c.Unwrap()
 		conn, early = below, append(early, rest...)
 	}
-	return conn, early, err
+	return conn, early, nil
 }
 
 // write writes the 101. Most sockets accept it at once; then no deadline is needed.

@@ -25,7 +25,7 @@ const (
 	arrived = prefix + "Arrived" // microseconds since the request arrived
 )
 
-// A Client is what one node passes to another about a client.
+// A Client describes a client that one node passes on to another.
 type Client struct {
 	From  string // id of the node that the client has come to
 	Peer  string // see the header

@@ -55,10 +55,10 @@ func (a *acceptor) accept() (net.Conn, error) {
 			return !errors.Is(err, unix.EAGAIN)
 		})
 		switch {
-		case errors.Is(failed, os.ErrClosed):
-			return nil, a.fault(net.ErrClosed)
-		case failed != nil:
+		case errors.Is(failed, os.ErrDeadlineExceeded):
 			return nil, a.fault(failed)
+		case failed != nil: // closed; the error of a RawConn is none that package os exports
+			return nil, a.fault(net.ErrClosed)
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
 		case err != nil:
 			return nil, a.fault(os.NewSyscallError("accept4", err))

@@ -17,9 +17,7 @@ import (
 // it is frozen, and reading and writing fail once it has moved.
 type Conn struct {
 	rawconn.TCP
-	raw     syscall.RawConn
-	tracker *ConnTracker // nil: it serves no handshakes itself
-	watch   *endWatch    // see onEnd
+	raw syscall.RawConn
 
 	mu       sync.Mutex
 	first    []byte // to be read before anything of the connection
@@ -29,8 +27,6 @@ type Conn struct {
 	frozen   bool
 	moved    bool
 	closed   bool
-	given    bool          // an upgrade has taken the connection out
-	upgrade  *upgrade      // whose answer this connection is for, until the server answers
 	resolved chan struct{} // closed by Thaw and Moved, made by Freeze
 
 	// Of a Read under way.
@@ -54,17 +50,7 @@ func NewConn(c net.Conn, first []byte) *Conn {
 }
 
 // NetConn returns the TCP connection.
-func (c *Conn) NetConn() net.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.given {
-		return nowhere{}
-	}
-	return c.TCP
-}
-
-// nowhere is the connection below a Conn from which it has been taken out.
-type nowhere struct{ net.Conn }
+func (c *Conn) NetConn() net.Conn { return c.TCP }
 
 // Unwrap returns the TCP connection for a caller that has taken it over, and what its peer has
 // sent that was not read.
@@ -85,7 +71,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		c.mu.Lock()
 		c.awaitLocked()
-		if c.moved || c.given {
+		if c.moved {
 			c.mu.Unlock()
 			return 0, io.EOF
 		}
@@ -161,13 +147,6 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.awaitLocked()
-	if c.given {
-		c.mu.Unlock()
-		return nil
-	}
-	if c.upgrade != nil && !c.closed {
-		close(c.upgrade.lost)
-	}
 	c.closed = true // not under the lock: closing waits for a Read, which takes it
 	c.mu.Unlock()
 	return c.TCP.Close()
@@ -187,7 +166,7 @@ func (c *Conn) own() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.awaitLocked()
-	return !c.moved && !c.given
+	return !c.moved
 }
 
 func (c *Conn) awaitLocked() {
@@ -202,15 +181,6 @@ func (c *Conn) awaitLocked() {
 // ReadFrom implements io.ReaderFrom.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
-}
-
-// unread undoes a Read of p, the first of c. It reports false once c has moved.
-func (c *Conn) unread(p []byte) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.awaitLocked()
-	c.first, c.request = bytes.Clone(p), nil
-	return !c.moved
 }
 
 // begin notes that the request is complete. It waits while c is frozen, and reports false

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/session"
+	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/rawconn"
 )
 
@@ -31,34 +33,73 @@ type process struct {
 	queue   *Queue
 	arrived chan string   // the bodies and paths that its handler gets
 	let     chan struct{} // lets the handler of /held answer
-	states  sync.Map      // all states of its connections
 }
 
-// headTime is how long a client of a process may take for a request; zero: for ever.
-var headTime time.Duration
+// theLoop is the event loop that connections are accepted for; nil: they are those of package net.
+var theLoop *epoll.Loop
 
-// newProcess begins to serve at ln, nil for a new listener. waits, if there is one, answers /waits.
-func newProcess(t *testing.T, ln *Listener, waits ...http.HandlerFunc) *process {
-	t.Helper()
-	if ln == nil {
-		var err error
-		if ln, err = Listen("127.0.0.1:0"); err != nil {
+func accepted(fd int, local, peer net.Addr) (net.Conn, error) {
+	c, err := theLoop.Accepted(fd, local, peer)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+type stopwatch struct{ began time.Time }
+
+func (s stopwatch) Now() session.Time { return session.Time(time.Since(s.began)) + 1 }
+
+// onBoth runs test for connections of package net and for those of an event loop.
+func onBoth(t *testing.T, test func(t *testing.T)) {
+	t.Run("net", test)
+	t.Run("loop", func(t *testing.T) {
+		loop, err := epoll.Start(stopwatch{time.Now()}, true)
+		if err != nil {
 			t.Fatal(err)
 		}
+		theLoop = loop
+		t.Cleanup(func() {
+			theLoop = nil
+			loop.Close()
+			loop.Wait()
+		})
+		test(t)
+	})
+}
+
+func newTestListener(t *testing.T) *Listener {
+	t.Helper()
+	ln, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
+	acceptByLoop(t, ln)
+	return ln
+}
+
+// acceptByLoop has ln accept connections for theLoop, if there is one.
+func acceptByLoop(t *testing.T, ln *Listener) {
+	t.Helper()
 	if theLoop != nil {
 		if err := ln.AcceptBy(accepted); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// newProcess begins to serve at ln, nil for a new listener. waits, if there is one, answers /waits.
+func newProcess(t *testing.T, ln *Listener, waits ...http.HandlerFunc) *process {
+	t.Helper()
+	if ln == nil {
+		ln = newTestListener(t)
+	} else {
+		acceptByLoop(t, ln)
+	}
 	p := &process{t: t, tracker: NewConnTracker(Options{}), ln: ln, queue: NewQueue(ln.Addr()), arrived: make(chan string, 100), let: make(chan struct{})}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		p.arrived <- r.URL.Path + string(body)
-		if act := answers[r.URL.Path]; act != nil {
-			act(w, r)
-			return
-		}
 		if r.URL.Path == "/waits" {
 			waits[0](w, r)
 			return
@@ -70,13 +111,7 @@ func newProcess(t *testing.T, ln *Listener, waits ...http.HandlerFunc) *process 
 		}
 		io.WriteString(w, half)
 	})
-	p.Server = &http.Server{Handler: p.tracker.Handler(h), ReadHeaderTimeout: headTime, ConnContext: ConnContext, ConnState: func(c net.Conn, s http.ConnState) {
-		p.states.Store(s, true)
-		p.tracker.ConnState(c, s)
-	}}
-	if !alone {
-		p.tracker.Upgrades(p.Server, p.queue.Put)
-	}
+	p.Server = &http.Server{Handler: p.tracker.Handler(h), ConnContext: ConnContext, ConnState: p.tracker.ConnState}
 	var both sync.WaitGroup
 	both.Go(func() { p.Serve(p.tracker.Listen(p.ln, true)) })
 	both.Go(func() { p.Serve(p.tracker.Listen(p.queue, true)) })
@@ -147,11 +182,20 @@ func (p *process) frozen(t *testing.T, n int, want string) []FrozenConn {
 // await waits until holds is true.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatal("after a minute not: ", what)
+			t.Fatal("after 30 s not: ", what)
 		}
 	}
+}
+
+// wantConns waits until n connections are tracked.
+func (p *process) wantConns(n int) {
+	p.t.Helper()
+	await(p.t, fmt.Sprint(n, " connections are tracked"), func() bool {
+		conns, _ := p.tracker.Counts()
+		return conns == n
+	})
 }
 
 // move hands frozen connections over.
@@ -188,7 +232,9 @@ const (
 	whole      = firstHalf + secondHalf
 )
 
-func TestHalfRequestIsServedAfterThaw(t *testing.T) {
+func TestHalfRequestIsServedAfterThaw(t *testing.T) { onBoth(t, halfRequestIsServedAfterThaw) }
+
+func halfRequestIsServedAfterThaw(t *testing.T) {
 	p := newProcess(t, nil)
 	c := call(t, p)
 	c.send(firstHalf)
@@ -210,6 +256,10 @@ func TestHalfRequestIsServedAfterThaw(t *testing.T) {
 }
 
 func TestHalfRequestIsServedByTheNextProcessOnce(t *testing.T) {
+	onBoth(t, halfRequestIsServedByTheNextProcessOnce)
+}
+
+func halfRequestIsServedByTheNextProcessOnce(t *testing.T) {
 	for name, cut := range map[string]string{"nothing": "", "one byte": "G", "half": firstHalf, "all but a byte": whole[:len(whole)-1]} {
 		t.Run(name, func(t *testing.T) {
 			old, next := newProcess(t, nil), newProcess(t, nil)
@@ -236,6 +286,10 @@ func TestHalfRequestIsServedByTheNextProcessOnce(t *testing.T) {
 }
 
 func TestKeptAliveConnectionMovesBetweenRequests(t *testing.T) {
+	onBoth(t, keptAliveConnectionMovesBetweenRequests)
+}
+
+func keptAliveConnectionMovesBetweenRequests(t *testing.T) {
 	old, next := newProcess(t, nil), newProcess(t, nil)
 	c := call(t, old)
 	for range 3 {
@@ -253,6 +307,10 @@ func TestKeptAliveConnectionMovesBetweenRequests(t *testing.T) {
 
 // Bytes that http.Server has read ahead cannot be told from those of a body.
 func TestConnectionThatHasSentMoreThanARequestStays(t *testing.T) {
+	onBoth(t, connectionThatHasSentMoreThanARequestStays)
+}
+
+func connectionThatHasSentMoreThanARequestStays(t *testing.T) {
 	for name, sent := range map[string]string{
 		"a pipelined request":          whole + firstHalf,
 		"two":                          whole + whole + firstHalf,
@@ -280,7 +338,66 @@ func TestConnectionThatHasSentMoreThanARequestStays(t *testing.T) {
 	}
 }
 
-func TestFreezeDoesNotTruncateAnAnswer(t *testing.T) {
+// net/http reads while a handler runs, to notice that the client has closed. That must neither take bytes
+// from whoever takes the connection over, nor leave a deadline behind.
+func TestTakenOverConnectionCanBeRead(t *testing.T) {
+	onBoth(t, func(t *testing.T) {
+		began, early := make(chan struct{}), make(chan struct{})
+		p := newProcess(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			close(began)
+			<-early
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			read, _ := rw.Reader.Peek(rw.Reader.Buffered())
+			conn, rest := conn.(*Conn).Unwrap()
+			defer conn.Close()
+			fmt.Fprintf(conn, "%s%s", read, rest)
+			io.Copy(conn, conn)
+		})
+		c := call(t, p)
+		c.send(strings.Replace(whole, "first", "waits", 1))
+		<-began
+		c.send("early")
+		close(early)
+		got := make([]byte, len("early"))
+		if _, err := io.ReadFull(c, got); string(got) != "early" || err != nil {
+			t.Fatalf("%q, %v; want early", got, err)
+		}
+		p.wantConns(0)
+		c.send("later")
+		c.CloseWrite()
+		if all, err := io.ReadAll(c); string(all) != "later" || err != nil {
+			t.Errorf("%q, %v; want later", all, err)
+		}
+	})
+}
+
+func TestRequestIsCancelledWhenItsClientCloses(t *testing.T) {
+	onBoth(t, func(t *testing.T) {
+		began, over := make(chan struct{}), make(chan struct{})
+		p := newProcess(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			close(began)
+			<-r.Context().Done()
+			close(over)
+		})
+		c := call(t, p)
+		c.send(strings.Replace(whole, "first", "waits", 1))
+		<-began
+		c.Close()
+		select {
+		case <-over:
+		case <-time.After(30 * time.Second):
+			t.Error("after 30 s the request is not cancelled")
+		}
+	})
+}
+
+func TestFreezeDoesNotTruncateAnAnswer(t *testing.T) { onBoth(t, freezeDoesNotTruncateAnAnswer) }
+
+func freezeDoesNotTruncateAnAnswer(t *testing.T) {
 	p := newProcess(t, nil)
 	c := call(t, p)
 	c.send(strings.Replace(whole, "first", "held", 1))
@@ -316,6 +433,10 @@ func lone(t *testing.T, first string) (*Conn, *net.TCPConn) {
 // A descriptor that is on its way to another process must stay the connection's: a closed
 // one's number goes to the next file that is opened.
 func TestFrozenConnectionKeepsItsDescriptor(t *testing.T) {
+	onBoth(t, frozenConnectionKeepsItsDescriptor)
+}
+
+func frozenConnectionKeepsItsDescriptor(t *testing.T) {
 	for name, end := range map[string]func(*ConnTracker, *Conn){
 		"by http.Server":                  func(_ *ConnTracker, c *Conn) { c.Close() },
 		"to free a descriptor":            func(tr *ConnTracker, _ *Conn) { tr.FreeOne() },
@@ -363,7 +484,9 @@ func TestFrozenConnectionKeepsItsDescriptor(t *testing.T) {
 	}
 }
 
-func TestClosedConnectionIsNotFrozen(t *testing.T) {
+func TestClosedConnectionIsNotFrozen(t *testing.T) { onBoth(t, closedConnectionIsNotFrozen) }
+
+func closedConnectionIsNotFrozen(t *testing.T) {
 	c, _ := lone(t, "")
 	c.Close()
 	if _, _, ok := c.Freeze(); ok {
@@ -372,6 +495,10 @@ func TestClosedConnectionIsNotFrozen(t *testing.T) {
 }
 
 func TestDeadlineEndsReadOfThawedConnection(t *testing.T) {
+	onBoth(t, deadlineEndsReadOfThawedConnection)
+}
+
+func deadlineEndsReadOfThawedConnection(t *testing.T) {
 	c, peer := lone(t, "first")
 	var b [10]byte
 	if n, err := c.Read(b[:3]); string(b[:n]) != "fir" || err != nil {
@@ -402,6 +529,10 @@ func TestDeadlineEndsReadOfThawedConnection(t *testing.T) {
 
 // A Read that waits while its connection moves takes nothing from the next process.
 func TestWaitingReadEndsWhenTheConnectionMoves(t *testing.T) {
+	onBoth(t, waitingReadEndsWhenTheConnectionMoves)
+}
+
+func waitingReadEndsWhenTheConnectionMoves(t *testing.T) {
 	for range 50 {
 		c, peer := lone(t, "")
 		read := make(chan error, 1)
@@ -432,10 +563,11 @@ func TestWaitingReadEndsWhenTheConnectionMoves(t *testing.T) {
 
 // An Accept that was about to call the system when Pause came may still get a client.
 func TestPausedListenerLeavesClientsToTheQueueOfTheSystem(t *testing.T) {
-	ln, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	onBoth(t, pausedListenerLeavesClientsToTheQueueOfTheSystem)
+}
+
+func pausedListenerLeavesClientsToTheQueueOfTheSystem(t *testing.T) {
+	ln := newTestListener(t)
 	defer ln.Close()
 	for range 3 {
 		ln.Pause()
@@ -463,10 +595,11 @@ func TestPausedListenerLeavesClientsToTheQueueOfTheSystem(t *testing.T) {
 }
 
 func TestClosedListenerEndsAcceptWhilePaused(t *testing.T) {
-	ln, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	onBoth(t, closedListenerEndsAcceptWhilePaused)
+}
+
+func closedListenerEndsAcceptWhilePaused(t *testing.T) {
+	ln := newTestListener(t)
 	ln.Pause()
 	failed := make(chan error)
 	go func() {
@@ -481,7 +614,9 @@ func TestClosedListenerEndsAcceptWhilePaused(t *testing.T) {
 
 // The client that came while the first process was paused is the second one's, and the
 // port stays open when the first one closes its listener.
-func TestInheritedListenerGoesOn(t *testing.T) {
+func TestInheritedListenerGoesOn(t *testing.T) { onBoth(t, inheritedListenerGoesOn) }
+
+func inheritedListenerGoesOn(t *testing.T) {
 	old, err := Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

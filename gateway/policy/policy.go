@@ -27,25 +27,24 @@ const MaxGrace = 365 * 24 * time.Hour
 
 // A Policy is the settings that can differ by route: docs/flags.md, the flags marked (R).
 type Policy struct {
-	// Grace is how long a detached session is kept; zero ends it at once.
+	// A detached session is kept for Grace; zero ends it at once.
 	Grace time.Duration
 	// GraceBeforeStart replaces Grace until the game server has marked the session
 	// started. Nil means Grace.
 	GraceBeforeStart *time.Duration
-	// GraceUnconfirmed is how long a session is kept at most whose client has confirmed no hello:
-	// --grace-unconfirmed.
+	// GraceUnconfirmed limits Grace while the client has confirmed no hello: --grace-unconfirmed.
 	GraceUnconfirmed time.Duration
 	// Hard closes the upstream connection while a session is detached, and dials again at
 	// the resume: --disconnect hard.
 	Hard bool
-	// Redial replaces an upstream connection that ends while the session goes on:
-	// --upstream-lost redial. RedialFor is for how long it is tried.
+	// Redial replaces an upstream connection that ends while the session continues, trying for
+	// RedialFor: --upstream-lost redial.
 	Redial    bool
 	RedialFor time.Duration
-	// Durable lets sessions outlive their node: --durable. Redeliver has what a client has sent, and
-	// was not acked, written again by the next node: --failover-redeliver.
+	// Durable lets sessions outlive their node: --durable. With Redeliver the next node writes
+	// unacked messages of the client again: --failover-redeliver.
 	Durable, Redeliver bool
-	// Rate is how much a client may send.
+	// Rate limits what a client sends.
 	Rate session.Rate
 	// PlainResume lets plain clients resume by a cookie: --plain-resume.
 	PlainResume bool
@@ -79,7 +78,7 @@ type Policy struct {
 	MaxMessage int64
 	// Compression negotiates permessage-deflate with clients that offer it.
 	Compression bool
-	// CompressionWindow is how many bytes of earlier messages each direction of such a
+	// CompressionWindow is the number of bytes of earlier messages that each direction of such a
 	// client's connection keeps, so that messages may refer to them: deflate.Options.
 	CompressionWindow int
 	// Heartbeat: pings an idle client; one that is silent for twice as long is detached.

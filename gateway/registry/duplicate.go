@@ -8,7 +8,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// answerTime is how long an attached client may take to answer the ping that decides
+// answerTime limits the wait for the answer of an attached client to the ping that decides
 // whether a second session of its player is refused.
 const answerTime = 2 * time.Second
 

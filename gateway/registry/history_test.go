@@ -44,15 +44,3 @@ func TestRepeatedReplaysShareOneEntry(t *testing.T) {
 		t.Errorf("%+v", h.list)
 	}
 }
-
-// Two disconnects in a row are two entries: only events that repeat without limit are merged.
-func TestOtherEventsAreNotMerged(t *testing.T) {
-	var h history
-	for _, kind := range events.Names() {
-		h.note(Moment{Type: kind})
-		h.note(Moment{Type: kind})
-	}
-	if want := 2*len(events.Names()) - 2; len(h.list) != want {
-		t.Errorf("%d entries, want %d", len(h.list), want)
-	}
-}

@@ -302,7 +302,7 @@ func (e *Record) SetData(data []byte, tag uint64, want func(tag uint64) bool) bo
 	return true
 }
 
-// userData is what the game server keeps with a session. Few sessions have any.
+// userData belongs to the game server, which keeps it with a session. Few sessions have any.
 type userData struct {
 	bytes []byte
 	tag   uint64
@@ -324,14 +324,14 @@ func (e *Record) SetEnder(by string) {
 	e.ender = by
 }
 
-// Ender is who has ended the session by the control API, "" where nobody has.
+// Ender returns the caller of the control API that has ended the session, or "".
 func (e *Record) Ender() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ender
 }
 
-// Alone is how the game server has closed the connection of a detached session.
+// Alone describes how the game server has closed the connection of a detached session.
 type Alone struct {
 	Reason string        // of the event
 	Silent time.Duration // of the client, until then
@@ -344,14 +344,14 @@ func (e *Record) SetAlone(a Alone) {
 	e.alone = &a
 }
 
-// Alone is what SetAlone has noted, nil for nothing.
+// Alone returns what SetAlone has noted, or nil.
 func (e *Record) Alone() *Alone {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.alone
 }
 
-// Subject is what a token's sub must be: the player, or the session's id if it has none.
+// Subject returns the sub of a token: the player, or the session's id if it has none.
 func (e *Record) Subject() string {
 	if e.Player != "" {
 		return e.Player
@@ -404,7 +404,7 @@ func inJSON(s string) string {
 	return string(b[1 : len(b)-1])
 }
 
-// CancelFirstDial cancels the first dial, if it is still under way.
+// CancelFirstDial cancels the first dial, if it is in flight.
 func (e *Record) CancelFirstDial() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -508,7 +508,7 @@ func (b *bell) ring() {
 	}
 }
 
-// PlainResume reports whether e is a plain client's session that outlives a disconnect.
+// Kept reports whether e is a plain client's session that outlives a disconnect.
 func (e *Record) Kept() bool { return !e.Resumable && e.Terms().PlainResume }
 
 // Client says how e's client can resume.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"reseat/gateway/session"
@@ -14,14 +15,14 @@ import (
 	"reseat/tokens"
 )
 
-// remembered is how long a resume can still learn how its session ended, protocol
-// section 6.
+// For remembered, a resume can still learn how its session ended: protocol section 6.
 const remembered = 30 * time.Second
 
 // A Registry holds the living sessions by id, and for a while those that have ended.
 type Registry struct {
 	Limits
 	clock *transport.Clock
+	tags  atomic.Uint64 // of the sessions' data: see NextTag
 
 	mu      sync.RWMutex
 	seq     uint64

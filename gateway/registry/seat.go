@@ -86,7 +86,7 @@ func (e *Record) Hold() (release func()) {
 	return func() { <-held }
 }
 
-// SkipEpochs has the next request to the upstream be numbered n higher: the node before may have sent
+// SkipEpochs raises the number of the next request to the upstream by n: the node before may have sent
 // some that this one does not know of.
 func (e *Record) SkipEpochs(n uint64) {
 	e.mu.Lock()
@@ -121,7 +121,7 @@ func (b *SeatBody) walk(c *tlv.Codec) {
 	walkTime(c, 5, &b.Expires)
 }
 
-// keptMoments is how many of the newest entries of a history a seat keeps, besides the first.
+// keptMoments limits the newest entries of a history that a seat keeps, besides the first.
 const keptMoments = 8
 
 // AppendShort is AppendState with the beginning and the end of the history alone.
@@ -141,7 +141,7 @@ func (e *Record) Core(store *replay.Store) session.Config {
 	return e.config(e.protocol, store)
 }
 
-// MovedOn removes a session that goes on at another node. It has not ended, so nothing is remembered.
+// MovedOn removes a session that continues at another node. It has not ended, so nothing is remembered.
 func (r *Registry) MovedOn(e *Record, info session.Info) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,8 +34,8 @@ type Snapshot struct {
 	Silent        *int64     `json:"silent_ms"` // since the last sign of life of the client; nil if there was none, or the session has ended
 	// Keepalive is the flag for what the client sends at a steady pace, to paste; "" if there is nothing.
 	Keepalive string `json:"keepalive"`
-	// ClosedAfter is for how long the client had been silent when the game server closed the connection of
-	// the detached session, as in flags; "" if it has not.
+	// ClosedAfter is the silence of the client, as in flags, before the game server closed the connection
+	// of the detached session; "" if it has not.
 	ClosedAfter string `json:"closed_after,omitempty"`
 
 	Received       uint64 `json:"received"`

@@ -135,6 +135,7 @@ func (r *Registry) Restore(s *State, target upstream.Target, terms *Terms, realm
 		e.first = &first
 	}
 	store.Charge(sizeOf(e.first))
+	r.ContinueTags(s.tag)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.seq = s.seq

@@ -15,7 +15,7 @@ const (
 	maxTombstones = 100_000
 	// minTombstones is the maximum number with a smaller --max-sessions.
 	minTombstones = 1_000
-	// maxHistories is how many tombstones, counted from the newest, keep a history.
+	// Only the newest maxHistories tombstones keep a history.
 	maxHistories = 1_000
 )
 

@@ -122,20 +122,6 @@ func TestTombstonesExpireByTheirTime(t *testing.T) {
 	}
 }
 
-// Short grace periods beside long ones: expired tombstones stay in no list.
-func TestExpiredTombstonesLeaveNothingBehind(t *testing.T) {
-	ts := newTombstones(0)
-	began := time.Now()
-	keep := ts.of("keep", began.Add(24*time.Hour))
-	for i := range 50_000 {
-		ts.of(fmt.Sprint(i), began.Add(time.Duration(i)*time.Millisecond))
-		ts.expire(began.Add(time.Duration(i+1) * time.Millisecond))
-	}
-	if len(ts.byID) > 2 || len(ts.queue) > 2*len(ts.byID)+minTombstones || ts.byID["keep"] != keep {
-		t.Errorf("%d by id, %d in the queue", len(ts.byID), len(ts.queue))
-	}
-}
-
 // There may be a hundred thousand, and each object that one holds is visited by every collection of
 // garbage.
 func TestTombstoneIsSmall(t *testing.T) {

@@ -100,25 +100,6 @@ func TestAckBeyondTheSentOffsetIsRefused(t *testing.T) {
 	}
 }
 
-func TestReleasedBufferKeepsItsNumbers(t *testing.T) {
-	b := New(NewStore(ampleLimit, nil))
-	send(t, b, 10)
-	send(t, b, 20)
-	take(t, b, []byte{0x82}) // and half a header
-	b.Fill(copy(mustRoom(t, b), "raw"))
-	b.Release()
-	want := Mark{34, 2}
-	if b.Base() != want || b.Last() != want || b.Bytes() != 0 || b.Messages() != 0 || len(b.Raw()) != 0 {
-		t.Errorf("%v to %v, %d bytes, %d raw", b.Base(), b.Last(), b.Bytes(), len(b.Raw()))
-	}
-	b.Release() // idempotent
-	b.Unpin()
-	b.Abandon()
-	if b.Base() != want || b.store.Used() != 0 {
-		t.Errorf("%v and %d bytes of memory after a second release", b.Base(), b.store.Used())
-	}
-}
-
 // The first upstream's read is still in flight when the second has come and
 // disconnected: the third must not get the same memory.
 func TestRoomInUseIsNotReusedAfterTwoTruncations(t *testing.T) {

@@ -15,6 +15,19 @@ func newBare(limit int64, onExhausted func()) *Store {
 	return s
 }
 
+// readFull fills a room with a message's bytes, as a read does that finds more than enough.
+func readFull(t *testing.T, b *Buffer, frugal bool) int {
+	t.Helper()
+	room := b.Room(frugal)
+	if room == nil {
+		t.Fatal("no room")
+	}
+	b.Fill(len(room))
+	b.Take(len(room))
+	b.Settle()
+	return len(room)
+}
+
 func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 	refused := 0
 	s := newBare(3*smallChunk, func() { refused++ })
@@ -36,28 +49,6 @@ func TestRoomIsNilWhileTheStoreIsExhausted(t *testing.T) {
 	b.Release()
 	if s.Used() != 0 {
 		t.Errorf("%d bytes of memory are still held", s.Used())
-	}
-}
-
-// The free end of a chunk is already charged.
-func TestFreeEndOfAChunkIsNotRefused(t *testing.T) {
-	s := newBare(smallChunk, nil) // without a callback
-	b := New(s)
-	send(t, b, 100)
-	if got := len(b.Room(false)); got != smallChunk-102 {
-		t.Errorf("%d bytes of room", got)
-	}
-	b.Fill(smallChunk - 102)
-	b.Take(smallChunk - 102)
-	b.Settle()
-	if b.Room(false) != nil {
-		t.Error("room beyond the limit")
-	}
-}
-
-func TestStoreSmallerThanAChunkRefusesEveryRoom(t *testing.T) {
-	if New(newBare(smallChunk-1, nil)).Room(true) != nil {
-		t.Error("room beyond the limit")
 	}
 }
 
@@ -122,37 +113,6 @@ func TestSinceIsWhenTheOldestMemoryWasFilled(t *testing.T) {
 	}
 	if b.Ack(10, ampleLimit); b.Since() != 0 || b.Memory() != 0 {
 		t.Errorf("an empty buffer holds %d bytes since %d", b.Memory(), b.Since())
-	}
-}
-
-// Where a big chunk would exceed the limit, a burst goes on in small ones: what is left may be all that its message
-// needs, and nothing else would free any memory.
-func TestLimitIsExactForBothSizes(t *testing.T) {
-	for limit, want := range map[int64]int{2*smallChunk - 1: 0, 2 * smallChunk: smallChunk, smallChunk + bigChunk - 1: smallChunk, smallChunk + bigChunk: bigChunk} {
-		refused := 0
-		b := New(newBare(limit, func() { refused++ }))
-		readFull(t, b, false)
-		if got := len(b.Room(false)); got != want || refused > 0 != (want == 0) {
-			t.Errorf("a limit of %d: room of %d bytes, want %d; refused %d times", limit, got, want, refused)
-		}
-	}
-}
-
-func TestOtherMemoryCountsToo(t *testing.T) {
-	s := newBare(2*smallChunk, nil)
-	s.Charge(smallChunk + 1)
-	if s.Used() != smallChunk+1 || New(s).Room(true) != nil {
-		t.Errorf("%d bytes are used, and a chunk more fits into %d", s.Used(), s.Limit())
-	}
-	s.Charge(-1)
-	b := New(s)
-	if b.Room(true) == nil || s.Used() != 2*smallChunk {
-		t.Errorf("%d bytes are used, and no chunk more", s.Used())
-	}
-	b.Release()
-	s.Charge(-smallChunk)
-	if s.Used() != 0 {
-		t.Errorf("%d bytes are used", s.Used())
 	}
 }
 

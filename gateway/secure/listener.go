@@ -119,7 +119,7 @@ func (l *Listener) drop(c net.Conn, how io.Closer) {
 	}
 }
 
-// httpStarts are how requests without TLS begin, as far as a TLS record's head goes.
+// Requests without TLS begin with one of httpStarts, as far as a TLS record's head goes.
 var httpStarts = []string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH"}
 
 // explain answers a client that speaks HTTP without TLS, which would otherwise see

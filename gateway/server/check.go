@@ -134,7 +134,7 @@ func (r *report) ports(ctx context.Context, set *config.Settings) {
 	}
 }
 
-// nodeAddr is where a node of a cluster listens for others, "" without --cluster.
+// nodeAddr returns the address for other nodes, "" without --cluster.
 func nodeAddr(set *config.Settings) string {
 	if set.Cluster.Enabled() {
 		return set.Cluster.Listen

@@ -10,9 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/config"
+	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/watch"
 )
 
 const (
@@ -37,7 +38,7 @@ func (r *report) running(ctx context.Context, set *config.Settings) {
 	for _, route := range set.Gateway.Routes {
 		p := &route.Policy
 		flag := noticed[route.Pattern]
-		set := slices.ContainsFunc(p.Keepalives, func(k session.Keepalive) bool { return gateway.KeepaliveFlag(k) == flag })
+		set := slices.ContainsFunc(p.Keepalives, func(k session.Keepalive) bool { return registry.KeepaliveFlag(k) == flag })
 		if flag != "" && !set && p.Keepalive == session.KeepaliveHint && !p.Hard {
 			r.warn("--keepalive-send", fmt.Sprintf("route %s: clients of the gateway at --admin %s send the same at a steady pace. A game server that waits for it closes the connection of a client who is away: set %s, or --keepalive auto", route.Pattern, addr, flag))
 		}
@@ -45,7 +46,7 @@ func (r *report) running(ctx context.Context, set *config.Settings) {
 }
 
 // routesAt returns what the gateway with that admin address says of its routes, nil if none answers.
-func routesAt(ctx context.Context, addr string) []gateway.RouteFigures {
+func routesAt(ctx context.Context, addr string) []watch.RouteFigures {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/api/v1/overview?limit=0&node=self", nil)
@@ -57,7 +58,7 @@ func routesAt(ctx context.Context, addr string) []gateway.RouteFigures {
 		return nil
 	}
 	defer answer.Body.Close()
-	var found struct{ Routes []gateway.RouteFigures }
+	var found struct{ Routes []watch.RouteFigures }
 	if answer.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&found) != nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"reseat/gateway/config"
 )
 
-// configEvery is how often the config file is checked. A change is logged once two checks
+// configEvery is the interval of checking the config file. A change is logged once two checks
 // in a row agree: an editor may still be writing at the first.
 const configEvery = 2 * time.Second
 

@@ -294,47 +294,6 @@ func TestEveryCommandOfThePagesIsRun(t *testing.T) {
 	}
 }
 
-func TestCommandWithoutTestIsFound(t *testing.T) {
-	for text, want := range map[string]string{
-		"    make run\n":                             "make run",
-		"    $ curl x y\n":                           "curl",
-		"    RESEAT_GRACE=1s reseat --demo\n":        "reseat --demo",
-		"```sh\nls\n":                                "does not end",
-		"<!-- sh: needs x -->\ntext\n```sh\n```\n":   "without a sh block",
-		"```text\n    make run\n```\n    make run\n": "line 4",
-	} {
-		if _, err := blocksOf(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-	}
-	blocks, err := blocksOf("<!-- sh: every block run by a -->\n```sh\none\n```\n<!-- sh: needs b -->\n\n```sh\ntwo\n```\n```js\nthree\n```\n")
-	if err != nil || len(blocks) != 2 || blocks[0] != (block{2, "one\n", "run by a"}) || blocks[1] != (block{7, "two\n", "needs b"}) {
-		t.Errorf("%+v, %v", blocks, err)
-	}
-}
-
-func TestBlockThatFailsIsFound(t *testing.T) {
-	r := newReader(t, "docs/faq.md")
-	for _, b := range []block{
-		{code: "false"}, {code: "false | true"}, {code: "reseat --no-such-flag"}, {code: "reseat check --upstream ws://localhost:9000 --grace 5"},
-		{mark: "nonsense"}, {mark: "needs"}, {mark: "as false"}, {mark: "run by no/such/file"}, {mark: "run by go.mod"},
-		{code: "curl -fsS http://127.0.0.1:8081/no-such", mark: "with reseat --demo"},
-	} {
-		if r.do(b) == nil {
-			t.Errorf("%+v: no error", b)
-		}
-	}
-	for _, b := range []block{
-		{code: "reseat --upstream ws://localhost:9000 && bin/reseat --demo"}, {code: "reseat check --upstream ws://localhost:9000"},
-		{code: "false", mark: "needs no-such-tool-is-here"}, {mark: "as true"}, {mark: "run by gateway/admin/docs_test.go"},
-	} {
-		r.page = "docs/control-api.md"
-		if err := r.do(b); err != nil {
-			t.Errorf("%+v: %v", b, err)
-		}
-	}
-}
-
 var (
 	linkForm    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	headingForm = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
@@ -500,20 +459,6 @@ func TestProtocolPageNamesAllOfHelloAndOffer(t *testing.T) {
 	for _, m := range offers {
 		if m[1] != "reseat." && !strings.Contains(page, m[1]) {
 			t.Errorf("a client may offer %q, and the page does not say so", m[1])
-		}
-	}
-}
-
-// A client's session can be durable if the client says what is settled: the page names those that do.
-func TestClusterPageNamesTheClientsOfDurableSessions(t *testing.T) {
-	page := readPage(t, "docs/cluster.md")
-	row := regexp.MustCompile(`(?m)^\| .--durable .*$`).FindString(page)
-	for name, source := range map[string]struct{ file, does string }{
-		"the Go client": {"gateway/client/link.go", `"Reseat-Settled"`},
-		"ReseatSocket":  {"web/client/attempts.js", "reseat.settled."},
-	} {
-		if does := strings.Contains(readPage(t, source.file), source.does); does != strings.Contains(row, name) {
-			t.Errorf("%s says what is settled: %v. The page: %s", name, does, row)
 		}
 	}
 }

@@ -236,17 +236,6 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-func TestRequestedStopExitsWithZero(t *testing.T) {
-	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
-		p := begin(t)
-		p.signals <- s
-		p.wait("shutdown.started")
-		if status := <-p.status; status != 0 {
-			t.Errorf("%v: exit status %d", s, status)
-		}
-	}
-}
-
 func TestSecondSignalExitsImmediately(t *testing.T) {
 	p := begin(t)
 	join(t, p.clients["ws"].(string)+"/demo/play", nil)
@@ -300,10 +289,17 @@ func (p *started) reloaded(result, line string) {
 	}
 }
 
-func TestScrapeIncludesProcessMetrics(t *testing.T) {
+func TestScrapeIncludesProcessMetricsByTheirConventions(t *testing.T) {
 	pair := testcert.New(t, "game.example")
 	cert, key := pair.Write(t.TempDir())
 	p := begin(t, "--tls-cert="+cert, "--tls-key="+key)
+	resp := p.ask("GET", "/metrics", "")
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain; version=0.0.4") || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s, %s", resp.Status, resp.Header)
+	}
+	if problems, err := promlint.New(resp.Body).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
 	m := p.metrics()
 	for _, name := range []string{
 		"go_goroutines", "go_memstats_heap_inuse_bytes", "process_open_fds", "process_max_fds", "process_resident_memory_bytes",
@@ -322,21 +318,6 @@ func TestScrapeIncludesProcessMetrics(t *testing.T) {
 	}
 	if got := m["reseat_certificate_not_after_timestamp_seconds"].GetMetric()[0].Gauge.GetValue(); got != float64(pair.Leaf.NotAfter.Unix()) {
 		t.Errorf("the certificate is good until %v, want %v", got, pair.Leaf.NotAfter.Unix())
-	}
-}
-
-func TestMetricsFollowPrometheusConventions(t *testing.T) {
-	p := begin(t)
-	body, err := io.ReadAll(p.ask("GET", "/metrics", "").Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := promlint.New(bytes.NewReader(body)).Lint()
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
-	}
-	if resp := p.ask("GET", "/metrics", ""); !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain; version=0.0.4") || resp.StatusCode != http.StatusOK {
-		t.Errorf("%s, %s", resp.Status, resp.Header)
 	}
 }
 

@@ -118,7 +118,6 @@ var mistakes = []struct {
 	{"$UP --tls-cert=$DIR/cert.pem --tls-key=$DIR/locked.pem", "refused --tls-key: is encrypted: want a key without a passphrase"},
 	{"$UP --tls-cert=$DIR/key.pem --tls-key=$DIR/cert.pem", "refused --tls-cert $DIR/key.pem with --tls-key $DIR/cert.pem: PEM inputs may have been switched"},
 	{"$UP --tls-cert=$DIR/cert.pem --tls-key=$DIR/other.pem", "refused --tls-cert $DIR/cert.pem with --tls-key $DIR/other.pem: private key does not match"},
-	{"$UP --tls-cert=$DIR/cert.pem --tls-key=$DIR/key.pem --host=play.example", "warned --tls-cert: not valid for --host play.example"},
 	{"$UP --acme-domain=play.example --acme-directory=https://127.0.0.1:9/d --acme-cache=$DIR/text", "refused --acme-cache: "},
 	{"$UP --listen=:443 --acme-domain=play.example --acme-directory=https://127.0.0.1:9/d --acme-cache=$DIR/open", "warned --acme-cache: may be written by everybody on this machine"},
 
@@ -173,27 +172,5 @@ func TestCheckAndStartReportMistakesAlike(t *testing.T) {
 				t.Errorf("a secret is shown:\n%s%s%s", report, errs, said)
 			}
 		})
-	}
-}
-
-// Common settings have no warning, neither by check nor by a start.
-func TestGoodSettingsHaveNoWarning(t *testing.T) {
-	dir := mistaken(t)
-	at := startGame(t, nil).url("ws")
-	for _, args := range []string{
-		"--upstream=" + at,
-		"--upstream=" + at + " --origin=https://play.example --host=play.example --trusted-proxy=127.0.0.1 --max-sessions-per-ip=4 --max-sessions=100",
-		"--route=/chess/*=" + at + ";grace=5m --route=/room/{id}=" + at + ";overflow=end",
-		`--upstream=` + at + ` --on-detach={"type":"left","session":"{session}"}`,
-		"--upstream=" + at + " --route=/health=" + at,
-		"--upstream=" + at + " --auth-audience=game --auth-key-file=" + dir + "/login.pub",
-	} {
-		list := append(strings.Fields(args), "--token-key-file="+dir+"/secret")
-		if status, report, errs := once(append([]string{"check"}, list...)...); status != 0 || strings.Contains(report+errs, "WARN") {
-			t.Errorf("%s: status %d\n%s%s", args, status, report, errs)
-		}
-		if status, said := startedWith(list...); status != 0 || strings.Contains(said, "level=WARN") {
-			t.Errorf("%s: status %d\n%s", args, status, said)
-		}
 	}
 }

@@ -3,13 +3,9 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,21 +24,19 @@ import (
 	"reseat/gateway/demo"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
+	"reseat/gateway/owner"
 	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
 	"reseat/tokens"
 )
 
 const (
-	// joinWait is how long the start waits for NATS. Without it the node serves alone at first.
+	// The start waits for NATS for joinWait. Without it the node serves alone at first.
 	joinWait = 3 * time.Second
-	// leaveWait is how long the exit waits for NATS.
-	leaveWait = time.Second
-	// playerPurpose is what the key is derived for that hides players' names from the engine.
-	playerPurpose = "reseat player v1"
-	playersPath   = "/node/v1/players/"
-	// handoffTimeout is how long another node may take to take a session in.
-	handoffTimeout = 5 * time.Second
-	// sweepEvery is how often seats are looked through that nobody comes back for.
+	// The exit waits for NATS for leaveWait.
+	leaveWait   = time.Second
+	playersPath = "/node/v1/players/"
+	// Seats that nobody comes back for are looked for every sweepEvery.
 	sweepEvery = 30 * time.Second
 )
 
@@ -54,7 +48,6 @@ type member struct {
 	players  *cluster.Players
 	seats    *cluster.Seats // nil without durable routes
 	stop     func()         // ends the sweeps
-	keys     *tokens.Keys
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
 	http     *http.Client     // to other nodes
@@ -73,7 +66,7 @@ type member struct {
 // over from, nil if nothing. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
-	n := &member{name: c.Name, keys: keys, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
@@ -96,28 +89,39 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		return nil, err
 	}
 	n.engine, n.events, n.http = e, e, &http.Client{Transport: n.Transport()}
-	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, log)
+	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, keys.Derive, log)
 	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
 	})
 	n.players.Unchecked = unchecked.Inc
 	if o.Seats {
 		n.seats = cluster.NewSeats(n.ID, e, keys.Derive, log)
-		n.seats.OnFenced(func(session string, epoch uint64) { n.gateway.Fenced(session, epoch) })
-		n.OnSynced(func() { n.gateway.RenewSeats() })
+		n.seats.OnFenced(func(session string, epoch uint64) { n.gateway.Owner().Fenced(session, epoch) })
+		n.OnSynced(func() { n.gateway.Owner().RenewSeats() })
 	}
 	n.OnSynced(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		n.players.Announce(ctx, n.gateway.Supersede)
+		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
-	n.ln = tls.NewListener(ln, n.identity.Server(n.ID, n.Refused))
+	n.ln = tls.NewListener(quietListener{ln}, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
+}
+
+// A quietListener's connections can be served by an event loop, with TLS above them.
+type quietListener struct{ net.Listener }
+
+func (l quietListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {
@@ -192,7 +196,7 @@ func (n *member) end() {
 }
 
 func (n *member) load() cluster.Load {
-	in, out := n.gateway.Forwarded()
+	in, out := n.gateway.Owner().Forwarded()
 	return cluster.Load{Sessions: n.gateway.Living(), ForwardsIn: in, ForwardsOut: out}
 }
 
@@ -200,7 +204,7 @@ func (n *member) load() cluster.Load {
 func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
 	case hop.Passed(r.Header):
-		n.gateway.ServeNode(w, r)
+		n.gateway.Owner().ServeNode(w, r, n.gateway)
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(n.Hello())
@@ -208,42 +212,25 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		n.api.ServeHTTP(w, r)
 	case n.demo != nil && strings.HasPrefix(r.URL.Path, demo.NodePath):
 		n.demo.ServeHTTP(w, r)
-	case r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, gateway.HandoffPath):
-		n.gateway.ServeHandoff(w, r)
+	case r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, owner.HandoffPath):
+		n.gateway.Owner().ServeHandoff(w, r)
 	case isPlayer && r.Method == http.MethodDelete:
-		n.gateway.Supersede(id)
+		n.gateway.Owner().Supersede(id)
 		w.WriteHeader(http.StatusNoContent)
-	case isPlayer && r.Method == http.MethodGet && n.gateway.Answers(r.Context(), id):
+	case isPlayer && r.Method == http.MethodGet && n.gateway.Owner().Answers(r.Context(), id):
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-// Dial implements gateway.Cluster.
-func (n *member) Dial(ctx context.Context, id string) (net.Conn, error) {
-	return n.Cluster.Dial(ctx, id)
-}
-
-// Judge implements gateway.Cluster.
-func (n *member) Judge(ctx context.Context, id string) gateway.NodeVerdict {
-	j := n.Cluster.Judge(ctx, id)
-	states := map[cluster.Verdict]gateway.NodeState{cluster.Alive: gateway.NodeUp, cluster.Silent: gateway.NodeSilent, cluster.Gone: gateway.NodeGone}
-	return gateway.NodeVerdict{State: states[j.Verdict], Evidence: j.Evidence, Heard: j.Heard}
-}
-
-// Takers implements gateway.Cluster.
-func (n *member) Takers(session string) []string { return n.Cluster.Takers(session) }
-
-// HandOver implements gateway.Cluster.
-func (n *member) HandOver(ctx context.Context, id string, h *gateway.Handoff) error {
+// HandOver implements owner.Cluster.
+func (n *member) HandOver(ctx context.Context, id string, h *owner.Handoff) error {
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, handoffTimeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+gateway.HandoffPath+h.Session, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+owner.HandoffPath+h.Session, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -252,7 +239,7 @@ func (n *member) HandOver(ctx context.Context, id string, h *gateway.Handoff) er
 		return err
 	}
 	defer resp.Body.Close()
-	return gateway.HandoffError(resp)
+	return owner.HandoffError(resp)
 }
 
 // keepSwept has seats swept until end.
@@ -275,7 +262,7 @@ func (n *member) sweepSeats(ctx context.Context) {
 			if !n.Engine().Up {
 				continue
 			}
-			if err := n.seats.Sweep(ctx, n.Lost, n.Shares, n.gateway.SeatOver); err != nil && ctx.Err() == nil {
+			if err := n.seats.Sweep(ctx, n.Lost, n.Shares, n.gateway.Owner().SeatOver); err != nil && ctx.Err() == nil {
 				n.log.Warn("seats.not_swept", "err", err)
 			}
 		case <-ctx.Done():
@@ -313,43 +300,6 @@ func (n *member) askPlayer(ctx context.Context, method, id, session string) (sta
 		return 0, err
 	}
 	return resp.StatusCode, resp.Body.Close()
-}
-
-// holders implements gateway.Players.
-type holders struct{ *member }
-
-// key hides the player's name from readers of NATS.
-func (h holders) key(p gateway.Player) string {
-	secrets, err := h.keys.Derive(playerPurpose, sha256.Size)
-	if err != nil || len(secrets) == 0 {
-		return ""
-	}
-	m := hmac.New(sha256.New, secrets[0])
-	fmt.Fprintf(m, "%d %s%s", len(p.Realm), p.Realm, p.Name)
-	return hex.EncodeToString(m.Sum(nil)[:20])
-}
-
-func policyOf(oldestWins bool) cluster.PlayerPolicy {
-	if oldestWins {
-		return cluster.OldestWins
-	}
-	return cluster.NewestWins
-}
-
-func (h holders) Hold(ctx context.Context, p gateway.Player, session string, oldestWins bool) bool {
-	return h.players.Hold(ctx, h.key(p), session, policyOf(oldestWins))
-}
-
-func (h holders) Keep(p gateway.Player, session string, began time.Time, oldestWins bool) {
-	h.players.Keep(h.key(p), session, began, policyOf(oldestWins))
-}
-
-func (h holders) Release(p gateway.Player, session string) {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		h.players.Release(ctx, h.key(p), session)
-	}()
 }
 
 // nodeMetrics are the metrics of a node.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"reseat/gateway/admin"
@@ -22,13 +20,13 @@ const (
 
 // peers is a node's cluster as its control API sees it.
 type peers struct {
-	node      *member
+	*member
 	transport *http.Transport
-	longest   time.Duration // the longest grace period of a route
+	longest   time.Duration // the longest grace period of all routes: a call names a session, not its route
 }
 
 func newPeers(n *member, routes []policy.Route) *peers {
-	p := &peers{node: n, transport: n.Transport()}
+	p := &peers{member: n, transport: n.Transport()}
 	p.transport.ResponseHeaderTimeout = 0 // the API has its own limits, and none for a first dial
 	for _, r := range routes {
 		p.longest = max(p.longest, r.Policy.Grace)
@@ -47,11 +45,11 @@ func nodeOf(n *cluster.Node) admin.Node {
 }
 
 // Self implements admin.Cluster.
-func (p *peers) Self() admin.Node { return nodeOf(&p.node.Nodes()[0]) }
+func (p *peers) Self() admin.Node { return nodeOf(&p.Cluster.Nodes()[0]) }
 
 // Others implements admin.Cluster.
 func (p *peers) Others() (list []admin.Node) {
-	for _, n := range p.node.Nodes()[1:] {
+	for _, n := range p.Cluster.Nodes()[1:] {
 		if n.State != cluster.StateGone {
 			list = append(list, nodeOf(&n))
 		}
@@ -61,7 +59,7 @@ func (p *peers) Others() (list []admin.Node) {
 
 // Known implements admin.Cluster.
 func (p *peers) Known() (list []admin.Node) {
-	for _, n := range p.node.Nodes()[1:] {
+	for _, n := range p.Cluster.Nodes()[1:] {
 		list = append(list, nodeOf(&n))
 	}
 	return list
@@ -69,8 +67,8 @@ func (p *peers) Known() (list []admin.Node) {
 
 // Status implements admin.Cluster.
 func (p *peers) Status() admin.ClusterStatus {
-	st := p.node.Engine()
-	return admin.ClusterStatus{Name: p.node.name, Engine: admin.EngineStatus{
+	st := p.Cluster.Engine()
+	return admin.ClusterStatus{Name: p.name, Engine: admin.EngineStatus{
 		Up: st.Up, Servers: st.Servers, Replicas: st.Replicas, RTT: float64(st.RTT.Microseconds()) / 1000, Since: st.Since.UTC(),
 	}}
 }
@@ -81,49 +79,16 @@ func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
 }
 
 // Seat implements admin.Cluster.
-func (p *peers) Seat(ctx context.Context, session string) (admin.Seat, error) {
-	if p.node.seats == nil {
-		return admin.Seat{}, nil
+func (p *peers) Seat(ctx context.Context, session string) (cluster.Seat, error) {
+	if p.seats == nil {
+		return cluster.Seat{}, cluster.ErrNoSeat
 	}
-	seat, err := p.node.seats.Get(ctx, session)
-	if errors.Is(err, cluster.ErrNoSeat) {
-		return admin.Seat{}, nil
-	}
-	return admin.Seat{Owner: seat.Owner, Ended: seat.Ended != 0}, err
+	return p.seats.Get(ctx, session)
 }
 
-// Gone implements admin.Cluster. The sessions of a silent node live for their grace period at
-// most. A node that nobody has ever heard of has none that a call could reach.
+// Gone implements admin.Cluster. A node that nobody has ever heard of has no session that a call could reach.
 func (p *peers) Gone(ctx context.Context, id string) bool {
-	if p.node.Cluster.IsStrange(id) {
-		return true
-	}
-	j := p.node.Cluster.Judge(ctx, id)
-	return j.Verdict == cluster.Gone || j.Verdict == cluster.Silent && !j.Heard.IsZero() && time.Since(j.Heard) > p.longest
-}
-
-// Publish implements admin.Cluster.
-func (p *peers) Publish(message []byte) error {
-	return p.node.engine.Publish(eventsRoot+p.node.ID(), message)
-}
-
-// Subscribe implements admin.Cluster.
-func (p *peers) Subscribe(message func(string, []byte), restored func()) (func(), error) {
-	var stopped atomic.Bool
-	stop, err := p.node.engine.Subscribe(eventsRoot+"*", func(subject string, data []byte) {
-		if id := strings.TrimPrefix(subject, eventsRoot); id != p.node.ID() && !stopped.Load() {
-			message(id, data)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.node.OnEngineUp(func() {
-		if !stopped.Load() {
-			restored()
-		}
-	})
-	return func() { stopped.Store(true); stop() }, nil
+	return p.Cluster.IsStrange(id) || p.Cluster.Judge(ctx, id).EndsSessions(p.longest)
 }
 
 // demoNodes implements demo.Cluster.
@@ -140,17 +105,17 @@ func (d demoNodes) Do(r *http.Request) (*http.Response, error) { return d.http.D
 
 // Seal implements admin.Cluster.
 func (p *peers) Seal(message []byte) ([]byte, error) {
-	return p.node.Cluster.Seal(eventsRoot+p.node.ID(), message)
+	return p.Cluster.Seal(eventsRoot+p.ID(), message)
 }
 
 // Open implements admin.Cluster.
 func (p *peers) Open(node string, sealed []byte) ([]byte, bool, error) {
-	message, err := p.node.Cluster.Open(eventsRoot+node, node, sealed)
+	message, err := p.Cluster.Open(eventsRoot+node, node, sealed)
 	return message, errors.Is(err, cluster.ErrOlder), err
 }
 
 // Log implements admin.Cluster.
-func (p *peers) Log() events.Log { return p.node.events }
+func (p *peers) Log() events.Log { return p.events }
 
-// Lost implements admin.Cluster.
-func (p *peers) Lost(f func(node string)) { p.node.OnLost(func(n cluster.Node) { f(n.Name) }) }
+// OnLost implements admin.Cluster.
+func (p *peers) OnLost(f func(admin.Node)) { p.Cluster.OnLost(func(n cluster.Node) { f(nodeOf(&n)) }) }

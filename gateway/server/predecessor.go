@@ -10,12 +10,12 @@ import (
 	"slices"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/config"
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/upgrade"
 )
 
 // A giving is one upgrade, on the predecessor's side.
@@ -120,8 +120,8 @@ func commonFormat(theirs []int) int {
 func (g *giving) offer() error {
 	p := g.u.p
 	o := offer{
-		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
-		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.RouteUpstreams(), Pump: g.u.pump, Posts: g.posts,
+		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.Watch().BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
+		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.Upgrade().RouteUpstreams(), Pump: g.u.pump, Posts: g.posts,
 	}
 	if p.node != nil {
 		o.NodeID, o.NodeLineage, o.Nodes = p.node.ID(), p.node.Lineage(), p.node.Known()
@@ -168,7 +168,7 @@ func closeAll(fds []int) {
 // sendTombstones sends those that were not sent yet.
 func (g *giving) sendTombstones() error {
 	for {
-		list, last := g.u.p.gateway.Tombstones(g.tombstones, batchTombstones)
+		list, last := g.u.p.gateway.Upgrade().Tombstones(g.tombstones, batchTombstones)
 		if len(list) == 0 {
 			return nil
 		}
@@ -185,7 +185,7 @@ func (g *giving) sendTombstones() error {
 
 // sendEvents sends the events so far: the successor decodes them before the freeze.
 func (g *giving) sendEvents() error {
-	recent := g.u.p.gateway.RecentEvents(0)
+	recent := g.u.p.gateway.Upgrade().RecentEvents(0)
 	if n := len(recent.IDs); n > 0 {
 		g.events = recent.IDs[n-1]
 	}
@@ -209,7 +209,7 @@ func (g *giving) freeze() (err error) {
 	}
 	pumps := new(pumpList)
 	out := &outbox{g: g, pumps: pumps}
-	frozen, err := p.gateway.Freeze(ctx, g.format, settleTime, out.add)
+	frozen, err := p.gateway.Upgrade().Freeze(ctx, g.format, settleTime, out.add)
 	if err != nil {
 		pumps.abandon()
 		p.resumeListeners()
@@ -256,7 +256,7 @@ func (g *giving) freeze() (err error) {
 }
 
 // commit has the successor go on with what is frozen. If it fails, this process does.
-func (g *giving) commit(frozen *gateway.Frozen, until time.Duration) error {
+func (g *giving) commit(frozen *upgrade.Frozen, until time.Duration) error {
 	g.step = "commit"
 	if !g.hold() || g.u.p.gateway.Draining() {
 		return errors.New("the gateway is draining")
@@ -288,7 +288,7 @@ func (g *giving) transfer(conns frozenConns, r rest) error {
 		return err
 	}
 	p := g.u.p
-	r.Gateway, r.Samples, r.Upgrades = p.gateway.Rest(g.events), p.recorder.Samples(), g.u.metrics.counts()
+	r.Gateway, r.Samples, r.Upgrades = p.gateway.Upgrade().Rest(g.events), p.recorder.Samples(), g.u.metrics.counts()
 	return g.ch.SendJSON(handover.Rest, nil, r)
 }
 
@@ -297,11 +297,11 @@ func (g *giving) transfer(conns frozenConns, r rest) error {
 type outbox struct {
 	g     *giving
 	pumps *pumpList
-	batch []gateway.FrozenSession
+	batch []upgrade.FrozenSession
 	size  int // of the content, in bytes
 }
 
-func (o *outbox) add(s gateway.FrozenSession) error {
+func (o *outbox) add(s upgrade.FrozenSession) error {
 	if err := o.pumps.describe(&s); err != nil {
 		return err
 	}

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"reseat/gateway"
 	"reseat/gateway/handover"
 	"reseat/gateway/pipe"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/upgrade"
 )
 
 // A pump forwards the bytes of connections that cannot move to the successor: those over TLS
@@ -80,7 +80,7 @@ func (p *pump) close() {
 }
 
 // describe fills in the descriptors of a frozen session's ends: see descriptor.
-func (l *pumpList) describe(s *gateway.FrozenSession) error {
+func (l *pumpList) describe(s *upgrade.FrozenSession) error {
 	if err := l.descriptor(&s.Up); err != nil {
 		return err
 	}

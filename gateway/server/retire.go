@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"reseat/gateway"
 	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 )
 
 // An heir is the successor, as the gateway sees it.
@@ -19,8 +19,8 @@ type heir struct {
 	ch *handover.Conn
 }
 
-// Conn implements gateway.Successor.
-func (h *heir) Conn(c gateway.LateConn) {
+// Conn implements upgrade.Successor.
+func (h *heir) Conn(c upgrade.LateConn) {
 	pumps := new(pumpList)
 	end := transport.End{Conn: c.Conn}
 	err := pumps.descriptor(&end)
@@ -40,7 +40,7 @@ func (h *heir) Conn(c gateway.LateConn) {
 	}
 }
 
-// Event implements gateway.Successor.
+// Event implements upgrade.Successor.
 func (h *heir) Event(e events.Event) { h.ch.SendJSON(handover.Event, nil, e) }
 
 const (
@@ -90,7 +90,7 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 		case <-tick.C:
 		}
 		g.sendLate()
-		sessions, visits := p.gateway.Left()
+		sessions, visits := p.gateway.Upgrade().Left()
 		g.sendTombstones() // of sessions that have ended in this process
 		if begun == nil && sessions+visits == 0 {
 			ch.Send(handover.Done, nil) // the successor can have one by now
@@ -118,7 +118,7 @@ func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.
 	defer limit.Stop()
 	patience := time.NewTimer(servingWait)
 	defer patience.Stop()
-	for done, passed := p.pump.done(), p.gateway.Passed(); done != nil || passed != nil || requests != nil || serving != nil; {
+	for done, passed := p.pump.done(), p.gateway.Owner().Passed(); done != nil || passed != nil || requests != nil || serving != nil; {
 		select {
 		case <-done:
 			done = nil
@@ -153,14 +153,14 @@ func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.
 // sendLate hands over sessions that could not be frozen with the others.
 func (g *giving) sendLate() {
 	p := g.u.p
-	if sessions, _ := p.gateway.Left(); sessions == 0 {
+	if sessions, _ := p.gateway.Upgrade().Left(); sessions == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	pumps := new(pumpList)
-	var list []gateway.FrozenSession // all are frozen before any is sent: the successor serves them at once
-	frozen, err := p.gateway.Freeze(ctx, g.format, lateSettle, func(s gateway.FrozenSession) error {
+	var list []upgrade.FrozenSession // all are frozen before any is sent: the successor serves them at once
+	frozen, err := p.gateway.Upgrade().Freeze(ctx, g.format, lateSettle, func(s upgrade.FrozenSession) error {
 		err := pumps.describe(&s)
 		list = append(list, s)
 		return err
@@ -188,7 +188,7 @@ func (g *giving) sendLate() {
 // It closes quiet as soon as none can come to this process any more, but from a connection that
 // had one under way: those go on until they are answered.
 func (p *process) finishRequests(g *giving, quiet chan<- struct{}) {
-	p.gateway.Events().Close() // event streams end, their readers come again
+	p.gateway.Watch().Events.Close() // event streams end, their readers come again
 	ctx, cancel := context.WithTimeout(context.Background(), lateGrace)
 	defer cancel()
 	var both sync.WaitGroup

@@ -74,7 +74,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	}
 	environ = withoutUpgrade(environ)
 	p.upgrader.args, p.upgrader.environ, p.upgrader.stderr = args, environ, stderr
-	defer tuneCollector(environ, p.gateway.BufferBytes)()
+	defer tuneCollector(environ, p.gateway.Watch().BufferBytes)()
 	p.announce(set, own.keys)
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
@@ -120,7 +120,7 @@ func startOrTakeOver(set *config.Settings, own *secrets, environ []string, log *
 	return p, nil, err
 }
 
-// releaseTime is how long the system may take to close the listeners of a process that has
+// releaseTime limits the wait for the system to close the listeners of a process that has
 // crashed: its many other connections may come first.
 const releaseTime = 10 * time.Second
 
@@ -270,6 +270,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 			return p, err
 		}
 		p.listen = demo.Listener{Listener: p.listen}
+		cfg.Driver = transport.Net // a demo.Conn blocks while it is silent
 	}
 	if set.Cluster.Enabled() {
 		if err = p.openNode(set, &cfg, over); err != nil {
@@ -283,7 +284,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.node.gateway = p.gateway
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Events(), Log: log, Hold: over != nil && over.offer.Posts})
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: over != nil && over.offer.Posts})
 		p.hook.Register(vitals.registry)
 	}
 	p.addPages(set)
@@ -313,10 +314,7 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, over *take
 	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, over); err != nil {
 		return err
 	}
-	cfg.Cluster, cfg.Players, cfg.NodeName = p.node, holders{p.node}, set.Cluster.NodeName
-	if p.node.seats != nil {
-		cfg.Seats = p.node.seats
-	}
+	cfg.Cluster, cfg.Players, cfg.Seats, cfg.NodeName = p.node, p.node.players, p.node.seats, set.Cluster.NodeName
 	return nil
 }
 
@@ -331,7 +329,6 @@ func (p *process) trackClients() {
 		p.listen = p.certs.Listen(p.listen)
 	}
 	p.clients = server(p.gateway, conns, p.log)
-	conns.Upgrades(p.clients, p.handed[clientsListener].Put)
 }
 
 // addPages adds the client's scripts to the gateway, and the demo's pages.
@@ -634,7 +631,7 @@ func (p *process) closeHook() {
 
 func (p *process) close() {
 	if p.gateway != nil && p.admin != nil {
-		p.gateway.Events().Close()
+		p.gateway.Watch().Events.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), streamsEnd)
 		p.admin.Shutdown(ctx)
 		cancel()

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"reseat/gateway"
 	"reseat/gateway/admin"
 	"reseat/gateway/config"
 	"reseat/gateway/events"
@@ -27,6 +26,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/webhook"
 )
 
@@ -38,7 +38,7 @@ type takeover struct {
 	older     []*handover.Conn
 
 	mu       sync.Mutex // guards sessions and what follows, after adopt
-	sessions *gateway.Takeover
+	sessions *upgrade.Takeover
 	moved    int
 	conns    []injected
 	rest     rest
@@ -46,7 +46,7 @@ type takeover struct {
 	done     bool             // no further sessions follow
 	hook     *webhook.Hook    // nil: none
 	posts    []webhook.Queued // for hook, received so far
-	events   gateway.RecentEvents
+	events   upgrade.RecentEvents
 	decoder  *decoder // until Ready
 	collect  func()   // turns the garbage collector on again
 }
@@ -189,11 +189,11 @@ func (t *takeover) receive(p *process) error {
 		p.keys.Inherit(t.offer.Secret)
 	}
 	reserveMemory(int64(t.offer.Sessions)*memoryPerSession + 2*t.offer.BufferBytes)
-	err := p.gateway.InheritRoutes(t.offer.Routes)
+	err := p.gateway.Upgrade().InheritRoutes(t.offer.Routes)
 	if err == nil {
 		err = t.ch.Send(handover.Accept, nil)
 	}
-	t.sessions = p.gateway.TakeOver(t.offer.Sessions)
+	t.sessions = p.gateway.Upgrade().TakeOver(t.offer.Sessions)
 	t.decoder = newDecoder(t.decode, t.restoreAll)
 	defer t.decoder.finish()
 	growth := debug.SetGCPercent(-1) // nobody is served meanwhile, up to the end of adopt
@@ -312,7 +312,7 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		}
 		t.events.Add(r.Gateway.Events)
 		r.Gateway.Events = t.events
-		p.gateway.RestoreRest(r.Gateway)
+		p.gateway.Upgrade().RestoreRest(r.Gateway)
 		if p.recorder != nil {
 			p.recorder.Restore(r.Samples)
 		}
@@ -327,16 +327,16 @@ func restoreTombstones(p *process, body []byte) (err error) {
 	for len(body) > 0 && err == nil {
 		var one []byte
 		if one, body, err = handover.CutPart(body); err == nil {
-			err = p.gateway.RestoreTombstone(one)
+			err = p.gateway.Upgrade().RestoreTombstone(one)
 		}
 	}
 	return err
 }
 
 // decode decodes the sessions of a message, whose descriptors it takes.
-func (t *takeover) decode(m *handover.Message) (list []gateway.Decoded, err error) {
+func (t *takeover) decode(m *handover.Message) (list []upgrade.Decoded, err error) {
 	defer m.Close()
-	err = eachSession(m, func(s gateway.Moved) error {
+	err = eachSession(m, func(s upgrade.Moved) error {
 		d, err := t.sessions.Decode(t.offer.Format, s)
 		if err != nil {
 			closeEnds(s)
@@ -349,7 +349,7 @@ func (t *takeover) decode(m *handover.Message) (list []gateway.Decoded, err erro
 }
 
 // restoreAll restores decoded sessions, up to the first that cannot be.
-func (t *takeover) restoreAll(list []gateway.Decoded) error {
+func (t *takeover) restoreAll(list []upgrade.Decoded) error {
 	for i, d := range list {
 		if err := t.sessions.Restore(d); err != nil {
 			for _, d := range list[i:] {
@@ -362,7 +362,7 @@ func (t *takeover) restoreAll(list []gateway.Decoded) error {
 	return nil
 }
 
-func closeEnds(s gateway.Moved) {
+func closeEnds(s upgrade.Moved) {
 	handover.CloseFD(s.Up)
 	handover.CloseFD(s.Down)
 }
@@ -391,7 +391,7 @@ func (t *takeover) keepConns(m *handover.Message) error {
 // adopt begins to serve: first what was taken over.
 func (t *takeover) adopt(p *process) {
 	for _, e := range t.last {
-		p.gateway.Events().Publish(e)
+		p.gateway.Watch().Events.Publish(e)
 	}
 	t.sessions.Adopt(t.rest.Left)
 	if p.node != nil {
@@ -475,7 +475,7 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 	case handover.Event:
 		var e events.Event
 		if err = json.Unmarshal(m.Body, &e); err == nil {
-			p.gateway.Events().Publish(e)
+			p.gateway.Watch().Events.Publish(e)
 		}
 	case handover.Posts:
 		if len(m.Body) == 0 {
@@ -522,7 +522,7 @@ func (t *takeover) continuePosts() {
 // lateSessions serves sessions that follow after the commit. Nobody else has them any more: one
 // that cannot be restored is lost, and costs no other.
 func (t *takeover) lateSessions(p *process, m *handover.Message) error {
-	err := eachSession(m, func(s gateway.Moved) error {
+	err := eachSession(m, func(s upgrade.Moved) error {
 		d, err := t.sessions.Decode(t.offer.Format, s)
 		if err == nil {
 			err = t.sessions.Restore(d)
@@ -551,7 +551,7 @@ func (t *takeover) lateConns(p *process, m *handover.Message) error {
 		if err != nil {
 			return err
 		}
-		go p.gateway.ResumeAnswered(gateway.LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure, Peer: list[0].Peer})
+		go p.gateway.ResumeAnswered(upgrade.LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure, Peer: list[0].Peer})
 		return nil
 	}
 	err := t.keepConns(m)

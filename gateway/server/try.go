@@ -9,7 +9,6 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/config"
-	"reseat/gateway/policy"
 	"reseat/upstream"
 )
 
@@ -36,8 +35,8 @@ func tries(args []string) (paths, rest []string, err error) {
 	return paths, rest, nil
 }
 
-// try reports the route of a path and its policy, and makes one real handshake with its
-// game server, as a player without a login would.
+// try reports the route of a path, and makes one real handshake with its game server, as a
+// player without a login would.
 func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 	what := fmt.Sprintf("--try %.200q", target)
 	path, query, found := strings.Cut(target, "?")
@@ -53,7 +52,7 @@ func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 		r.say(what, "", 1, fmt.Errorf("clients get 404: no route matches %s", normal))
 		return
 	}
-	r.say(what, fmt.Sprintf("route %s, sent on as %s; %s", route.Pattern, normal, policyText(&route.Policy)), 0, nil)
+	r.say(what, fmt.Sprintf("route %s, sent on as %s", route.Pattern, normal), 0, nil)
 	ctx, cancel := context.WithTimeout(ctx, route.Policy.DialTimeout)
 	defer cancel()
 	host := ""
@@ -77,20 +76,4 @@ func (r *report) try(ctx context.Context, set *config.Settings, target string) {
 		note += ", subprotocol " + conn.Protocol
 	}
 	r.say(what, note, 0, nil)
-}
-
-// policyText summarises a policy in a few words.
-func policyText(p *policy.Policy) string {
-	login, origins := "no login", "Origin of the same host"
-	if p.Auth != nil {
-		login = "login required"
-	}
-	if len(p.Origins) > 0 {
-		origins = "Origin " + strings.Join(p.Origins, " ")
-	}
-	disconnect := "soft"
-	if p.Hard {
-		disconnect = "hard"
-	}
-	return fmt.Sprintf("%s, %s, grace %v, disconnect %s, overflow %s", login, origins, p.Grace, disconnect, p.Overflow)
 }

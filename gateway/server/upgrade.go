@@ -1,16 +1,16 @@
 package server
 
 import (
-	"net"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"reseat/gateway"
 	"reseat/gateway/cluster"
 	"reseat/gateway/handover"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
+	"reseat/gateway/watch"
 )
 
 // This file has what both sides of an upgrade say to each other, and what operators see of
@@ -84,8 +84,8 @@ const (
 
 // A rest is the body of handover.Rest.
 type rest struct {
-	Gateway  gateway.Rest
-	Samples  []gateway.Totals
+	Gateway  upgrade.Rest
+	Samples  []watch.Totals
 	Upgrades map[string]float64
 	Left     []string      // ids of the sessions that follow later
 	Pump     time.Duration // how long this process forwards bytes
@@ -169,7 +169,7 @@ func (m *upgradeMetrics) forwarding() int {
 }
 
 // sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.
-func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
+func sessionsBody(list []upgrade.FrozenSession) (body [][]byte, fds []int) {
 	for _, s := range list {
 		size := 0
 		for _, c := range s.Content {
@@ -181,10 +181,10 @@ func sessionsBody(list []gateway.FrozenSession) (body [][]byte, fds []int) {
 				has |= 1 << i
 				fds = append(fds, end.FD)
 			}
-			if end.Conn != nil {
+			if end.Conn != nil || end.Forwarded {
 				has |= forwardedFlag << i
 			}
-			if forwardedByOlder(end) {
+			if end.Forwarded {
 				has |= olderFlag
 			}
 		}
@@ -204,15 +204,9 @@ const (
 	forwardedFlag = 1 << 3 // the predecessor or an older process forwards the upstream's; shifted by one, the client's
 )
 
-// forwardedByOlder reports whether an older process forwards the bytes of a connection.
-func forwardedByOlder(end transport.End) bool {
-	_, ok := end.Conn.(*net.UnixConn)
-	return ok
-}
-
 // eachSession calls f with each session of a handover.Sessions message. Missing descriptors are
 // negative. After an error the descriptors that were not passed to f stay in m.
-func eachSession(m *handover.Message, f func(s gateway.Moved) error) error {
+func eachSession(m *handover.Message, f func(s upgrade.Moved) error) error {
 	b := m.Body
 	for len(b) > 0 {
 		has := b[0]
@@ -234,7 +228,7 @@ func eachSession(m *handover.Message, f func(s gateway.Moved) error) error {
 			}
 			fds[i], m.FDs = m.FDs[0], m.FDs[1:]
 		}
-		moved := gateway.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
+		moved := upgrade.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
 		if err := f(moved); err != nil {
 			return err
 		}

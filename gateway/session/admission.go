@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"reseat/gateway/wire"
+	"reseat/tokens/generation"
 )
 
 // A Refusal says why a resume was refused. A refused resume changes nothing in the
@@ -42,9 +43,7 @@ type Resume struct {
 func (s *Session) Check(now Time, r Resume) *Refusal {
 	switch {
 	case !s.gen.Good(r.Gen):
-		ref := Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", r.Gen)
-		ref.Superseded = true
-		return ref
+		return refuseGeneration(r)
 	case s.state == Ended && s.outcome.Code != wire.CodeNodeUnreachable:
 		return &Refusal{Code: s.outcome.Code, Text: s.outcome.Text}
 	case s.state == Ended, s.isLeaving():
@@ -53,9 +52,9 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return Refuse(wire.CodeNoSession, "")
 	case !s.cfg.Resumable: // a cookie carries no N
 	case r.Malformed:
-		return Refuse(wire.CodeProtocolViolation, "received missing, malformed or given twice")
+		return refuseMalformed("received")
 	case r.Received < s.acked:
-		return Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", r.Received, s.acked)
+		return refuseWindow(r, s.acked)
 	case !s.wasSent(r.Received) && !s.unaccepted(r):
 		return Refuse(wire.CodeProtocolViolation, "received %d is beyond what was sent", r.Received)
 	case s.att != nil && len(s.takeovers) == takeoverLimit && now.Sub(s.takeovers[0]) < takeoverSpan:
@@ -64,6 +63,50 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return ref
 	}
 	return nil
+}
+
+// A Seated session is what is known of one whose node is lost: enough to refuse a resume before it is
+// claimed.
+type Seated struct {
+	Epoch     uint64 // of its seat
+	Confirmed uint64 // the newest generation that the client is known to have
+	Acked     uint64
+}
+
+// maxAhead bounds how many messages can have been sent since a seat was written: 10,000 a second for
+// three years. Beyond it a client's numbers are wrong, and would be the session's from then on.
+const maxAhead = 1 << 40
+
+// Check is Session.Check for a session that is to be claimed. sent is the newest message that the
+// client states to have sent; settledOK reports whether it could be read.
+func (s Seated) Check(r Resume, sent uint64, settledOK bool) *Refusal {
+	switch {
+	case r.Gen < s.Confirmed || generation.Epoch(r.Gen) > s.Epoch:
+		return refuseGeneration(r)
+	case r.Malformed:
+		return refuseMalformed("received")
+	case !settledOK:
+		return refuseMalformed("settled")
+	case r.Received > s.Acked+maxAhead || sent > maxAhead:
+		return Refuse(wire.CodeProtocolViolation, "received or settled names messages that cannot have been sent")
+	case r.Received < s.Acked:
+		return refuseWindow(r, s.Acked)
+	}
+	return nil
+}
+
+func refuseGeneration(r Resume) *Refusal {
+	ref := Refuse(wire.CodeBadToken, "generation %d is superseded or unknown", r.Gen)
+	ref.Superseded = true
+	return ref
+}
+
+func refuseMalformed(what string) *Refusal {
+	return Refuse(wire.CodeProtocolViolation, "%s missing, malformed or given twice", what)
+}
+
+func refuseWindow(r Resume, acked uint64) *Refusal {
+	return Refuse(wire.CodeWindowExceeded, "received %d, but %d were acked", r.Received, acked)
 }
 
 // NextGen returns the generation that the next attach issues: protocol section 7.

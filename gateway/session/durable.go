@@ -11,11 +11,11 @@ import (
 	"reseat/tokens/generation"
 )
 
-// This file is what --durable adds: a session that goes on at another node of a cluster, after its own
+// This file implements --durable: a session continues at another node of a cluster, after its own
 // was lost (a claim) or has handed it over (a hand-off). Which node has it is decided outside; here is
 // what follows for counts, generations and connections. What must hold:
 //
-//   - Numbers that a client has accepted are never used again for other messages. A claim goes on from
+//   - Numbers that a client has accepted are never used again for other messages. A claim continues from
 //     what the client states, and so does a later resume while nobody has accepted a number of this
 //     node's: see renumber.
 //   - hello.received names only what was written to a game server, since the rest dies with the node.
@@ -39,17 +39,17 @@ type durable struct {
 }
 
 const (
-	// ownedFor is how long a node may act for a player after it was certain to have the session.
+	// ownedFor limits acting for a player without being certain again to have the session.
 	ownedFor = time.Second
-	// askWait is how long it waits for that certainty before it ends a session in silence.
+	// askWait limits the wait for that certainty. After it the session ends in silence.
 	askWait = 2 * time.Second
-	// leaveTime is how long an upstream may take to close before a hand-off.
+	// leaveTime limits the wait for the upstream to close before a hand-off.
 	leaveTime = 5 * time.Second
-	// elsewhereRetry is when a client comes again whose session goes to another node.
+	// elsewhereRetry delays the next resume of a client whose session another node takes.
 	elsewhereRetry = 500 * time.Millisecond
 )
 
-// movedText is the reason of a Close frame to the upstream of a session that goes on elsewhere.
+// movedText is the reason of a Close frame to the upstream of a session that continues elsewhere.
 const movedText = "moved"
 
 // A Claim is what a node knows of a session whose node was lost: from the session's seat, and from
@@ -70,7 +70,11 @@ func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{cfg: cfg, ring: *b, first: Upstream{mode: Shut, released: true, heard: now}, created: now, data: now}
+	s := &Session{
+		cfg: cfg, ring: *b, first: Upstream{mode: Shut, released: true, heard: now}, created: now, data: now,
+		started: c.Started, epoch: 1, expires: c.Expires,
+		reserved: true, // somebody holds a token, whatever was confirmed: the claim is made with it
+	}
 	s.up = &s.first
 	if !s.gen.Restore(generation.FirstOf(c.Epoch)-1, c.Confirmed) || c.Epoch == 0 {
 		return nil, errors.New("claim: its generations are of a later epoch")
@@ -78,8 +82,6 @@ func Claimed(cfg Config, now Time, c Claim) (*Session, error) {
 	at := tally{n: c.Settled}
 	s.received, s.written, s.ackSent = at, at, at
 	s.acked, s.sentN = c.Received, c.Received
-	s.started, s.epoch, s.expires = c.Started, 1, c.Expires
-	s.reserved = true                                                                           // somebody holds a token, whatever was confirmed: the claim is made with it
 	s.outage.heard = heard{lost: cfg.Redial > 0, unsure: cfg.Redial > 0, after: math.MaxUint64} // by the lost node, as far as is known
 	s.durable = &durable{moved: wire.MovedFailover, epoch: c.Epoch, base: c.Received}
 	s.startPacer(now)
@@ -116,7 +118,7 @@ func (s *Session) gotFurther(r Resume) bool {
 	return s.unaccepted(r) && (r.Received > s.durable.base || r.Settled > s.received.n)
 }
 
-// goOnFrom goes on from what r states, as if the session had been claimed with it. If that differs from
+// goOnFrom continues from what r states, as if the session had been claimed with it. If that differs from
 // what the upstream was told, the upstream must be replaced, and what it has sent is worth nothing: a game
 // server that counts sends it to the next one again, and any other begins anew there. goOnFrom then
 // reports true: see NeedsUpstream. An upstream that has closed is the last one; its messages get later numbers.
@@ -128,12 +130,9 @@ func (s *Session) goOnFrom(now Time, r Resume) (replaced bool) {
 		s.renumber(r, true)
 		return false
 	}
-	if a := s.att; a != nil { // its hello was not taken
+	if s.att != nil { // its hello was not taken
 		name := wire.Name(wire.CodeSuperseded)
-		s.release(a, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}), false)
-		s.att = nil
-		s.emit(Event{Kind: Disconnected, Reason: name, Peer: a.peer, Silent: now.Sub(a.heard)})
-		s.enterDetached(now)
+		s.detach(now, name, Linger, s.closing(wire.Closing{Code: wire.CodeSuperseded, Reason: name}))
 	}
 	s.giveUpstream()
 	s.renumber(r, false)
@@ -151,6 +150,7 @@ func (s *Session) renumber(r Resume, keep bool) {
 			s.ring.Restart(r.Received)
 		}
 		s.durable.base, s.acked = r.Received, r.Received
+		s.outage.heard.after = math.MaxUint64 // its messages are from elsewhere: they prove nothing of what was said here
 		s.sentN, s.sentOff = s.ring.Base().N, s.ring.Base().Off
 	}
 	if at := (tally{n: r.Settled}); at.n > s.received.n {
@@ -158,7 +158,7 @@ func (s *Session) renumber(r Resume, keep bool) {
 	}
 }
 
-// giveUpstream takes the upstream off a session that goes on, if there is one. It gets Close 1001.
+// giveUpstream takes the upstream, if there is one, off a session that continues. It gets Close 1001.
 func (s *Session) giveUpstream() {
 	s.outage = outage{heard: s.outage.heard}
 	s.stopKeepalives()
@@ -167,7 +167,7 @@ func (s *Session) giveUpstream() {
 	}
 }
 
-// movedFrame returns the Close frame for an upstream of a session that goes on elsewhere, if it has not been
+// movedFrame returns the Close frame for an upstream of a session that continues elsewhere, if it has not been
 // sent one.
 func (s *Session) movedFrame() []byte {
 	if s.up.closed {

@@ -18,7 +18,7 @@ const (
 	ReasonIdle           = "idle_timeout"
 	ReasonNodeLost       = "node_lost" // of a durable session that no client has asked for at another node
 
-	// ReasonMoved is that of a session which goes on at another node: it has not ended.
+	// ReasonMoved says that the session continues at another node: it has not ended.
 	ReasonMoved = "moved"
 )
 
@@ -32,7 +32,7 @@ func Reasons() []string {
 // An Ending records how a session ended, and what a later resume gets.
 type Ending struct {
 	Reason string // one of Reasons
-	Code   int    // close code for a later resume: 4404, 4408 or 4410; 4504 where it goes on at another node
+	Code   int    // close code for a later resume: 4404, 4408 or 4410; 4504 where it continues at another node
 	Text   string // close reason for a later resume
 	Detail string // what the operator, the game server or the client gave as the reason
 	At     Time
@@ -189,8 +189,8 @@ func (s *Session) Drain(now Time, again time.Duration) {
 	})
 }
 
-// maxFarewell is how much of what an evicted session holds may stay until a peer has taken it,
-// in bytes: a Close frame waits behind it.
+// maxFarewell limits what an evicted session still holds until a peer has taken it, in bytes: a
+// Close frame waits behind it.
 const maxFarewell = 64 << 10
 
 // Evict ends the session because the memory for all replay buffers is exhausted and it
@@ -214,7 +214,7 @@ func (s *Session) Evict(now Time, detail string) bool {
 	return true
 }
 
-// bufferFull is why a session ends under the policy EndSession.
+// bufferFull is the reason of an end by the policy EndSession.
 const bufferFull = "replay buffer full"
 
 // endOverflow ends a session whose messages can no longer all be kept. A client that is

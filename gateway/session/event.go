@@ -141,8 +141,7 @@ func (s *Session) Info() Info {
 	return i
 }
 
-// incompleteWait is how much longer than an unread message an incomplete one of the upstream may wait
-// for memory that others hold.
+// incompleteWait lets an incomplete message of the upstream wait for memory longer than an unread one.
 const incompleteWait = 5 * time.Second
 
 // unreadSince returns since when the oldest bytes that the session holds wait: for the

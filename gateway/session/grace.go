@@ -89,7 +89,7 @@ func (s *Session) retime(now Time, kept time.Duration) {
 	switch {
 	case s.keep() == kept:
 	case s.waitsForClient():
-		s.graceEnd = s.detached.Add(s.paused + s.grace())
+		s.retimeGrace()
 		if s.state == Detached && s.graceEnd <= now {
 			s.endInTime(now)
 		}

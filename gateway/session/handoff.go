@@ -149,7 +149,7 @@ func (s *Session) Fence(now Time) {
 	})
 }
 
-// movedEnding is the end of a session that goes on elsewhere: a resume that still comes here is no verdict.
+// movedEnding is the end of a session that continues elsewhere: a resume that still comes here is no verdict.
 func movedEnding() Ending {
 	return Ending{Reason: ReasonMoved, Code: wire.CodeNodeUnreachable, Text: wire.Name(wire.CodeNodeUnreachable)}
 }
@@ -171,23 +171,16 @@ func (s *Session) Arrive(now, then Time, epoch uint64) error {
 	case epoch <= s.durable.epoch || !s.gen.Restore(generation.FirstOf(epoch)-1, s.gen.Confirmed()):
 		return errors.New("hand-off: its generations are of a later epoch")
 	}
-	if a := s.att; a != nil {
-		s.heard = max(s.heard, a.heard)
-		s.forgetInbound(a)
-		s.att = nil
-	}
 	// The older node may have sent everything, and the client may have it.
 	s.sentN, s.sentOff = s.ring.Last().N, s.ring.Last().Off
 	s.rebase(now.Sub(then))
+	s.detachArrived(now, now.Sub(then))
 	s.first = Upstream{mode: Shut, released: true, heard: now}
 	s.up = &s.first
 	s.scan, s.keepalives = scanner{overflowed: s.scan.overflowed}, nil
 	s.durable = &durable{moved: wire.MovedHandoff, epoch: epoch, base: s.ring.Last().N}
-	s.outage, s.renewAt, s.awaiting, s.starved = outage{heard: s.outage.heard}, 0, 0, false
+	s.outage, s.renewAt, s.starved = outage{heard: s.outage.heard}, 0, false
 	s.startPacer(now)
-	if s.state != Detached {
-		s.enterDetached(now)
-	}
 	return nil
 }
 

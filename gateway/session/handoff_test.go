@@ -59,31 +59,6 @@ func TestHandOffTakesEverythingAlong(t *testing.T) {
 	}
 }
 
-// Numbers that the older node may have sent, and the client not read, are not beyond what was sent.
-func TestHandOffAcceptsEveryNumberOfOlderNode(t *testing.T) {
-	b := attached(t, durable)
-	b.play(`game> a, b; ` + leaves + `move 0s`)
-	for received, code := range []int{0, 0, 0, wire.CodeProtocolViolation} {
-		b.wantRefusal(session.Resume{Gen: b.states.Gen, Received: uint64(received)}, code)
-	}
-}
-
-// hello says that the session was handed over until a client was heard here, and names no failover: numbers
-// stay what they are.
-func TestHandedOverSessionKeepsItsNumbers(t *testing.T) {
-	b := attached(t, durable)
-	b.play(`game> a; ` + leaves + `move 0s; states 1 0`)
-	for range 2 {
-		b.play(`join; hello moved=handoff`)
-		b.wantRefusal(session.Resume{Gen: b.states.Gen, Received: 2}, wire.CodeProtocolViolation)
-		b.play(`drop`)
-	}
-	b.play(`join; client> ^ack 1; drop; own; join; hello moved=`)
-	if b.s.Moved() != wire.MovedHandoff {
-		t.Errorf("the session came by %q", b.s.Moved())
-	}
-}
-
 // A client that is paused by a full buffer, or slow, does not keep the Close frame from being read.
 func TestHandOffReadsEverythingWhateverFits(t *testing.T) {
 	for _, policy := range []session.Overflow{session.Pause, session.DropOldest, session.EndSession} {
@@ -189,19 +164,6 @@ func TestHandOffWithoutUpstreamIsReadyAtOnce(t *testing.T) {
 	}
 }
 
-// A client of a hard session that breaks off meanwhile: the upstream has its Close, and gets nothing behind it.
-func TestClientDropsDuringHandOff(t *testing.T) {
-	for _, o := range [][]option{nil, {hard}} {
-		b := attached(t, append(o, durable, notices(session.Notices{Detach: "away"}), replies("2", "3"))...)
-		b.play(`game> 2; leave; game< Close 1001 moved; drop; game> 2, last; game<; happens left=0
-			game> Close 1001; happens left=1; game<; detached; move 0s; join`)
-		if got := b.hears(); !slices.Contains(got, "last") {
-			t.Errorf("the client hears %q", got)
-		}
-		b.play(`game<`)
-	}
-}
-
 // An upstream that ends the session itself meanwhile has ended it: it is not revived at another node.
 func TestGameServerEndsSessionDuringHandOff(t *testing.T) {
 	for sent, heard := range map[string]string{"Close 4000 won": "^end", `"\x81\x80\x01\x02\x03\x04"`: "^close"} {
@@ -263,23 +225,6 @@ func TestHandOffWaitsFiveSecondsForClose(t *testing.T) {
 	b.play(`move 0s; counts 0 0 1 0`)
 }
 
-// One that takes nothing gets its Close frame then, if it is not inside a message.
-func TestHandOffWithUpstreamThatTakesNothing(t *testing.T) {
-	for taken, end := range map[int]string{0: "mode linger; game< Close 1001 moved", 3: "mode shut; game<"} {
-		const then = `; %s; move 0s; join; game< one`
-		attached(t, durable).play(`client> one; game takes %d; leave; 5s; happens left=1`+then, taken, end)
-		attached(t, durable).play(`client> one; game lends; leave; 5s; happens left=1; mode linger; game wrote %d`+then, taken, end)
-	}
-}
-
-// The write of an older upstream is in flight, which is not this one's message.
-func TestHandOffDuringWriteToOlderUpstream(t *testing.T) {
-	for _, taken := range []int{0, 3} {
-		attached(t, durable, hard).play(`client> one; game lends; drop; dial; resume 0; leave; older wrote %d; game< Close 1001 moved
-			game> Close 1001; happens left=1; move 0s; join; game< one`, taken)
-	}
-}
-
 // The client closes the session meanwhile. Its messages before that wait for the next upstream, so it says it there.
 func TestByeDuringHandOff(t *testing.T) {
 	const bye = "\x10bye {\"code\":3000,\"reason\":\"done\"}"
@@ -316,24 +261,6 @@ func TestSessionEndsDuringHandOff(t *testing.T) {
 	}
 }
 
-// Both in one Tick: the session is idle for too long when the wait for the upstream is over.
-func TestSessionEndsAtLastMomentOfHandOff(t *testing.T) {
-	attached(t, durable, idle(5*time.Second)).play(`owned; leave; forget; 5s; ended; happens left=0 ended=1`)
-}
-
-// A resume is turned away until it is known where the session goes on.
-func TestResumeDuringHandOffComesAgain(t *testing.T) {
-	b := attached(t, durable)
-	b.play(`leave; refused 4504`)
-	b.wantRefusal(session.Resume{Gen: b.s.Generation() + 1}, wire.CodeBadToken)
-	b.play(`game< Close 1001 moved; game> Close 1001; refused 4504`)
-	if b.s.TakesUpstream(false) {
-		t.Error("an upstream is taken")
-	}
-	b.s.HandedOver(b.now, time.Second)
-	b.play(`refused 4504`)
-}
-
 // Nobody takes the session: its client comes back, and its upstream is dialled anew.
 func TestSessionStays(t *testing.T) {
 	for stage, steps := range map[string][3]string{ // before the hand-off, during it, and after it was given up
@@ -365,32 +292,6 @@ func TestSessionStays(t *testing.T) {
 			}
 			b.play(`states 0 0; join; hello received=0 moved=; game< one; client> one, two; game< two
 				leave; game< Close 1001 moved`) // it may be tried again
-		}
-	}
-}
-
-func TestStayWithoutHandOffChangesNothing(t *testing.T) {
-	for _, o := range [][]option{nil, {durable}} {
-		attached(t, o...).play(`stay; attached; game<`)
-	}
-}
-
-func TestWhichSessionsAreHandedOver(t *testing.T) {
-	for name, script := range map[string]string{
-		"dialling": "drop; begin", "ended": "terminate", "over": "game> Close 4000", "lost": "breaks", "twice": "leave",
-	} {
-		b := attached(t, durable, hard)
-		b.play(script)
-		if b.s.Leave(b.now) {
-			t.Errorf("%s: it is handed over", name)
-		}
-		if name != "twice" {
-			b.play(`happens left=0`)
-		}
-	}
-	for name, b := range map[string]*table{"not durable": attached(t), "first": connecting(t, conf(durable, hard), "")} {
-		if b.s.Leave(b.now) {
-			t.Errorf("%s: it is handed over", name)
 		}
 	}
 }
@@ -503,30 +404,6 @@ func TestFenceWithoutUpstream(t *testing.T) {
 	}
 }
 
-// The client that waits for the dial is refused in a way that makes it resume, and the connection that was dialled
-// for it is not taken. The session has not ended: it has moved.
-func TestFenceWhileResumeWaitsForDial(t *testing.T) {
-	detached := attached(t, durable, hard)
-	detached.play(`drop; game< Close 1001 disconnected; states 0 0`)
-	for _, b := range []*table{claimed(t), detached} {
-		if !b.s.NeedsUpstream() {
-			t.Fatal("the session needs no upstream")
-		}
-		b.play(`forget; begin; ask; fence; cancel; ended`)
-		if b.s.TakesUpstream(false) || b.s.NeedsUpstream() || b.s.Next() != 0 {
-			t.Error("the session goes on")
-		}
-		_, attach := b.s.Attach(b.now, b.states, b.pass())
-		for _, ref := range []*session.Refusal{b.s.Check(b.now, b.states), attach} {
-			if ref == nil || ref.Code != wire.CodeNodeUnreachable || ref.Retry <= 0 {
-				t.Errorf("the client gets %+v", ref)
-			}
-		}
-		b.wantMoved()
-		b.play(`game<; free`)
-	}
-}
-
 // A first client that comes to a session which was fenced meanwhile gets what an attached one gets.
 func TestFenceBeforeFirstAttach(t *testing.T) {
 	b := connecting(t, conf(durable), "")
@@ -546,29 +423,4 @@ func TestUpgradeDuringHandOff(t *testing.T) {
 	} {
 		attached(t, durable).play(script + `; client< last; move 0s; states 1 0; join; hello moved=handoff`)
 	}
-}
-
-func TestUpgradeOfClaimedSession(t *testing.T) {
-	b := claimed(t)
-	b.play(`upgrade; join; game> a; client reads; upgrade`)
-	if h := b.s.Moved(); h != wire.MovedFailover {
-		t.Errorf("moved %q", h)
-	}
-	b.play(`states 102 41; join 1; counts 41 41 102 102`) // nobody has accepted a number yet
-}
-
-func TestUpgradeWhileCertaintyIsAwaited(t *testing.T) {
-	attached(t, durable).play(`drop; 31s; upgrade; owned; tick; ended; game< Close 1001 grace period over`)
-	attached(t, durable).play(`drop; 31s; upgrade; 1s-1ns; detached; 1ns; silent`)
-}
-
-// A client that was let in before, and waits for an upstream now, gets none: the session stays detached.
-func TestDialDuringHandOffChangesNothing(t *testing.T) {
-	attached(t, durable, hard).play(`drop; dial; resume 0; leave; game< Close 1001 moved; drop; begin; detached; cancel; game<
-		game> Close 1001; happens left=1`)
-}
-
-// A silent end leaves an upstream alone that has been given up before, and is still being sent its Close frame.
-func TestSilentEndLeavesGivenUpUpstreamAlone(t *testing.T) {
-	attached(t, durable).play(`1s; drop; leave; 5s; happens left=1; 27s; ended; mode linger; game< Close 1001 moved`)
 }

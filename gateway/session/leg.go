@@ -53,7 +53,7 @@ const (
 )
 
 const (
-	// LingerTime is how long the peer has to close its side once everything was sent. Closing
+	// LingerTime limits the wait for the peer to close its side once everything was sent. Closing
 	// at once would make the kernel reset the connection, and the peer lose the last frames.
 	LingerTime = time.Second
 

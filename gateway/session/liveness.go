@@ -21,8 +21,8 @@ const (
 	maxPings  = 8                // unanswered pings that are remembered
 	maxSilent = 3                // so often the answer timeout is doubled before a round trip is known
 
-	// pauseAfter is how late a Tick must be to prove that the process or the machine stood
-	// still: protocol section 11, Liveness. What clients sent meanwhile has not been read
+	// A Tick that is late by pauseAfter proves that the process or the machine stood still:
+	// protocol section 11, Liveness. What clients sent meanwhile has not been read
 	// yet, so their silence proves nothing.
 	pauseAfter = 500 * time.Millisecond
 )

@@ -229,13 +229,6 @@ func TestIdleClientIsDetachedWithinHeartbeatAndAnswerTimeout(t *testing.T) {
 	}
 }
 
-func TestOnlyHeartbeatDetachesWithoutAnswerTimeout(t *testing.T) {
-	l := busy(t)
-	l.run(10 * second)
-	l.die()
-	l.wantDead(29*second, 30*second)
-}
-
 func TestClientWithLongRoundTripStaysAttached(t *testing.T) {
 	for _, trip := range []time.Duration{1500 * time.Millisecond, 2 * second, 4 * second} {
 		l := newLine(t, trip, answers)
@@ -285,20 +278,6 @@ func TestSlowPlainClientStaysAttachedWithShortAnswerTimeout(t *testing.T) {
 	l.play(`attached`)
 }
 
-func TestMissingAckAloneDetachesNoClient(t *testing.T) {
-	l := newLine(t, brisk, answers)
-	l.tick, l.mute = second, true
-	l.run(50 * second) // past a minute it is a violation
-	l.play(`attached`)
-}
-
-func TestAcksCountAsAnswerToPing(t *testing.T) {
-	l := newLine(t, brisk, answers)
-	l.tick, l.noPongs = second, true
-	l.run(5 * time.Minute)
-	l.play(`attached`)
-}
-
 // A slow link: the ping waits in the socket behind data that the client takes slowly.
 func TestBytesAckedBeforePingAreSignOfLife(t *testing.T) {
 	l := newLine(t, brisk, answers)
@@ -323,15 +302,6 @@ func TestBytesAckedAfterPingAreNoSignOfLife(t *testing.T) {
 		l.die()
 		l.wantDead(4800*time.Millisecond, 5*second)
 	}
-}
-
-func TestUnreadBytesAreSignOfLife(t *testing.T) {
-	l := busy(t, answers)
-	l.run(10 * second)
-	l.die()
-	l.unread = true
-	l.run(time.Minute)
-	l.play(`attached`)
 }
 
 // A write that blocks for long is blocked by a full socket, even if the client is heard at
@@ -501,61 +471,6 @@ func TestRoundTripOfBusyPlainClientIsKnownWithinThirtySeconds(t *testing.T) {
 	l.wantTrip("after 29 s", brisk)
 }
 
-func TestUnreadPlainClientIsNotSilent(t *testing.T) {
-	l := newLine(t, brisk, answers, plain)
-	l.run(second)
-	l.play(`client> input; game lends`) // the game server takes nothing
-	l.die()
-	l.run(time.Minute)
-	l.play(`attached; game wrote all`)
-	l.wantDead(5*second, 20*second)
-}
-
-// Frames of the gateway wait in the upstream's queue as well, for a moment each.
-func TestPongsToUpstreamDoNotExcuseSilentPlainClient(t *testing.T) {
-	l := newLine(t, brisk, answers, plain)
-	l.run(second)
-	l.die()
-	for range 15 {
-		l.play(`game> Ping ?; game lends; passes 1ms; game wrote all`)
-		if l.run(2 * second); l.s.State() != session.Attached {
-			return
-		}
-	}
-	t.Error("attached after 30 s of silence")
-}
-
-// Such a client is read while its messages wait, since its Pong makes the room that the
-// upstream waits for.
-func TestSlowUpstreamDoesNotExcuseSilentReadClient(t *testing.T) {
-	l := newLine(t, brisk, answers, cookie, buffer(1, session.Pause))
-	l.run(second)
-	l.play(`client> x*1000`)
-	l.die()
-	l.play(`game> a; game> b`) // b has no room
-	if !l.s.WantsRead(l.att) {
-		t.Fatal("the client is not read")
-	}
-	for range 15 {
-		l.play(`game takes 1`)
-		if l.run(2 * second); l.s.State() != session.Attached {
-			return
-		}
-	}
-	t.Error("attached after 30 s of silence")
-}
-
-// Pings to a plain client carry a count, which may be the same in several of them.
-func TestPongToSeveralPingsMeasuresOldest(t *testing.T) {
-	l := newLine(t, 4*second, answers, cookie)
-	l.play(`game> a`)
-	l.run(6 * second)
-	if n := len(l.pings); n < 2 {
-		t.Errorf("%d pings, want several", n)
-	}
-	l.wantTrip("after several pings", 4*second)
-}
-
 // Only the newest unanswered Pings are remembered, but any Pong may still arrive.
 func TestPongToForgottenPingCoversItsCount(t *testing.T) {
 	l := newLine(t, brisk, answers, cookie)
@@ -670,27 +585,6 @@ func TestLongRoundTripDetachesOnceAtMost(t *testing.T) {
 	}
 }
 
-func TestLimitBeforeRoundTripGrowsEightfoldAtMost(t *testing.T) {
-	l := newLine(t, time.Hour, answers, heartbeat(time.Minute))
-	l.tick = second
-	for _, want := range []time.Duration{5, 10, 20, 40, 40} {
-		l.wantDead((want-1)*second, (want+1)*second)
-		l.again()
-	}
-}
-
-// The limit that a line needed before its round trip was known is no limit afterwards.
-func TestRoundTripEndsDoubling(t *testing.T) {
-	l := newLine(t, time.Hour, answers)
-	l.tick = brisk
-	l.run(time.Minute)
-	l.again()
-	l.trip = brisk
-	l.run(20 * second)
-	l.die()
-	l.wantDead(4800*time.Millisecond, 5*second)
-}
-
 // A pong that waits in a queue measures no round trip: a dead line below a large message would be
 // kept for four times as long.
 func TestQueueIsNoRoundTrip(t *testing.T) {
@@ -729,25 +623,6 @@ func TestQueueIsNoRoundTrip(t *testing.T) {
 			t.Errorf("%s: a round trip of %v, before the pong %v", name, got, known)
 		}
 	}
-}
-
-// While a large message comes, the client says again what it has: it lives, and that is all.
-func TestRepeatedAckIsSignOfLifeAlone(t *testing.T) {
-	l := newLine(t, brisk, answers)
-	l.run(second)
-	l.large()
-	l.play(`client reads`)
-	l.mute, l.noPongs = true, true
-	before := l.s.Info()
-	for range 60 {
-		l.run(second)
-		l.play(`client> ^ack 0`)
-	}
-	after := l.s.Info()
-	if l.s.State() != session.Attached || after.Acked != 0 || after.Heard != l.now || after.RTT != before.RTT || after.Received != before.Received {
-		t.Errorf("%v, acked %d, heard %v ago, round trip %v", l.s.State(), after.Acked, l.now.Sub(after.Heard), after.RTT)
-	}
-	l.wantDead(4*second, 10*second)
 }
 
 // ---- full sockets

@@ -10,21 +10,21 @@ import (
 )
 
 // This file is --upstream-lost redial: a game server whose connection breaks, or that goes
-// away or restarts, is dialled again while the session goes on. What the client sends
+// away or restarts, is dialled again while the session continues. What the client sends
 // meanwhile waits in the queue, within the client's window. The dials are made outside: the
 // event UpstreamLost asks for them, and Reconnect or FailRedial is their result.
 
 // An outage is the time in which the session has no upstream and waits for a new one.
 type outage struct {
 	since Time // zero: there is no outage
-	// until is when the session gives up. It is kept after an outage: an upstream that
+	// The session gives up at until. It is kept after an outage: an upstream that
 	// answers and breaks again soon does not get the whole time again.
 	until Time
 	back  Time // the end of the last outage
 	heard heard
 }
 
-// heard is what the client is known to have heard of outages, whatever connections it came by: protocol section
+// heard records what the client is known to have heard of outages, on any of its connections: protocol section
 // 11. Only what it sends because it has read `upstream`, or a message after that, proves that it has.
 type heard struct {
 	lost   bool   // it has heard of a loss, and not of its end
@@ -56,8 +56,10 @@ func (h *heard) attach(n uint64) {
 	h.after, h.ping = math.MaxUint64, 0
 }
 
-// livingTime is how long an upstream must have lived for the time of a later outage to begin
-// anew.
+// open reports whether the client may have heard, on an earlier connection, what was sent there.
+func (h *heard) open() bool { return h.unsure && h.ping == 0 }
+
+// An upstream that has lived for livingTime gives a later outage the whole time again.
 const livingTime = 10 * time.Second
 
 // noCode stands for a connection that ended without a Close frame.
@@ -75,7 +77,7 @@ func (s *Session) replaces(now Time, code int) bool {
 	return s.outageEnd(now) > now
 }
 
-// outageEnd is when an outage that begins now ends at the latest.
+// outageEnd returns the latest end of an outage that begins now.
 func (s *Session) outageEnd(now Time) Time {
 	if s.outage.until > 0 && now < s.outage.back.Add(livingTime) {
 		return s.outage.until
@@ -112,7 +114,8 @@ func (s *Session) announce(n news) {
 	if a == nil {
 		return
 	}
-	if last := len(a.news) - 1; last >= 0 && !n.back && a.news[last] == (news{at: n.at, back: true}) {
+	last := len(a.news) - 1
+	if last >= 0 && !n.back && a.news[last] == (news{at: n.at, back: true}) && (last > 0 || !s.outage.heard.open()) {
 		a.news = a.news[:last] // no message lies between two outages: for the client they are one
 	} else {
 		a.news = append(a.news, n)
@@ -146,7 +149,7 @@ func (s *Session) tellNews(a *Attachment) {
 	a.ctl = wire.Append(a.ctl, wire.VerbPing, askHeard+strconv.FormatUint(a.pingID, 10))
 }
 
-// tellState has a client that attaches hear, after the replay, what it lacks. If it may have heard of a change
+// tellState sends a client that attaches, after the replay, what it has not heard. If it may have heard of a change
 // that is over by now, it hears of both again, in order.
 func (s *Session) tellState(a *Attachment) {
 	at, lost, known := s.ring.Last().Off, s.outage.since > 0, &s.outage.heard

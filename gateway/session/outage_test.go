@@ -249,6 +249,21 @@ func TestUnprovenOutageIsSaidAgain(t *testing.T) {
 		confirms; drop; resume 0; client< ^hello`)
 }
 
+// The game server is lost again before a client hears that it is back. A client that may have heard so on an earlier
+// connection hears of both changes. For any other the two outages are one.
+func TestOutageThatBeginsBeforeUnprovenEndIsSaid(t *testing.T) {
+	attached(t, redial).play(`breaks; client< ^lost; confirms; next; client< ^back; drop; resume 0; breaks; client< ^hello, ^back, ^lost`)
+	attached(t, redial).play(`breaks; client< ^lost; drop; resume 0; client< ^hello, ^lost; next; breaks; client<; next; client< ^back`)
+	attached(t, redial).play(`breaks; client< ^lost; confirms; drop; next; resume 0; breaks; client< ^hello`)
+	claimed(t, redial).play(`join; breaks; client< ^hello, ^back, ^lost`)
+}
+
+// Nor does the pong of a ping before it.
+func TestPongOfEarlierPingProvesNothing(t *testing.T) {
+	attached(t, redial, heartbeat(15*time.Second)).play(`15s; client< ^ping; breaks; client< ^lost; client> ^pong 1; attached
+		drop; resume 0; client< ^hello, ^lost`)
+}
+
 // The ping behind `upstream` is no reason to take a client for dead.
 func TestLostGameServerMakesNoClientDie(t *testing.T) {
 	attached(t, redial, answer(5*time.Second), heartbeat(time.Minute)).play(`breaks; client< ^lost; 10s; attached`)

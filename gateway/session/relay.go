@@ -11,8 +11,8 @@ import (
 // sends is relayed until its own Close, protocol section 1. For a resumable client
 // the gateway answers by itself, since there `bye` and `end` decide.
 
-// closeWait is how long the other side has to answer a relayed Close frame: protocol
-// section 11, Plain clients.
+// closeWait limits the wait for the answer to a relayed Close frame: protocol section 11, Plain
+// clients.
 const closeWait = 10 * time.Second
 
 // A relayedClose is a plain client's Close frame that was passed on to the upstream.

@@ -25,7 +25,7 @@ func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 // Sub returns the time from u to t.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// Overflow is what a session does when a message does not fit into its replay buffer
+// Overflow says what a session does when a message does not fit into its replay buffer
 // while it is detached. While it is attached the policy is always Pause: a slow client
 // slows its game server down, protocol section 5.3.
 type Overflow uint8
@@ -143,19 +143,23 @@ type Session struct {
 	outage     outage      // of the upstream
 	durable    *durable    // nil: only this node can serve it
 
-	// The life cycle. Only transitions.go writes these, state and att.
-	epoch     uint64   // counts attaches
-	outcome   *outcome // nil: it has not ended
-	created   Time
-	heard     Time          // last sign of life on connections before att
-	detached  Time          // since when no client is attached; zero: one is
-	awaiting  Time          // since when a client waits for a new upstream (hard); zero: none does
-	paused    time.Duration // total pause of the grace timer since detached
-	graceEnd  Time          // while detached
-	gen       generation.Line
-	expires   Time   // exp of the newest token
-	takeovers []Time // the last ones, oldest first: see admission.go
+	// Only transitions.go writes these, state and att: the life cycle.
+	epoch    uint64        // counts attaches
+	outcome  *outcome      // nil: it has not ended
+	detached Time          // since when no client is attached; zero: one is
+	awaiting Time          // since when a client waits for a new upstream (hard); zero: none does
+	paused   time.Duration // total pause of the grace timer since detached
+	graceEnd Time          // while detached
+
+	// Only admission.go writes these.
+	takeovers []Time // the last ones, oldest first
 	futile    futility
+
+	// Attaches, and what happens between them, write these.
+	created Time
+	heard   Time // last sign of life on connections before att
+	gen     generation.Line
+	expires Time // exp of the newest token
 }
 
 // An outcome is what is kept of the end of a session.

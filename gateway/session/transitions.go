@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"reseat/gateway/frame"
 	"reseat/gateway/wire"
 )
@@ -185,10 +187,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	}
 	s.answerUpstream() // the client cannot any more
 	futile := s.noteProgress(now, a)
-	s.release(a, f, final, false)
-	s.att = nil
-	s.emit(Event{Kind: Disconnected, Reason: why, Peer: a.peer, Silent: now.Sub(a.heard)})
-	s.enterDetached(now)
+	s.detach(now, why, f, final)
 	if futile {
 		s.endFutile(now)
 		return
@@ -207,11 +206,37 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	}
 }
 
+// detach closes the attached client's connection, as drop does, and starts the grace period.
+func (s *Session) detach(now Time, why string, f CloseMode, final []byte) {
+	a := s.att
+	s.release(a, f, final, false)
+	s.att = nil
+	s.emit(Event{Kind: Disconnected, Reason: why, Peer: a.peer, Silent: now.Sub(a.heard)})
+	s.enterDetached(now)
+}
+
+// detachArrived detaches the client of a session that another node has handed over, whose clock was d
+// behind: the connection has stayed there.
+func (s *Session) detachArrived(now Time, d time.Duration) {
+	s.awaiting = 0
+	if a := s.att; a != nil {
+		s.heard = max(s.heard, a.heard.Add(d), 1)
+		s.forgetInbound(a)
+		s.att = nil
+	}
+	if s.state != Detached {
+		s.enterDetached(now)
+	}
+}
+
 // enterDetached starts the grace period: protocol section 6.
 func (s *Session) enterDetached(now Time) {
 	s.state, s.detached, s.paused = Detached, now, 0
 	s.graceEnd = now.Add(s.grace())
 }
+
+// retimeGrace computes the end of the grace period anew.
+func (s *Session) retimeGrace() { s.graceEnd = s.detached.Add(s.paused + s.grace()) }
 
 // NeedsUpstream reports whether the session has no upstream (--disconnect hard). A
 // resume must wait until one has been dialled.
@@ -245,7 +270,7 @@ func (s *Session) CancelRedial(now Time) {
 	}
 	s.state = Detached
 	s.paused, s.awaiting = s.pausedBy(now), 0
-	s.graceEnd = s.detached.Add(s.paused + s.grace())
+	s.retimeGrace()
 	s.answerUpstream() // a plain client cannot any more
 	s.closeReleased()  // the dial may have succeeded just before the client gave up
 }

@@ -107,8 +107,8 @@ func (u *Upstream) out(s *Session, _ Time, dst [][]byte) [][]byte {
 	return s.q.slices(dst)
 }
 
-// maxPongCharge is how many bytes may wait for an upstream before answers to its Pings
-// do: an upstream that sends Pings and reads nothing must not use up memory.
+// maxPongCharge limits the bytes that wait for an upstream. Beyond it, answers to its Pings
+// wait unsent: an upstream that sends Pings and reads nothing must not use up memory.
 const maxPongCharge = 64 << 10
 
 // composeUp queues the answers to the upstream's Pings, and our own Ping. They overtake
@@ -151,7 +151,9 @@ func (u *Upstream) wrote(s *Session, now Time, n int, _ bool) (look bool) {
 	}
 	if u.released {
 		s.takeBack(u)
-		s.recount(now)
+		if out.queue { // else it has taken no message, and a count may be that of a dial which nobody needs
+			s.recount(now)
+		}
 	}
 	if s.isLeaving() {
 		s.closeLeaving()

@@ -131,21 +131,6 @@ func TestInvalidFieldIsRefused(t *testing.T) {
 	}
 }
 
-// The first error counts, and nothing is read behind it.
-func TestFirstErrorIsReported(t *testing.T) {
-	one, two := errors.New("one"), errors.New("two")
-	n := 0
-	err := Read(Write(func(c *Codec) { m := 5; Num(c, 1, &m) }), func(c *Codec) {
-		c.Fail(nil)
-		c.Fail(one)
-		c.Fail(two)
-		Num(c, 1, &n)
-	})
-	if err != one || n != 0 {
-		t.Errorf("%v, and a field is read as %d; want %v and nothing", err, n, one)
-	}
-}
-
 // A number that is used twice would make a walk read what another field has written.
 func TestWalkMustVisitNumbersInOrder(t *testing.T) {
 	for _, second := range []uint64{1, 2} {

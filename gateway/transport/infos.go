@@ -13,7 +13,7 @@ func Infos(list []*Session) []session.Info {
 	for i, s := range list {
 		switch {
 		case s == nil:
-		case s.onLoop() == nil:
+		case s.poll == nil:
 			infos[i] = s.Info()
 		default:
 			l := s.poll.Loop()
@@ -24,10 +24,7 @@ func Infos(list []*Session) []session.Info {
 		}
 	}
 	for l, of := range onLoops {
-		absent := l.Infos(of.sessions, func(i int, info session.Info) { infos[of.places[i]] = info })
-		for _, i := range absent {
-			infos[of.places[i]] = list[of.places[i]].Info()
-		}
+		l.Infos(of.sessions, func(i int, info session.Info) { infos[of.places[i]] = info })
 	}
 	return infos
 }

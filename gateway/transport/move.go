@@ -1,9 +1,12 @@
 package transport
 
 import (
+	"net"
+
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
+	"reseat/gateway/transport/rawconn"
 )
 
 // This file moves sessions to another process, or to another Driver, with their
@@ -11,9 +14,7 @@ import (
 
 // Pause stops all event loops until resume is called. Freeze needs that.
 func (d *Driver) Pause() (resume func()) {
-	if d.kind != Net {
-		d.begin.Do(d.start) // or one could begin meanwhile
-	}
+	d.begin.Do(d.start) // or one could begin meanwhile
 	var each []func()
 	for _, l := range d.loops {
 		each = append(each, l.Pause())
@@ -34,21 +35,22 @@ type Frozen struct {
 }
 
 // An End is a connection of a frozen session: a descriptor, negative where there is none, or
-// a connection that has no usable descriptor, such as one over TLS.
-type End = netio.End
+// a connection that has no usable descriptor, such as one over TLS. Forwarded says that it is an end of
+// a socket pair, and another process forwards between that and the peer.
+type End = epoll.Socket
 
 // Quiesce interrupts reads that would keep Freeze from succeeding: those of connections that are
 // no plain TCP. Freeze and then thaw or Drop, or else Unquiesce, must follow.
 func (s *Session) Quiesce() {
-	if n := s.net.Load(); n != nil {
-		n.Quiesce()
+	if s.net != nil {
+		s.net.Quiesce()
 	}
 }
 
 // Unquiesce undoes Quiesce for a session that could not be frozen.
 func (s *Session) Unquiesce() {
-	if n := s.net.Load(); n != nil {
-		n.Unquiesce()
+	if s.net != nil {
+		s.net.Unquiesce()
 	}
 }
 
@@ -57,45 +59,59 @@ func (s *Session) Unquiesce() {
 // session.ErrBusy while a read or write is under way (for connections that are no plain TCP,
 // until Quiesce has had its effect), and with session.ErrLater: see there.
 func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
-	if p := s.onLoop(); p != nil {
-		frozen, up, down, err := p.Freeze(format)
-		return Frozen{Frozen: frozen, Up: End{FD: up.FD, Conn: up.Conn}, Down: End{FD: down.FD, Conn: down.Conn}}, func() {}, err
+	if s.poll != nil {
+		f.Frozen, f.Up, f.Down, err = s.poll.Freeze(format)
+		return f, func() {}, err
 	}
-	n := s.net.Load()
-	f.Frozen, f.Up, f.Down, err = n.Freeze(format)
-	return f, n.Thaw, err
+	var up, down netio.End
+	f.Frozen, up, down, err = s.net.Freeze(format)
+	f.Up, f.Down = endOf(up), endOf(down)
+	return f, s.net.Thaw, err
 }
 
 // Drop forgets a frozen session that another has taken over. Its Observer is not called
 // again, and what is asked of it has no effect. Nothing is done to its connections that
 // their peers could notice.
 func (s *Session) Drop() {
-	if p := s.onLoop(); p != nil {
-		p.Drop()
-		return
+	if s.poll != nil {
+		s.poll.Drop()
+	} else {
+		s.net.Drop()
 	}
-	s.net.Load().Drop()
+}
+
+func endOf(e netio.End) End {
+	_, forwarded := e.Conn.(*net.UnixConn)
+	return End{FD: e.FD, Conn: e.Conn, Forwarded: forwarded}
 }
 
 // Adopt drives a core that session.Restore has made over the descriptors of its upstream
-// and its attached client, which are the Session's from here on. up is negative where the
-// upstream's is closed, and down where no client is attached. tcp says that both are TCP
-// connections, which an event loop can serve.
-func (d *Driver) Adopt(core *session.Session, up, down int, tcp bool, watch session.Observer) *Session {
-	s := &Session{driver: d, watch: watch}
-	if d.kind != Net && tcp {
-		if l := d.leastLoaded(); l != nil {
-			s.poll = l.Adopt(core, up, down, watch)
-			return s
-		}
+// and its attached client, which are the Session's from here on. That of up is negative where the
+// upstream's is closed, and that of down where no client is attached.
+func (d *Driver) Adopt(core *session.Session, up, down End, watch session.Observer) *Session {
+	if l := d.leastLoaded(); l != nil {
+		return &Session{poll: l.Adopt(core, handleOfEnd(up), handleOfEnd(down), watch)}
 	}
-	sockets := netio.Sockets{Up: connOf(epoll.Socket{FD: up, Leg: core.Upstream()})}
-	if a := core.Attachment(); a != nil {
-		client := connOf(epoll.Socket{FD: down, Leg: a})
-		sockets.Down = &client
+	return &Session{net: d.net.Adopt(core, connOf(up.FD), connOf(down.FD), watch)}
+}
+
+func handleOfEnd(e End) epoll.Handle {
+	if e.Forwarded {
+		return epoll.Forwarded(e.FD)
 	}
-	n := d.net.Adopt(core, sockets, false, watch)
-	s.net.Store(n)
-	n.NotifyRest()
-	return s
+	return epoll.Descriptor(e.FD)
+}
+
+// connOf turns a descriptor into a connection, and closes the descriptor in any case. It returns nil for a
+// negative one.
+func connOf(fd int) net.Conn {
+	if fd < 0 {
+		return nil
+	}
+	conn, err := rawconn.ConnOf(fd)
+	if err != nil { // out of descriptors: treat the connection as broken
+		conn, _ = net.Pipe()
+		conn.Close()
+	}
+	return conn
 }

@@ -64,7 +64,7 @@ func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
 	}
 	up, down := wstest.Duplicate(t, f.Up.FD), wstest.Duplicate(t, f.Down.FD)
 	r.drive.Drop()
-	r.drive = to.Adopt(core, up, down, true, r.events)
+	r.drive = to.Adopt(core, transport.End{FD: up}, transport.End{FD: down}, r.events)
 	return true
 }
 

@@ -315,32 +315,6 @@ func TestHardSessionReplacesItsUpstream(t *testing.T) {
 	})
 }
 
-// Only goroutines can serve a client whose connection is not plain TCP, as with TLS.
-// The session moves there with everything that is in flight.
-func TestSessionLeavesItsLoopForANonTCPConnection(t *testing.T) {
-	drivers(t, func(t *testing.T, d *transport.Driver) {
-		p := newPlayer(t, d, nil)
-		p.wantTakenOver(t, p.resumeOverPipe)
-		p.client.Close()
-		p.events.await(session.Disconnected)
-		ours, theirs := clientPair(t, p.driver)
-		p.resume(ours, theirs, 2)
-		p.wantUp(2)
-		p.events.await(session.Resumed)
-		p.events.want(t, session.Created, session.Superseded, session.Disconnected, session.Resumed)
-		if i := p.drive.Info(); i.Epoch != 3 || i.Acked != 2 {
-			t.Errorf("%+v", i)
-		}
-	})
-}
-
-// resumeOverPipe resumes over an in-memory connection.
-func (p *player) resumeOverPipe() wire.Hello {
-	p.t.Helper()
-	ours, theirs := net.Pipe()
-	return p.resume(ours, theirs, 0)
-}
-
 func TestInfosDescribesEachSession(t *testing.T) {
 	drivers(t, func(t *testing.T, d *transport.Driver) {
 		var list []*transport.Session
@@ -353,7 +327,6 @@ func TestInfosDescribesEachSession(t *testing.T) {
 			players, list = append(players, p), append(list, p.drive)
 		}
 		list = append(list, nil)
-		players[7].resumeOverPipe()
 		infos := transport.Infos(list)
 		for i := range players {
 			if got, want := infos[i].Received, uint64(i%4); got != want || infos[i].State != session.Attached {
@@ -431,14 +404,4 @@ func TestBlockedObserverStopsNoSession(t *testing.T) {
 	p.resume(ours, theirs, 0)
 	p.wantUp(1)
 	close(release)
-}
-
-// Message events (--log-messages) don't choose the driver.
-func TestSessionWithMessageEventsStaysOnItsLoop(t *testing.T) {
-	p := newPlayer(t, newDriver(t, transport.Poll), func(c *session.Config) { c.MessageLog.On = true })
-	if p.drive.Client() != nil { // a loop keeps no net.Conn
-		t.Error("the session is on goroutines")
-	}
-	p.wantUp(1)
-	p.events.await(session.Message)
 }

@@ -1,15 +1,14 @@
 // Package transport moves bytes between sockets and session cores. It knows no frames:
 // it reads, passes bytes to the core, and writes what the core returns.
 //
-// There are two drivers. The net driver (package netio) uses two goroutines per session
-// and serves any net.Conn. The poll driver (package epoll) uses event loops and serves
-// TCP connections on Linux, with TLS too, and with io_uring (package uring) where the system allows it.
-// Sessions behave the same with all of them.
+// There are two drivers, and a system uses one. On Linux it is the poll driver (package epoll): event loops,
+// with io_uring (package uring) where the system allows it. They serve TCP connections, and TLS and
+// compression above those. On other systems it is the net driver (package netio): two goroutines for each
+// session, for any net.Conn. Sessions behave the same with both.
 package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -44,9 +43,9 @@ type Kind uint8
 
 // The values of --driver.
 const (
-	Auto Kind = iota // the cheapest: Poll
-	Net              // goroutines
-	Poll             // event loops, with io_uring(7) where the system allows it; Net for connections that they cannot serve
+	Auto Kind = iota // Poll on Linux, else Net
+	Net              // goroutines, everywhere; on Linux for diagnosis
+	Poll             // event loops, with io_uring(7) where the system allows it
 
 	Single // Poll without io_uring, for tests: what happens where there is none
 )
@@ -77,17 +76,17 @@ func NewDriver(kind Kind, clock *Clock) *Driver {
 func (d *Driver) Clock() *Clock { return d.clock }
 
 // New drives core over its upstream's connection and starts reading at once. client is
-// the connection that the caller will attach first, nil if not known yet: it only helps
-// to choose the driver.
+// the connection that the caller will attach first, nil if not known yet.
+//
+// A loop drives it, unless there is none, or no descriptor is left, or a connection has no socket, such
+// as a pipe in a test: then goroutines do.
 func (d *Driver) New(core *session.Session, upstream, client net.Conn, watch session.Observer) *Session {
-	s := &Session{driver: d, watch: watch}
-	if d.kind != Net && (client == nil || rawconn.Plain(client) || layerOf(client) != nil) {
-		if s.poll = d.poll(core, upstream, watch); s.poll != nil {
-			return s
+	if d.kind != Net && (client == nil || servable(client)) {
+		if p := d.poll(core, upstream, watch); p != nil {
+			return &Session{poll: p}
 		}
 	}
-	s.net.Store(d.net.New(core, rawconn.OffLoop(upstream), watch))
-	return s
+	return &Session{net: d.net.New(core, rawconn.OffLoop(upstream), watch)}
 }
 
 // poll starts core on a loop. It returns nil if no loop can serve it; the caller then
@@ -96,17 +95,19 @@ func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Ob
 	if c, ok := upstream.(*epoll.Conn); ok {
 		return c.Loop().New(core, c.Handle(), watch)
 	}
-	fd, err := rawconn.Take(upstream)
+	h, err := take(upstream)
 	if err != nil {
 		return nil
 	}
 	l := d.leastLoaded()
 	if l == nil {
-		rawconn.Release(fd)
+		h.Release()
 		return nil
 	}
-	upstream.Close()
-	return l.New(core, epoll.Descriptor(fd), watch)
+	if !h.Layered() {
+		upstream.Close()
+	}
+	return l.New(core, h, watch)
 }
 
 // Dial opens a TCP connection to an upstream, on a loop where one will serve it. It has the
@@ -140,6 +141,15 @@ func (d *Driver) Accepted(fd int, local, peer net.Addr) (net.Conn, error) {
 // Loops reports whether loops serve TCP connections.
 func (d *Driver) Loops() bool { return d.kind != Net }
 
+// DialLayered is Dial for an upstream with TLS, which loops can serve above the connection.
+func (d *Driver) DialLayered(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return rawconn.Quiet(conn), nil
+}
+
 // leastLoaded returns the loop with the fewest sessions, nil if there is none.
 func (d *Driver) leastLoaded() (l *epoll.Loop) {
 	d.begin.Do(d.start)
@@ -153,6 +163,9 @@ func (d *Driver) leastLoaded() (l *epoll.Loop) {
 
 // start starts the wanted number of loops, or as many as possible.
 func (d *Driver) start() {
+	if d.kind == Net {
+		return
+	}
 	n := epoll.Loops(runtime.GOMAXPROCS(0))
 	epoll.LeaveRoom(n)
 	for range n {
@@ -182,33 +195,47 @@ func (d *Driver) Wait() {
 	d.net.Wait()
 }
 
-// handleOf returns conn for a loop: itself, or a duplicate of its descriptor. supported is
-// false if a loop can't serve conn; the Handle is unusable if no descriptor could be had.
-func handleOf(conn net.Conn) (h epoll.Handle, supported bool) {
+// handleOf returns conn for a loop, false if no loop can serve it. The Handle is unusable if no descriptor could
+// be had.
+func handleOf(conn net.Conn) (h epoll.Handle, ok bool) {
 	if c, ok := conn.(*epoll.Conn); ok {
 		return c.Handle(), true
 	}
-	below, layer := conn, layerOf(conn)
-	if layer != nil {
-		below = rawconn.Lowest(conn)
-	}
-	fd, err := rawconn.Take(below)
-	switch {
-	case err != nil:
+	h, err := take(conn)
+	if err != nil {
 		return epoll.Descriptor(-1), !errors.Is(err, rawconn.ErrUnsupported)
-	case layer != nil:
-		return epoll.Above(fd, layer), true
 	}
-	return epoll.Descriptor(fd), true
+	return h, true
 }
 
-// layerOf returns conn if a loop can serve what is above its socket: TLS over a rawconn.Conn. Else it returns
-// nil.
+// take returns a Handle with a duplicate of the descriptor of conn's socket.
+func take(conn net.Conn) (h epoll.Handle, err error) {
+	layer := layerOf(conn)
+	if layer != nil {
+		conn = rawconn.Lowest(conn)
+	}
+	fd, err := rawconn.Take(conn)
+	if err != nil {
+		return h, err
+	}
+	_, forwarded := conn.(*net.UnixConn)
+	switch {
+	case layer != nil:
+		return epoll.Above(fd, layer), nil
+	case forwarded:
+		return epoll.Forwarded(fd), nil
+	}
+	return epoll.Descriptor(fd), nil
+}
+
+// servable reports whether a loop can serve conn.
+func servable(conn net.Conn) bool { return rawconn.Stream(conn) || layerOf(conn) != nil }
+
+// layerOf returns conn if a loop can serve what is above its socket, TLS or compression: then a
+// rawconn.Conn is below. Else it returns nil.
 func layerOf(conn net.Conn) epoll.Layered {
-	if t, ok := conn.(*tls.Conn); ok {
-		if _, ok := t.NetConn().(*rawconn.Conn); ok {
-			return t
-		}
+	if l, ok := conn.(epoll.Layered); ok && rawconn.Below(conn) != nil {
+		return l
 	}
 	return nil
 }

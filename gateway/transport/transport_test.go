@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,12 +28,11 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 // events records what a session's Observer is called with.
 type events struct {
 	mu     sync.Mutex
-	kinds  []session.Kind
 	reason string
 	panics int
 	over   chan struct{}
 	closed chan struct{}
-	stream chan session.Kind // the same kinds, for await
+	stream chan session.Kind // for await
 
 	onDropped func() // called by Events
 }
@@ -59,17 +57,6 @@ func (e *events) await(k session.Kind) {
 	}
 }
 
-// want checks which events have occurred, except for pings.
-func (e *events) want(t *testing.T, kinds ...session.Kind) {
-	t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	got := slices.DeleteFunc(slices.Clone(e.kinds), func(k session.Kind) bool { return k == session.Replayed || k == session.Pong })
-	if !slices.Equal(got, kinds) {
-		t.Errorf("events %v, want %v", got, kinds)
-	}
-}
-
 func (e *events) Events(list []session.Event) {
 	for _, ev := range list {
 		e.event(ev)
@@ -85,7 +72,6 @@ func (e *events) event(ev session.Event) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.kinds = append(e.kinds, ev.Kind)
 	e.stream <- ev.Kind
 	if ev.Kind == session.SessionEnded {
 		e.reason = ev.Reason

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// downAfter is how many failures in a row mean that the receiver is down. From
+	// After downAfter failures in a row the receiver counts as down. From
 	// then on one post at a time probes it.
 	downAfter = 3
 	// The backoff between attempts doubles from minBackoff to maxBackoff; jitter

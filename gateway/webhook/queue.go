@@ -12,7 +12,7 @@ import (
 type item struct {
 	events.Event
 	id string // the same for every attempt
-	// lost is how many events a gap stands for.
+	// lost counts the events that a gap stands for.
 	lost uint64
 
 	line  *line

@@ -22,7 +22,7 @@ const (
 	// maxSecrets bounds a file: each secret adds a signature to a
 	// header of every post.
 	maxSecrets = 8
-	// retiredTime is for how long a secret that a Reload removed keeps signing.
+	// A secret that a Reload removed keeps signing for retiredTime.
 	retiredTime = 24 * time.Hour
 	// maxOld bounds those: four changes of a whole file.
 	maxOld = 4 * maxSecrets

@@ -27,14 +27,14 @@ import (
 )
 
 const (
-	// MaxQueued is how many events may be queued; one more drops the oldest.
+	// MaxQueued bounds the queue; one more event drops the oldest.
 	MaxQueued = 8192
 	// maxInFlight bounds concurrent posts, each of another session.
 	maxInFlight = 8
-	// maxRefusals is how often a receiver may refuse the same event before it is
+	// maxRefusals is the number of times that a receiver may refuse the same event before it is
 	// abandoned.
 	maxRefusals = 5
-	// maxAge is for how long a failed event is retried.
+	// A failed event is retried for maxAge.
 	maxAge = 24 * time.Hour
 )
 

@@ -2,10 +2,8 @@ package wire
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -43,26 +41,6 @@ func argument(t *testing.T, payload, verb string) map[string]any {
 	return m
 }
 
-func TestControlMessageIsOneTextFrame(t *testing.T) {
-	for _, tt := range []struct{ verb, arg, want string }{
-		{"ping", "", "\x81\x05\x10ping"},
-		{"ping", "17", "\x81\x08\x10ping 17"},
-		{"grace", "30000", "\x81\x0c\x10grace 30000"},
-		{"pong", "a b", "\x81\x09\x10pong a b"},
-	} {
-		got := string(Append([]byte("before"), tt.verb, tt.arg))
-		if got != "before"+tt.want {
-			t.Errorf("%s %s: %q, want %q", tt.verb, tt.arg, got, "before"+tt.want)
-		}
-	}
-	for n := range 200 { // both forms of a frame's length
-		arg := strings.Repeat("x", n+1)
-		if got := frames(t, Append(nil, "ping", arg), frame.Text)[0]; got != "\x10ping "+arg {
-			t.Errorf("argument of %d bytes: %q", len(arg), got)
-		}
-	}
-}
-
 func TestAckRoundTrips(t *testing.T) {
 	for _, n := range []uint64{0, 1, 9, 10, 99, 100, 12345, 1 << 32, 1<<53 - 1, 9999999999999999} {
 		payload := frames(t, AppendAck(nil, n), frame.Text)[0]
@@ -90,51 +68,34 @@ func TestPingAndPongRoundTrip(t *testing.T) {
 	}
 }
 
-// page is the example of protocol section 5.
-const page = `{"session": "<id>", "token": "<TOKEN>", "resumed": true, "received": 17, "lost": 0, "replay": 12,
+// example is that of protocol section 5.
+const example = `{"session": "<id>", "token": "<TOKEN>", "resumed": true, "received": 17, "lost": 0, "replay": 12,
  "grace_ms": 30000, "heartbeat_ms": 15000, "answer_ms": 5000, "protocol": "chat.v2",
  "limits": {"message_bytes": 1048576, "unacked_messages": 1024, "unacked_bytes": 1048576}}`
 
-func TestHelloMatchesTheProtocol(t *testing.T) {
-	h := Hello{
-		Session: "<id>", Token: "<TOKEN>", Resumed: true, Received: 17, Lost: 0, Replay: 12,
-		Grace: 30000, Heartbeat: 15000, Answer: 5000, Protocol: "chat.v2",
-		Limits: Limits{MessageBytes: 1048576, UnackedMessages: 1024, UnackedBytes: 1048576},
-	}
-	got := argument(t, frames(t, AppendJSON(nil, VerbHello, h), frame.Text)[0], VerbHello)
-	var want map[string]any
-	if err := json.Unmarshal([]byte(page), &want); err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("hello %v\nwant  %v", got, want)
-	}
-}
-
-func TestOptionalMembersOfHello(t *testing.T) {
-	got := argument(t, frames(t, AppendJSON(nil, VerbHello, Hello{PartBytes: 4096, Probe: true}), frame.Text)[0], VerbHello)
-	if got["part_bytes"] != 4096.0 || got["probe"] != true {
-		t.Errorf("hello %v", got)
-	}
-}
-
-// A client may rely on each member: zero values are not omitted.
-func TestHelloHasAllItsMembersWhenEmpty(t *testing.T) {
-	got := argument(t, frames(t, AppendJSON(nil, VerbHello, Hello{}), frame.Text)[0], VerbHello)
-	want := map[string]any{
-		"session": "", "token": "", "resumed": false, "received": 0.0, "lost": 0.0, "replay": 0.0, "grace_ms": 0.0, "heartbeat_ms": 0.0, "answer_ms": 0.0, "protocol": "",
-		"limits": map[string]any{"message_bytes": 0.0, "unacked_messages": 0.0, "unacked_bytes": 0.0},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("hello %v\nwant  %v", got, want)
-	}
-}
-
-func TestEndHasCodeAndReason(t *testing.T) {
-	for _, e := range []Ending{{1005, ""}, {1000, "over"}, {4000, "quote \" and \u2028 and <tag>"}} {
-		got := argument(t, frames(t, AppendJSON(nil, VerbEnd, e), frame.Text)[0], VerbEnd)
-		if want := map[string]any{"code": float64(e.Code), "reason": e.Reason}; !reflect.DeepEqual(got, want) {
-			t.Errorf("end %v, want %v", got, want)
+// A client may rely on each member but the optional ones of hello: zero values are not omitted.
+func TestJSONHasTheMembersOfTheProtocol(t *testing.T) {
+	limits := Limits{MessageBytes: 1048576, UnackedMessages: 1024, UnackedBytes: 1048576}
+	for _, tt := range []struct {
+		verb string
+		v    any
+		want string
+	}{
+		{VerbHello, Hello{Session: "<id>", Token: "<TOKEN>", Resumed: true, Received: 17, Replay: 12, Grace: 30000, Heartbeat: 15000, Answer: 5000, Protocol: "chat.v2", Limits: limits}, example},
+		{VerbHello, Hello{}, `{"session":"","token":"","resumed":false,"received":0,"lost":0,"replay":0,"grace_ms":0,"heartbeat_ms":0,"answer_ms":0,"protocol":"",
+			"limits":{"message_bytes":0,"unacked_messages":0,"unacked_bytes":0}}`},
+		{VerbHello, Hello{PartBytes: 4096, Probe: true, Lost: 3}, `{"session":"","token":"","resumed":false,"received":0,"lost":3,"replay":0,"grace_ms":0,"heartbeat_ms":0,"answer_ms":0,"protocol":"",
+			"limits":{"message_bytes":0,"unacked_messages":0,"unacked_bytes":0},"part_bytes":4096,"probe":true}`},
+		{VerbEnd, Ending{Code: 1005}, `{"code":1005,"reason":""}`},
+		{VerbEnd, Ending{4000, "quote \" and \u2028 and <tag>"}, `{"code":4000,"reason":"quote \" and \u2028 and <tag>"}`},
+	} {
+		got := argument(t, frames(t, AppendJSON(nil, tt.verb, tt.v), frame.Text)[0], tt.verb)
+		var want map[string]any
+		if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s %v\nwant %v", tt.verb, got, want)
 		}
 	}
 }
@@ -165,35 +126,6 @@ func TestLongReasonIsTruncatedAlikeInCloseMessageAndFrame(t *testing.T) {
 		_, sent, err := frame.ParseClose([]byte(payloads[1]))
 		if said != sent || err != nil || len(sent) > 123 || len(sent) < 120 || !strings.HasPrefix(long, sent) || !utf8.ValidString(sent) {
 			t.Errorf("close says %q, the Close frame %q, %v", said, sent, err)
-		}
-	}
-}
-
-func TestAckIsWrittenWithoutAllocation(t *testing.T) {
-	dst := make([]byte, 0, 64)
-	for name, run := range map[string]func(){
-		"ack":  func() { AppendAck(dst, 1<<53) },
-		"ping": func() { Append(dst, VerbPing, "17") },
-	} {
-		if n := testing.AllocsPerRun(100, run); n != 0 {
-			t.Errorf("%s allocates %v times", name, n)
-		}
-	}
-}
-
-// A verb is sent either by the client or by the gateway, unless it is for both.
-func TestEveryVerbHasItsDirection(t *testing.T) {
-	sides := map[string]bool{ // whether a client may send it
-		VerbHello: false, VerbAck: true, VerbToken: false, VerbGrace: false, VerbPing: true, VerbPong: true,
-		VerbBye: true, VerbMove: false, VerbEnd: false, VerbClose: false, VerbUpstream: false,
-	}
-	want := []string{"ack", "bye", "close", "end", "grace", "hello", "move", "ping", "pong", "token", "upstream"}
-	if got := slices.Sorted(maps.Keys(sides)); !slices.Equal(got, want) {
-		t.Errorf("verbs %v, want %v", got, want)
-	}
-	for verb, allowed := range sides {
-		if _, err := ParseClient([]byte(verb)); (err == ErrDirection) == allowed {
-			t.Errorf("%s from a client: %v", verb, err)
 		}
 	}
 }

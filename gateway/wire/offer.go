@@ -35,16 +35,15 @@ type Offer struct {
 	Token      string   // empty if missing, or if two differ
 	Received   uint64
 	ReceivedOK bool // Received is present, well formed and unambiguous
-	// Settled is what the client says of its own messages; SettledOK: it is present, well formed and
-	// unambiguous. Only then may another node go on with the session.
+	// Settled counts the client's own messages; SettledOK: it is present, well formed and unambiguous.
+	// Only then may another node continue the session.
 	Settled   Settled
 	SettledOK bool
 }
 
-// Settled is how far a client's own messages have come, as it says in each handshake: protocol
-// section 2.
+// Settled says in each handshake how far the client's own messages have come: protocol section 2.
 type Settled struct {
-	Acked uint64 // the newest that it was told is held, by an ack or by hello.received
+	Acked uint64 // the newest one acked, by an ack or by hello.received
 	Sent  uint64 // the newest that it gave to any connection
 }
 

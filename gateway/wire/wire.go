@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Subprotocol is what a resumable client offers and the gateway selects.
+// Subprotocol is offered by resumable clients, and selected by the gateway.
 const Subprotocol = "reseat.v1"
 
 // Parts is offered by a client that takes large messages in parts, protocol section 3.

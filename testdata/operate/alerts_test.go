@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -120,15 +121,13 @@ func TestEachAlertFiresOnItsCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []any{ruleTest(calm)}
-	for _, name := range alerts(t) {
+	for _, r := range alerts(t) {
+		name := r.Alert
 		change, ok := wrong[name]
 		if _, same := calm[change[0]]; !ok || !same {
 			t.Fatalf("what is %s for? %q", name, change)
 		}
-		series := map[string]string{}
-		for k, v := range calm {
-			series[k] = v
-		}
+		series := maps.Clone(calm)
 		series[change[0]] = change[1]
 		tests = append(tests, ruleTest(series, name))
 	}
@@ -142,17 +141,18 @@ func TestEachAlertFiresOnItsCause(t *testing.T) {
 	}
 }
 
-// alerts returns the names of all rules.
-func alerts(t *testing.T) (names []string) {
+// alerts returns all rules.
+func alerts(t *testing.T) (rules []rulefmt.Rule) {
 	t.Helper()
 	groups, errs := rulefmt.Parse([]byte(file(t, "prometheus/alerts.yml")), false)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	for _, g := range groups.Groups {
-		for _, r := range g.Rules {
-			names = append(names, r.Alert)
-		}
+		rules = append(rules, g.Rules...)
 	}
-	return names
+	if len(rules) != len(wrong) {
+		t.Errorf("%d alerts, want a cause for each: %d", len(rules), len(wrong))
+	}
+	return rules
 }

@@ -1,11 +1,9 @@
 package operate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -100,27 +98,12 @@ func (c *cluster) wantNodes(g *gateway, state string, n int) {
 // join begins a session at a node. The game counts to each player.
 func (c *cluster) join(node int) *player {
 	c.Helper()
-	p := &player{t: c.T, url: "ws://" + c.nodes[node].addr, from: "127.0.0.1"}
-	if err := p.connect(); err != nil {
-		c.Fatal(err)
-	}
-	return p
-}
-
-// counts reads n messages, which must follow the last one.
-func (p *player) counts(n int) {
-	p.t.Helper()
-	for range n {
-		want := fmt.Sprint(p.received + 1)
-		if got := p.next(); got != want {
-			p.t.Fatalf("got %q, want %q", got, want)
-		}
-	}
+	return (&player{url: c.nodes[node].url()}).join(c.T)
 }
 
 // at is where p resumes from now on.
 func (p *player) at(g *gateway) *player {
-	p.url = "ws://" + g.addr
+	p.url = g.url()
 	return p
 }
 
@@ -134,28 +117,6 @@ func (p *player) refusal() *closing {
 		p.t.Fatalf("%v, want a close", err)
 	}
 	return c
-}
-
-// Players come back to random nodes, and miss nothing. The game server sees one connection each.
-func TestSessionIsResumedAtRandomNodes(t *testing.T) {
-	c := newCluster(t, 3)
-	var players []*player
-	for i := range 9 {
-		players = append(players, c.join(i%3))
-	}
-	for range 20 {
-		for _, p := range players {
-			p.counts(3)
-			p.say("still here")
-			p.at(c.nodes[rand.IntN(3)]).resume()
-		}
-	}
-	for _, p := range players {
-		p.counts(3)
-	}
-	if n := len(c.game.joined()); n != len(players) {
-		t.Errorf("the game server had %d connections, want %d", n, len(players))
-	}
 }
 
 // The backend of docs/cluster.md leads each resume to the node of its session. One without a
@@ -238,7 +199,7 @@ func TestNATSIsNotNeededToPlay(t *testing.T) {
 	p.counts(2)
 	c.join(1).counts(2)
 	late := start(t, append(slices.Clone(c.flags), "--node-name=late")...)
-	alone := joinAs(t, "ws://"+late.addr, "127.0.0.1", nil, nil)
+	alone := late.join()
 	alone.counts(2)
 	c.nodes[1].get("/readyz") // must be 200: or a load balancer would take out every node at once
 	os.RemoveAll(c.nats.dir)  // it comes back empty
@@ -251,22 +212,6 @@ func TestNATSIsNotNeededToPlay(t *testing.T) {
 		q.at(c.nodes[0]).resume()
 		q.counts(2)
 	}
-}
-
-// A node that is being stopped keeps serving its players, through the others.
-func TestDrainingNodeServesItsPlayersThroughOthers(t *testing.T) {
-	c := newCluster(t, 2, "--drain=1m", "--grace=2s")
-	p := c.join(0)
-	p.counts(2)
-	c.nodes[0].cmd.Process.Signal(syscall.SIGTERM)
-	c.wantNodes(c.nodes[1], "draining", 1)
-	for range 3 {
-		p.at(c.nodes[1]).resume()
-		p.counts(2)
-	}
-	p.conn.Close(1000, "bye")
-	c.nodes[0].says("shutdown.finished")
-	c.wantNodes(c.nodes[1], "gone", 1)
 }
 
 // upgrade replaces a node's process.
@@ -318,11 +263,10 @@ func TestNodeWithOtherKeysDoesNotJoin(t *testing.T) {
 
 // The commands of docs/cluster.md start a cluster of three nodes.
 func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
-	_, block, ok := strings.Cut(file(t, "cluster.md"), "```sh\nmake build bin/nats-server\n")
+	_, block, ok := strings.Cut(shBlocks(t, "Try it")[1], "make build bin/nats-server\n")
 	if !ok {
 		t.Fatal("the page does not build the programs")
 	}
-	block, _, _ = strings.Cut(block, "```")
 	dir := t.TempDir()
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -338,20 +282,7 @@ func TestClusterIsTriedByTheCommandsOfItsPage(t *testing.T) {
 	last := strings.LastIndex(block, "curl")
 	block = replaced(t, block[:last], "nats-server -a 127.0.0.1", "nats-server -a 127.0.0.1 -p "+ports[9], "4222", ports[9], "/tmp/reseat-nats", filepath.Join(dir, "nats"),
 		"808$i", "${clients[$i]}", "818$i", "${admins[$i]}", "828$i", "${nodes[$i]}")
-	cmd := exec.Command("bash", "-c", fmt.Sprintf("clients=(x %s) admins=(x %s) nodes=(x %s)\n%s\nwait", strings.Join(ports[:3], " "), strings.Join(ports[3:6], " "), strings.Join(ports[6:9], " "), block))
-	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s", &said)
-		}
-	})
+	startShell(t, dir, "bash", "-c", fmt.Sprintf("clients=(x %s) admins=(x %s) nodes=(x %s)\n%s\nwait", strings.Join(ports[:3], " "), strings.Join(ports[3:6], " "), strings.Join(ports[6:9], " "), block))
 	eventually(t, "three nodes are up", func() bool {
 		resp, err := http.Get("http://127.0.0.1:" + ports[3] + "/api/v1/nodes")
 		if err != nil {

@@ -87,59 +87,6 @@ func (l *listener) want(events ...string) {
 	}
 }
 
-// The control API of any node lists, describes and ends the sessions of all, and streams
-// their events.
-func TestControlAPISpeaksForTheCluster(t *testing.T) {
-	c := newCluster(t, 3)
-	next := c.nodes[2].listen("?last=1", "").next
-	var players []*player
-	for i := range c.nodes {
-		p := c.join(i)
-		players = append(players, p)
-		if got, want := next(), fmt.Sprintf("session.created n%d %s", i, p.session); got != want {
-			t.Fatalf("event %q, want %q", got, want)
-		}
-	}
-	for _, g := range c.nodes {
-		list, missing := g.placed()
-		if len(list) != 3 || len(missing) > 0 {
-			t.Fatalf("%+v, without %v", list, missing)
-		}
-		for _, s := range list {
-			for i, p := range players {
-				if s.ID == p.session && s.Node != fmt.Sprint("n", i) {
-					t.Errorf("%+v, which is at node %d", s, i)
-				}
-			}
-		}
-		var o struct {
-			Totals struct{ Sessions struct{ Attached int } }
-		}
-		if json.Unmarshal(g.get("/api/v1/overview"), &o); o.Totals.Sessions.Attached != 3 {
-			t.Errorf("%+v", o)
-		}
-	}
-	c.nodes[1].ask("DELETE", "/api/v1/sessions/"+players[0].session, "").want(t, "the end of a session of another node", 204, "")
-	if got, want := next(), "session.ended n0 "+players[0].session; got != want {
-		t.Errorf("event %q, want %q", got, want)
-	}
-	c.nodes[1].ask("POST", "/api/v1/groups/red/start", "").want(t, "a group of all nodes", 200, `"nodes_missing":[]`)
-	c.nodes[1].ask("POST", "/api/v1/nodes/n0/drain", "").want(t, "a drain of another node", 200, "")
-	c.wantNodes(c.nodes[2], "draining", 1)
-	c.nats.kill()
-	c.join(2)
-	if got := next(); !strings.HasPrefix(got, "session.created n2") {
-		t.Errorf("without NATS: event %q", got)
-	}
-	if list, missing := c.nodes[2].placed(); len(list) != 3 || len(missing) > 0 {
-		t.Errorf("without NATS: %+v, without %v", list, missing)
-	}
-	c.nats.start()
-	if got := next(); got != "gap" {
-		t.Errorf("NATS is back: event %q, want a gap", got)
-	}
-}
-
 // A reader of events continues at another node, and at a node after its upgrade. Once NATS was emptied it
 // gets a gap.
 func TestEventsContinueAtAnotherNodeAndAfterAnUpgrade(t *testing.T) {
@@ -177,25 +124,48 @@ func TestEventsContinueAtAnotherNodeAndAfterAnUpgrade(t *testing.T) {
 	gap := live.id
 	all = []string{created(1), created(2)}
 	for _, g := range c.nodes {
-		g.listen("", gap).want(append([]string{"gap"}, all...)...) // that's id means nothing elsewhere
+		g.listen("", gap).want(all...)
 	}
 	fresh := start(t, append(c.flags, "--node-name=n3")...)
 	c.wantNodes(fresh, "up", 4)
 	fresh.listen("", l.id).want(append([]string{"gap"}, all...)...)
 }
 
-// A node that was killed is found out though nobody asks for its sessions: the log and the list of nodes say
-// how many it had, and readers of events are told. Its players get 4404 for good; those of other nodes notice
-// nothing.
-func TestKilledNodeIsFoundOut(t *testing.T) {
+// A session is changed through any node as at its own. A node that stands still has its sessions all the time:
+// resumes get 4504 meanwhile, and the control API names the node as missing. Once it was killed, it is found out
+// though nobody asks for its sessions: the log and the list of nodes say how many it had, and readers of events are
+// told. Its players get 4404 for good; those of other nodes notice nothing.
+func TestStoppedNodeIsWaitedForAndKilledOneIsFoundOut(t *testing.T) {
 	c := newCluster(t, 3)
-	lost, other := c.join(0), c.join(1)
+	p, other, at := c.join(0), c.join(1), c.nodes[1]
 	c.join(0)
+	p.counts(2)
 	other.counts(2)
-	eventually(t, "the others know of its sessions", func() bool { return strings.Contains(string(c.nodes[1].get("/api/v1/nodes")), `"sessions":2`) })
-	streams := []*listener{c.nodes[1].listen("", ""), c.nodes[2].listen("", "")}
-	c.nodes[0].cmd.Process.Kill()
-	if r := lost.at(c.nodes[2]).refusal(); r.Code != 4404 || r.Retry || r.Reason != "no_session: its node was lost" {
+	pid, path := c.nodes[0].cmd.Process.Pid, "/api/v1/sessions/"+p.session
+	at.ask("PATCH", path, `{"group":"red"}`).want(t, "a change", 200, `"group":"red"`)
+	c.nodes[2].ask("GET", path, "").want(t, "what was changed", 200, `"group":"red"`)
+	syscall.Kill(pid, syscall.SIGSTOP)
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
+	if r := p.at(at).refusal(); r.Code != 4504 || !r.Retry {
+		t.Errorf("%+v, want 4504 with retry", r)
+	}
+	c.wantNodes(at, "silent", 1)
+	if list, missing := at.placed(); len(list) != 1 || fmt.Sprint(missing) != "[n0]" {
+		t.Errorf("%+v, without %v, want the session of n1, without n0", list, missing)
+	}
+	at.ask("GET", path, "").want(t, "a session of the missing node", 502, "")
+	at.ask("POST", "/api/v1/groups/red/end", "").want(t, "a group without the node", 502, `["n0"]`)
+	at.ask("POST", "/api/v1/nodes/n0/drain", "").want(t, "the drain of the missing node", 502, "n0 does not answer")
+	syscall.Kill(pid, syscall.SIGCONT)
+	p.resume()
+	p.counts(5)
+	for _, g := range c.nodes[1:] {
+		c.wantNodes(g, "up", 3)
+	}
+	eventually(t, "the others know of its sessions", func() bool { return strings.Contains(string(at.get("/api/v1/nodes")), `"sessions":2`) })
+	streams := []*listener{at.listen("", ""), c.nodes[2].listen("", "")}
+	syscall.Kill(pid, syscall.SIGKILL)
+	if r := p.at(c.nodes[2]).refusal(); r.Code != 4404 || r.Retry || r.Reason != "no_session: its node was lost" {
 		t.Errorf("%+v, want 4404 for good", r)
 	}
 	for i, g := range c.nodes[1:] {
@@ -205,63 +175,11 @@ func TestKilledNodeIsFoundOut(t *testing.T) {
 		}
 		streams[i].want("gap n0")
 		g.ask("GET", "/api/v1/nodes", "").want(t, "the nodes", 200, `"state":"gone"`)
+		if list, missing := g.placed(); len(list) != 1 || len(missing) > 0 {
+			t.Errorf("%+v, missing %v, want the session of n1: the other node is gone", list, missing)
+		}
+		g.ask("GET", path, "").want(t, "the session of the lost node", 404, "")
 	}
 	other.at(c.nodes[2]).resume()
 	other.counts(2)
-}
-
-// A node that stands still for a while has its sessions all the time: resumes get 4504 meanwhile, and the
-// control API names the node as missing. Once it was killed, its sessions are unknown.
-func TestStoppedNodeIsWaitedFor(t *testing.T) {
-	c := newCluster(t, 2)
-	p, at := c.join(0), c.nodes[1]
-	p.counts(2)
-	pid, path := c.nodes[0].cmd.Process.Pid, "/api/v1/sessions/"+p.session
-	syscall.Kill(pid, syscall.SIGSTOP)
-	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
-	if r := p.at(at).refusal(); r.Code != 4504 || !r.Retry {
-		t.Errorf("%+v, want 4504 with retry", r)
-	}
-	c.wantNodes(at, "silent", 1)
-	if list, missing := at.placed(); len(list) != 0 || fmt.Sprint(missing) != "[n0]" {
-		t.Errorf("%+v, without %v, want no session, without n0", list, missing)
-	}
-	at.ask("GET", path, "").want(t, "a session of the missing node", 502, "")
-	at.ask("POST", "/api/v1/groups/red/end", "").want(t, "a group without the node", 502, `["n0"]`)
-	at.ask("POST", "/api/v1/nodes/n0/drain", "").want(t, "the drain of the missing node", 502, "n0 does not answer")
-	syscall.Kill(pid, syscall.SIGCONT)
-	p.resume()
-	p.counts(5)
-	c.wantNodes(at, "up", 2)
-	syscall.Kill(pid, syscall.SIGKILL)
-	eventually(t, "the session is gone with its node", func() bool { return at.ask("GET", path, "").status == 404 })
-	if _, missing := at.placed(); len(missing) > 0 {
-		t.Errorf("missing %v, want none: the node is gone", missing)
-	}
-}
-
-// A session is read and changed through any node as at its own.
-func TestOneSessionIsChangedThroughAnotherNode(t *testing.T) {
-	c := newCluster(t, 3, "--grace=1m")
-	p := c.join(0)
-	at, own := c.nodes[1], c.nodes[0]
-	path := "/api/v1/sessions/" + p.session
-	at.ask("PATCH", path, `{"grace":"5m","group":"red"}`).want(t, "a change", 200, `"grace":"5m"`)
-	own.ask("GET", path, "").want(t, "at its node", 200, `"group":"red"`)
-	at.ask("PATCH", path, `{"grace":5}`).want(t, "a bad change", 400, "grace")
-	tag := at.ask("PUT", path+"/data", "a").want(t, "data", 204, "").header.Get("ETag")
-	c.nodes[2].ask("PUT", path+"/data", "b", "If-Match: "+tag).want(t, "data with its tag", 204, "")
-	at.ask("PUT", path+"/data", "c", "If-Match: "+tag).want(t, "data with an old tag", 412, "")
-	c.nodes[2].ask("GET", path+"/data", "").want(t, "data", 200, "b")
-	at.ask("PATCH", path+"?node=self", `{}`).want(t, "the session at a node that has not got it", 404, "no such session")
-	at.ask("PATCH", path+"?node=n0", `{}`).want(t, "with the name of its node", 200, p.session)
-	at.ask("POST", path+"/disconnect", "").want(t, "a cut", 204, "")
-	p.resume()
-	at.ask("DELETE", path+"?code=4001&reason=kicked", "").want(t, "the end", 204, "")
-	at.ask("DELETE", path, "").want(t, "the end again", 409, "ended")
-	at.ask("GET", path, "").want(t, "an ended one", 200, `"kicked"`)
-	at.ask("GET", "/api/v1/sessions?state=ended", "").want(t, "the ended ones", 200, p.session)
-	own.cmd.Process.Kill()
-	eventually(t, "it is gone with its node", func() bool { return at.ask("GET", path, "").status == 404 })
-	at.ask("DELETE", path, "").want(t, "the end of a lost one", 404, "its node was lost")
 }

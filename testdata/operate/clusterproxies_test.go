@@ -45,7 +45,7 @@ func (f *front) rove(n int) *rovers {
 	f.Helper()
 	r := &rovers{stop: make(chan struct{})}
 	for range n {
-		p, done := joinAs(f.T, f.proxy.url("/"), "127.0.0.1", nil, nil), new(atomic.Int64)
+		p, done := f.proxy.join(f.T), new(atomic.Int64)
 		r.players, r.ids, r.rounds = append(r.players, p), append(r.ids, p.session), append(r.rounds, done)
 		r.busy.Go(func() {
 			for {
@@ -93,7 +93,7 @@ func (f *front) drainTheFirst(tell, drained func()) {
 	f.nodes[0].cmd.Process.Signal(syscall.SIGTERM)
 	f.wantNodes(f.nodes[1], "draining", 1)
 	for fresh, began := 0, time.Now(); fresh < 6; <-time.After(20 * time.Millisecond) {
-		p := &player{t: t, url: f.proxy.url("/"), from: "127.0.0.1"}
+		p := &player{t: t, url: f.proxy.url("/")}
 		if err := p.connect(); err == nil {
 			fresh++
 			defer p.conn.CloseNow()
@@ -126,7 +126,7 @@ func TestDrainedNodeLosesNobodyBehindHAProxy(t *testing.T) {
 			if still != nil {
 				still.tell("bye")
 			}
-			still = joinAs(t, f.proxy.url("/"), "127.0.0.1", nil, nil)
+			still = f.proxy.join(t)
 		}
 	}, func() { // HAProxy has asked /readyz?draining=404, and leads new players elsewhere
 		for range 200 {
@@ -157,7 +157,7 @@ func TestKilledNodeIsLeftOutByProxies(t *testing.T) {
 			f := newFront(t, make)
 			var others []*player
 			for range 8 {
-				p := joinAs(t, f.proxy.url("/"), "127.0.0.1", nil, nil)
+				p := f.proxy.join(t)
 				if id := f.nodeID(0); !strings.HasPrefix(p.session, id) {
 					others = append(others, p)
 				}
@@ -174,7 +174,7 @@ func TestKilledNodeIsLeftOutByProxies(t *testing.T) {
 				}
 			}
 			for range 6 {
-				joinAs(t, f.proxy.url("/"), "127.0.0.1", nil, nil).counts(1)
+				f.proxy.join(t).counts(1)
 			}
 		})
 	}

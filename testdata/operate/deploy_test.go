@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -18,7 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 )
 
 // afterDrain is what a shutdown needs beyond --drain: for closing handshakes, event
@@ -55,12 +56,12 @@ func secrets(t *testing.T) string {
 	return dir
 }
 
-// setting returns the value of a setting in reseat.toml, as written there.
-func setting(t *testing.T, config, name string) string {
+// setting returns the value of a setting in reseat.toml or of a line of the unit, as written there.
+func setting(t *testing.T, text, name string) string {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^` + name + ` = "?([^"\n]+)"?$`).FindStringSubmatch(config)
+	m := regexp.MustCompile(`(?m)^` + name + ` ?= ?"?([^"\n]+)"?$`).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("reseat.toml does not set %s", name)
+		t.Fatalf("there is no %s in\n%s", name, text)
 	}
 	return m[1]
 }
@@ -74,26 +75,16 @@ func duration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// directive returns the value of a line of the unit.
-func directive(t *testing.T, unit, name string) string {
-	t.Helper()
-	m := regexp.MustCompile(`(?m)^` + name + `=(.+)$`).FindStringSubmatch(unit)
-	if m == nil {
-		t.Fatalf("the unit has no %s", name)
-	}
-	return m[1]
-}
-
 func TestUnitMatchesItsConfigFile(t *testing.T) {
 	unit, config := file(t, "deploy/reseat.service"), file(t, "deploy/reseat.toml")
 	dir := secrets(t)
 	name := write(t, filepath.Join(dir, "reseat.toml"), replaced(t, config, "/etc/reseat", dir, "127.0.0.1:9000", upstream(t)))
-	args := strings.Fields(replaced(t, directive(t, unit, "ExecStart"), "/etc/reseat/reseat.toml", name))
+	args := strings.Fields(replaced(t, setting(t, unit, "ExecStart"), "/etc/reseat/reseat.toml", name))
 	check(t, args[1:]...)
-	if got, want := duration(t, directive(t, unit, "TimeoutStopSec")), duration(t, setting(t, config, "drain"))+afterDrain; got != want {
+	if got, want := duration(t, setting(t, unit, "TimeoutStopSec")), duration(t, setting(t, config, "drain"))+afterDrain; got != want {
 		t.Errorf("TimeoutStopSec=%v, want %v: the drain and what comes after it", got, want)
 	}
-	files, err1 := strconv.Atoi(directive(t, unit, "LimitNOFILE"))
+	files, err1 := strconv.Atoi(setting(t, unit, "LimitNOFILE"))
 	most, err2 := strconv.Atoi(setting(t, config, "max-sessions"))
 	if errors.Join(err1, err2) != nil || files*9/10 < 2*most {
 		t.Errorf("LimitNOFILE=%d is not enough for %d sessions", files, most)
@@ -116,54 +107,9 @@ func TestUnitIsValidForSystemd(t *testing.T) {
 	}
 }
 
-// An object is the part of a Kubernetes manifest that the tests examine.
-type object struct {
-	APIVersion string `yaml:"apiVersion"`
-	Kind       string
-	Metadata   struct{ Name string }
-	Spec       struct {
-		Replicas int
-		Selector yaml.Node // of a Service: labels; otherwise matchLabels
-		Strategy struct {
-			RollingUpdate struct {
-				MaxSurge       int `yaml:"maxSurge"`
-				MaxUnavailable int `yaml:"maxUnavailable"`
-			} `yaml:"rollingUpdate"`
-		}
-		Ports []struct {
-			Name       string
-			TargetPort string `yaml:"targetPort"`
-		}
-		Template struct {
-			Metadata struct{ Labels map[string]string }
-			Spec     struct {
-				Grace      int   `yaml:"terminationGracePeriodSeconds"`
-				Links      *bool `yaml:"enableServiceLinks"`
-				Containers []container
-			}
-		}
-	}
-}
-
-type container struct {
-	Args []string
-	Env  []struct{ Name, Value string }
-	// Ports are by their names.
-	Ports []struct {
-		Name string
-		Port int `yaml:"containerPort"`
-	}
-	Readiness probe `yaml:"readinessProbe"`
-	Liveness  probe `yaml:"livenessProbe"`
-}
-
-type probe struct {
-	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
-}
-
 // expanded returns a container's arguments and its settings in the environment, with what
 // Kubernetes substitutes for $(NAME).
-func (c *container) expanded(values map[string]string) (args, environ []string) {
+func expanded(c *corev1.Container, values map[string]string) (args, environ []string) {
 	expand := func(s string) string {
 		return regexp.MustCompile(`\$\((\w+)\)`).ReplaceAllStringFunc(s, func(m string) string {
 			if v, ok := values[m[2:len(m)-1]]; ok {
@@ -183,34 +129,10 @@ func (c *container) expanded(values map[string]string) (args, environ []string) 
 	return args, environ
 }
 
-// fromField are the variables that have no value in the manifest: Kubernetes sets them.
-func (c *container) fromField() (names []string) {
-	for _, e := range c.Env {
-		if e.Value == "" {
-			names = append(names, e.Name)
-		}
-	}
-	return names
-}
-
-func manifest(t *testing.T) map[string]object {
+// pods is the Deployment of the example, and its container.
+func pods(t *testing.T) (*appsv1.Deployment, *corev1.Container) {
 	t.Helper()
-	all := map[string]object{}
-	for d := yaml.NewDecoder(strings.NewReader(file(t, "deploy/kubernetes.yaml"))); ; {
-		var o object
-		if err := d.Decode(&o); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil || o.APIVersion == "" || o.Kind == "" || o.Metadata.Name == "" {
-			t.Fatalf("%+v: %v", o, err)
-		}
-		all[o.Kind+" "+o.Metadata.Name] = o
-	}
-}
-
-// pods is the container of the example.
-func pods(t *testing.T) (object, *container) {
-	t.Helper()
-	d := manifest(t)["Deployment reseat"]
+	d := every[appsv1.Deployment](t)[0]
 	if len(d.Spec.Template.Spec.Containers) != 1 {
 		t.Fatalf("%+v", d)
 	}
@@ -218,14 +140,19 @@ func pods(t *testing.T) (object, *container) {
 }
 
 func TestKubernetesExampleMatchesTheProgram(t *testing.T) {
-	all := manifest(t)
 	set, c := pods(t)
 	dir, game, drain := secrets(t), upstream(t), ""
 	nats := startNATSWith(t, chartConfig(t))
 	node := freePort(t)
-	args, environ := c.expanded(map[string]string{"POD_IP": "127.0.0.1", "POD_NAME": "reseat-5d4f-x2", "NATS_PASSWORD": natsPassword})
-	if got := c.fromField(); !slices.Equal(got, []string{"POD_NAME", "POD_IP", "NATS_PASSWORD"}) {
-		t.Errorf("Kubernetes sets %q", got)
+	args, environ := expanded(c, map[string]string{"POD_IP": "127.0.0.1", "POD_NAME": "reseat-5d4f-x2", "NATS_PASSWORD": natsPassword})
+	var sets []string
+	for _, e := range c.Env {
+		if e.ValueFrom != nil {
+			sets = append(sets, e.Name)
+		}
+	}
+	if want := []string{"POD_NAME", "POD_IP", "NATS_PASSWORD"}; !slices.Equal(sets, want) {
+		t.Errorf("Kubernetes sets %q, want %q", sets, want)
 	}
 	fit := strings.NewReplacer("/etc/reseat", dir, "game:9000", game, "@nats:4222", "@127.0.0.1:"+nats.port, "127.0.0.1:8082", "127.0.0.1:"+node)
 	for i, a := range args {
@@ -244,58 +171,44 @@ func TestKubernetesExampleMatchesTheProgram(t *testing.T) {
 		t.Errorf("reseat check: %v\n%s", err, out)
 	}
 	wantFindings(t, strings.Split(string(out), "\n"), "ok    --cluster nats://127.0.0.1:"+nats.port+": NATS 2.", "ok    NATS user: has all rights", "ok    --node-advertise 127.0.0.1:"+node+": reachable")
-	if got, want := time.Duration(set.Spec.Template.Spec.Grace)*time.Second, duration(t, drain)+2*afterDrain; got != want {
+	if got, want := time.Duration(*set.Spec.Template.Spec.TerminationGracePeriodSeconds)*time.Second, duration(t, drain)+2*afterDrain; got != want {
 		t.Errorf("terminationGracePeriodSeconds is %v, want %v: the drain and what comes after it", got, want)
 	}
-	if u := set.Spec.Strategy.RollingUpdate; set.Spec.Replicas != 3 || u.MaxSurge != 1 || u.MaxUnavailable != 0 {
-		t.Errorf("%d replicas, %+v: want another pod before one of three is stopped", set.Spec.Replicas, u)
+	if u := set.Spec.Strategy.RollingUpdate; *set.Spec.Replicas != 3 || u.MaxSurge.IntValue() != 1 || u.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("%d replicas, %+v: want another pod before one of three is stopped", *set.Spec.Replicas, u)
 	}
-	ports := map[string]int{}
+	ports := map[string]int32{}
 	for _, p := range c.Ports {
-		ports[p.Name] = p.Port
-		if flag := map[string]string{"play": "--listen=:", "admin": "--admin=:", "node": "--node-listen=:"}[p.Name] + strconv.Itoa(p.Port); !slices.Contains(c.Args, flag) {
-			t.Errorf("port %s is %d, and there is no %s", p.Name, p.Port, flag)
+		ports[p.Name] = p.ContainerPort
+		if flag := fmt.Sprint(map[string]string{"play": "--listen=:", "admin": "--admin=:", "node": "--node-listen=:"}[p.Name], p.ContainerPort); !slices.Contains(c.Args, flag) {
+			t.Errorf("port %s is %d, and there is no %s", p.Name, p.ContainerPort, flag)
 		}
 	}
 	if want := fmt.Sprint("--node-advertise=$(POD_IP):", ports["node"]); !slices.Contains(c.Args, want) {
 		t.Errorf("there is no %s", want)
 	}
 	g := start(t, "--demo")
-	for _, p := range []probe{c.Readiness, c.Liveness} {
-		if ports[p.HTTPGet.Port] != 8081 {
-			t.Errorf("a probe asks port %s", p.HTTPGet.Port)
+	for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
+		if port := p.HTTPGet.Port.String(); ports[port] != 8081 {
+			t.Errorf("a probe asks port %s, want that of the admin address", port)
 		}
 		g.get(p.HTTPGet.Path)
 	}
-	if links := set.Spec.Template.Spec.Links; links == nil || *links {
+	if links := set.Spec.Template.Spec.EnableServiceLinks; links == nil || *links {
 		t.Error("a Service named reseat puts RESEAT_PORT into the environment, where RESEAT_ is for settings")
 	}
-	for name, o := range all {
-		wantSelected(t, name, o, set.Spec.Template.Metadata.Labels, ports)
-	}
-}
-
-// wantSelected checks that a pod selector selects the example's pods, and names
-// existing ports.
-func wantSelected(t *testing.T, name string, o object, labels map[string]string, ports map[string]int) {
-	t.Helper()
-	if o.Spec.Selector.IsZero() {
-		return
-	}
-	selector := struct {
-		MatchLabels map[string]string `yaml:"matchLabels"`
-		App         string
-	}{}
-	if err := o.Spec.Selector.Decode(&selector); err != nil {
-		t.Error(err)
-	}
-	if selector.App != labels["app"] && selector.MatchLabels["app"] != labels["app"] {
-		t.Errorf("%s selects %+v, the pods are %v", name, selector, labels)
-	}
-	for _, p := range o.Spec.Ports {
-		if ports[p.TargetPort] == 0 {
-			t.Errorf("%s leads to port %q, which the pods have not", name, p.TargetPort)
+	pods := set.Spec.Template.Labels["app"]
+	selected := []string{set.Spec.Selector.MatchLabels["app"], every[policyv1.PodDisruptionBudget](t)[0].Spec.Selector.MatchLabels["app"]}
+	for _, service := range every[corev1.Service](t) {
+		selected = append(selected, service.Spec.Selector["app"])
+		for _, p := range service.Spec.Ports {
+			if ports[p.TargetPort.String()] == 0 {
+				t.Errorf("the Service %s leads to port %s, which the pods have not", service.Name, p.TargetPort.String())
+			}
 		}
+	}
+	if slices.ContainsFunc(selected, func(app string) bool { return app != pods }) {
+		t.Errorf("selectors choose %q, the pods are %q", selected, pods)
 	}
 }
 
@@ -379,7 +292,7 @@ func TestEveryFlagInTheDocsExists(t *testing.T) {
 	if err != nil || len(pages) < 8 {
 		t.Fatal(pages, err)
 	}
-	for _, name := range append(pages, docs+"operating.md") {
+	for _, name := range append(pages, docs+"operating.md", docs+"recipes.md") {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

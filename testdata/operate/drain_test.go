@@ -102,7 +102,7 @@ func (c *crowd) join() {
 	for w := range 16 {
 		all.Go(func() {
 			for i := w; i < len(c.players); i += 16 {
-				p := &player{t: c.t, url: "ws://" + c.gateway.addr, from: "127.0.0.1"}
+				p := c.gateway.player()
 				if err := p.connect(); err != nil {
 					c.t.Errorf("player %d: %v", i, err)
 					return
@@ -256,10 +256,7 @@ func TestDrainByTheAPIKeepsTheProcessRunning(t *testing.T) {
 			for _, p := range c.players[c.away : c.away+c.away] {
 				p.resume()
 			}
-			late := &player{t: t, url: "ws://" + c.gateway.addr, from: "127.0.0.1"}
-			if err := late.connect(); err == nil || !strings.Contains(err.Error(), "503") {
-				t.Errorf("a new session while it drains: %v, want 503", err)
-			}
+			c.gateway.player().wantRefused("a new session while it drains", "503")
 			c.await()()
 			c.wantGameLeft()
 			c.eventually("no session is left", func() bool { return c.gateway.metric("reseat_sessions", "") == 0 })

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"errors"
@@ -9,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/common/expfmt"
 )
 
@@ -72,7 +73,7 @@ func TestSessionsSurviveDescriptorExhaustion(t *testing.T) {
 			g := startWith(t, 64, "--upstream="+ga.url(), "--driver="+driver)
 			var players []*player
 			for range 64 {
-				p := &player{t: t, url: "ws://" + g.addr, from: "127.0.0.1"}
+				p := g.player()
 				if err := p.connect(); err != nil {
 					if !strings.Contains(err.Error(), "503") {
 						t.Errorf("after %d sessions: %v, want 503", len(players), err)
@@ -89,10 +90,7 @@ func TestSessionsSurviveDescriptorExhaustion(t *testing.T) {
 				if i%2 == 0 {
 					p.conn.CloseNow()
 				}
-				p.say("still here?")
-				if got := p.next(); got != "still here?" {
-					t.Errorf("got %q", got)
-				}
+				p.wantEcho("still here?")
 			}
 			if n := g.metric("reseat_handshakes_refused_total", "descriptors"); n == 0 {
 				t.Error("no refusal is counted")
@@ -120,20 +118,13 @@ func TestSlowRequestsLeaveRoomForResumes(t *testing.T) {
 				flags, trust = secured(t, flags)
 			}
 			g := startWith(t, 200, flags...)
-			p := &player{t: t, url: slow.scheme + "://" + g.addr, from: "127.0.0.1", tls: trust}
-			if err := p.connect(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { p.conn.CloseNow() }()
+			p := (&player{url: slow.scheme + "://" + g.addr, tls: trust}).join(t)
 			for range 400 {
 				g.raw(slow.text)
 			}
 			for range 3 {
 				p.conn.CloseNow()
-				p.say("let me in")
-				if got := p.next(); got != "let me in" {
-					t.Errorf("got %q", got)
-				}
+				p.wantEcho("let me in")
 			}
 		})
 	}
@@ -161,7 +152,7 @@ func heldToMemory(t *testing.T, driver string) {
 	base := g.metric("process_resident_memory_bytes", "")
 	var away, slow []*player
 	for i := range 100 {
-		p := &player{t: t, url: "ws://" + g.addr, from: "127.0.0.1"}
+		p := g.player()
 		if p.connect() != nil {
 			break // the buffers are nearly exhausted already
 		}
@@ -205,35 +196,20 @@ func heldToMemory(t *testing.T, driver string) {
 // newFlood returns a game server that sends as fast as possible once begin is closed.
 func newFlood(t *testing.T, begin <-chan struct{}) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	frame := append([]byte{0x82, 126, 4, 0}, make([]byte, 1024)...)
-	burst := bytes.Repeat(frame, 32)
-	serve := func(c net.Conn) {
-		defer c.Close()
-		r, err := http.ReadRequest(bufio.NewReader(c))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			return
 		}
-		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptKey(r))
+		defer c.CloseNow()
+		ctx := c.CloseRead(r.Context())
 		<-begin
-		for err == nil {
-			_, err = c.Write(burst)
+		for message := make([]byte, 1024); err == nil; {
+			err = c.Write(ctx, websocket.MessageBinary, message)
 		}
-	}
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go serve(c)
-		}
-	}()
-	return "ws://" + ln.Addr().String()
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
 // Even continuous SIGHUPs disturb no session.
@@ -241,14 +217,12 @@ func TestSIGHUPFloodDisturbsNoSession(t *testing.T) {
 	key := tokenKey(t)
 	ga := newGame(t, 5*time.Millisecond)
 	g := start(t, "--upstream="+ga.url(), "--token-key-file="+key)
-	p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
+	p := g.join()
 	for n := 1; n <= 200; n++ {
 		for range 20 {
 			g.cmd.Process.Signal(syscall.SIGHUP)
 		}
-		if got := p.next(); got != fmt.Sprint(n) {
-			t.Fatalf("got %q, want %d", got, n)
-		}
+		p.counts(1)
 		if n%50 == 0 {
 			p.conn.CloseNow()
 		}

@@ -17,7 +17,7 @@ import (
 var floods = map[string]func(ctx context.Context, t *testing.T, url string){
 	"messages of a client that acks nothing": func(ctx context.Context, t *testing.T, url string) {
 		for ctx.Err() == nil {
-			p := &player{t: t, url: url, from: "127.0.0.1"}
+			p := &player{t: t, url: url}
 			if p.connect() != nil {
 				continue
 			}
@@ -27,7 +27,7 @@ var floods = map[string]func(ctx context.Context, t *testing.T, url string){
 		}
 	},
 	"pings": func(ctx context.Context, t *testing.T, url string) {
-		p := &player{t: t, url: url, from: "127.0.0.1"}
+		p := &player{t: t, url: url}
 		if p.connect() != nil {
 			return
 		}
@@ -53,7 +53,7 @@ var floods = map[string]func(ctx context.Context, t *testing.T, url string){
 	},
 	"resumes with bad tokens": func(ctx context.Context, t *testing.T, url string) {
 		for ctx.Err() == nil {
-			p := &player{t: t, url: url, from: "127.0.0.1", token: strings.Repeat("x.", 1000)}
+			p := &player{t: t, url: url, token: strings.Repeat("x.", 1000)}
 			if p.connect(); p.conn != nil {
 				p.conn.CloseNow()
 			}
@@ -61,7 +61,7 @@ var floods = map[string]func(ctx context.Context, t *testing.T, url string){
 	},
 	"new sessions that are left at once": func(ctx context.Context, t *testing.T, url string) {
 		for ctx.Err() == nil {
-			p := &player{t: t, url: url, from: "127.0.0.1"}
+			p := &player{t: t, url: url}
 			if p.connect() == nil {
 				p.tell("bye")
 			}
@@ -81,20 +81,17 @@ func TestFloodCostsAnotherSessionNoMessage(t *testing.T) {
 			t.Run(name+", "+driver, func(t *testing.T) {
 				ga := newGame(t, 0)
 				g := start(t, "--upstream="+ga.url(), "--driver="+driver, "--grace=1s")
-				p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
+				p := g.join()
 				ctx, stop := context.WithTimeout(context.Background(), time.Second)
 				defer stop()
 				var all sync.WaitGroup
 				for range 4 {
-					all.Go(func() { flood(ctx, t, "ws://"+g.addr) })
+					all.Go(func() { flood(ctx, t, g.url()) })
 				}
 				var trips []time.Duration
 				for ctx.Err() == nil || len(trips) < 20 {
 					word, began := fmt.Sprint("word ", len(trips)), time.Now()
-					p.say(word)
-					if got := p.next(); got != word {
-						t.Fatalf("got %q, want %q", got, word)
-					}
+					p.wantEcho(word)
 					trips = append(trips, time.Since(began))
 				}
 				all.Wait()

@@ -28,7 +28,7 @@ func TestUpgradesMoveAllSessions(t *testing.T) {
 			for w := range 16 {
 				all.Go(func() {
 					for i := w; i < len(players); i += 16 {
-						p := &player{t: t, url: "ws://" + g.addr, from: from}
+						p := &player{t: t, url: g.url(), from: from}
 						if err := p.connect(); err != nil {
 							t.Errorf("player %d: %v", i, err)
 							return

@@ -2,8 +2,6 @@ package operate
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -102,10 +100,4 @@ func (g *game) joined() []*join {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]*join(nil), g.joins...)
-}
-
-// acceptKey returns the Sec-WebSocket-Accept for a key, RFC 6455 section 4.2.2.
-func acceptKey(r *http.Request) string {
-	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-	return base64.StdEncoding.EncodeToString(sum[:])
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -69,6 +70,17 @@ func startWith(t *testing.T, descriptors int, args ...string) *gateway {
 	return g
 }
 
+func (g *gateway) url() string { return "ws://" + g.addr }
+
+// player returns a player who has not connected yet.
+func (g *gateway) player() *player { return &player{t: g.t, url: g.url()} }
+
+// join begins a session.
+func (g *gateway) join() *player {
+	g.t.Helper()
+	return g.player().join(g.t)
+}
+
 // says waits for a log line with one of these messages.
 func (g *gateway) says(msg ...string) map[string]any {
 	g.t.Helper()
@@ -110,19 +122,14 @@ func (g *gateway) get(path string) []byte {
 type reply struct {
 	status int
 	body   string
-	header http.Header
 }
 
-// ask makes a call with a body and headers.
-func (g *gateway) ask(method, path, body string, headers ...string) reply {
+// ask makes a call with a body.
+func (g *gateway) ask(method, path, body string) reply {
 	g.t.Helper()
 	r, err := http.NewRequest(method, g.admin+path, strings.NewReader(body))
 	if err != nil {
 		g.t.Fatal(err)
-	}
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Set(name, value)
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -133,7 +140,7 @@ func (g *gateway) ask(method, path, body string, headers ...string) reply {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return reply{resp.StatusCode, string(b), resp.Header}
+	return reply{resp.StatusCode, string(b)}
 }
 
 // want checks the status, and that the body contains something.
@@ -155,6 +162,28 @@ func (g *gateway) sessions() []seen {
 		g.t.Fatal(err)
 	}
 	return list.Sessions
+}
+
+// A shell is a command of a page or a manifest, and the processes that it starts, all of which end with the test.
+type shell struct {
+	*exec.Cmd
+	ended chan struct{}
+	err   error // once it has ended
+}
+
+func startShell(t *testing.T, dir string, command ...string) *shell {
+	t.Helper()
+	s := &shell{Cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
+	s.Dir, s.Stdout, s.Stderr, s.SysProcAttr = dir, os.Stderr, os.Stderr, &syscall.SysProcAttr{Setpgid: true} // no pipe, whose end others may hold
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.err = s.Wait(); close(s.ended) }()
+	t.Cleanup(func() {
+		syscall.Kill(-s.Process.Pid, syscall.SIGKILL)
+		<-s.ended
+	})
+	return s
 }
 
 // absent skips a test for what the machine lacks. make proof says so at its end.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,36 +11,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
 )
 
-// A shell is a container of the manifest: its command, as a process of this machine.
-type shell struct {
-	*exec.Cmd
-	ended chan error
-}
-
-func startShell(t *testing.T, command []string) *shell {
-	t.Helper()
-	s := &shell{exec.Command(command[0], command[1:]...), make(chan error, 1)}
-	s.Stderr = os.Stderr
-	s.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Kill(-s.Process.Pid, syscall.SIGKILL) })
-	go func() { s.ended <- s.Wait() }()
-	return s
-}
-
 func TestInPlaceManifestHandsOverAndIdles(t *testing.T) {
-	text := file(t, "deploy/kubernetes-in-place.yaml")
-	if err := strictly(text); err != nil {
-		t.Fatal(err)
-	}
-	var set appsv1.StatefulSet
-	if err := yaml.Unmarshal([]byte(text), &set); err != nil {
-		t.Fatal(err)
+	set, ok := manifest(t, "kubernetes-in-place.yaml")[0].(*appsv1.StatefulSet)
+	if !ok {
+		t.Fatal("it is no StatefulSet")
 	}
 	bin, err := filepath.Abs(program)
 	if err != nil {
@@ -64,11 +39,11 @@ func TestInPlaceManifestHandsOverAndIdles(t *testing.T) {
 	if len(commands) != 2 {
 		t.Fatalf("%d containers, want two", len(commands))
 	}
-	blue := startShell(t, commands[0])
+	blue := startShell(t, "", commands[0]...)
 	eventually(t, "blue serves", func() bool { return upgradeState(admin) == "none" })
-	p := joinAs(t, "ws://"+listen, "127.0.0.1", http.Header{"Origin": {"https://play.example"}}, nil)
+	p := (&player{url: "ws://" + listen, header: http.Header{"Origin": {"https://play.example"}}}).join(t)
 	p.next()
-	green := startShell(t, commands[1])
+	green := startShell(t, "", commands[1]...)
 	eventually(t, "green has taken over", func() bool { return upgradeState(admin) == "ok" })
 	for range 20 {
 		p.next()
@@ -77,17 +52,17 @@ func TestInPlaceManifestHandsOverAndIdles(t *testing.T) {
 		t.Errorf("the player was disconnected %d times", p.resumes)
 	}
 	select {
-	case err := <-blue.ended:
-		t.Fatalf("blue has ended, Kubernetes would start it again: %v", err)
-	case err := <-green.ended:
-		t.Fatalf("green has ended: %v", err)
+	case <-blue.ended:
+		t.Fatalf("blue has ended, Kubernetes would start it again: %v", blue.err)
+	case <-green.ended:
+		t.Fatalf("green has ended: %v", green.err)
 	default:
 	}
 	p.tell("bye")
 	for name, s := range map[string]*shell{"green": green, "blue": blue} {
 		s.Process.Signal(syscall.SIGTERM)
-		if err := <-s.ended; err != nil {
-			t.Errorf("%s: %v at the end of the pod", name, err)
+		if <-s.ended; s.err != nil {
+			t.Errorf("%s: %v at the end of the pod", name, s.err)
 		}
 	}
 }

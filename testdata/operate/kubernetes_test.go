@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds are the kinds in the example, as defined by Kubernetes.
+// kinds are the kinds in the examples, as defined by Kubernetes.
 func kinds() map[string]any {
 	return map[string]any{
 		"apps/v1 Deployment":                 new(appsv1.Deployment),
@@ -28,29 +28,35 @@ func kinds() map[string]any {
 	}
 }
 
-// strictly decodes a manifest; a member that its kind does not have, or has with
-// another type, is an error.
-func strictly(document string) error {
-	var head metav1.TypeMeta
-	if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-		return err
+// manifest decodes a file strictly: a member that its kind does not have, or has with another type, is an error.
+func manifest(t *testing.T, name string) (objects []any) {
+	t.Helper()
+	for _, document := range strings.Split(file(t, "deploy/"+name), "\n---\n") {
+		var head metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+			t.Fatal(err)
+		}
+		o := kinds()[head.APIVersion+" "+head.Kind]
+		if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
+			t.Fatalf("%v, in\n%s", err, document)
+		}
+		objects = append(objects, o)
 	}
-	return yaml.UnmarshalStrict([]byte(document), kinds()[head.APIVersion+" "+head.Kind])
+	return objects
 }
 
-func TestKubernetesKnowsEveryMemberOfTheExample(t *testing.T) {
-	text := file(t, "deploy/kubernetes.yaml")
-	for _, document := range strings.Split(text, "\n---\n") {
-		if err := strictly(document); err != nil {
-			t.Errorf("%v, in\n%s", err, document)
+// every returns the objects of a kind in the example.
+func every[T any](t *testing.T) (list []*T) {
+	t.Helper()
+	for _, o := range manifest(t, "kubernetes.yaml") {
+		if o, ok := o.(*T); ok {
+			list = append(list, o)
 		}
 	}
-	set, _, _ := strings.Cut(text, "\n---\n")
-	for _, wrong := range [][2]string{{"periodSeconds:", "periodSecond:"}, {"replicas: 3", "replicas: three"}, {"name: reseat\n", "name: reseat\nnoSuch: 1\n"}} {
-		if strictly(replaced(t, set, wrong[0], wrong[1])) == nil {
-			t.Errorf("%q is taken", wrong[1])
-		}
+	if len(list) == 0 {
+		t.Fatalf("there is no %T", *new(T))
 	}
+	return list
 }
 
 // In a cluster all pods share one network: the example trusts few proxies, restricts
@@ -70,14 +76,7 @@ func TestKubernetesExampleLimitsTrust(t *testing.T) {
 	if strings.Contains(text, "nginx.ingress.kubernetes.io") {
 		t.Error("the example needs ingress-nginx, which is retired")
 	}
-	var policy networkingv1.NetworkPolicy
-	for _, document := range strings.Split(text, "\n---\n") {
-		if strings.Contains(document, "kind: NetworkPolicy") {
-			if err := yaml.UnmarshalStrict([]byte(document), &policy); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	policy := every[networkingv1.NetworkPolicy](t)[0]
 	ports, nodes := map[string]int{}, 0
 	for _, rule := range policy.Spec.Ingress {
 		if len(rule.From) == 0 {
@@ -157,22 +156,18 @@ func TestValuesForNATSMatchTheManifest(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
 		t.Fatal(err)
 	}
-	c, js := values.Config.Cluster, values.Config.JetStream
-	if !c.Enabled || c.Replicas != 3 || !js.Enabled || js.FileStore.PVC.Size != "10Gi" || !js.MemoryStore.Enabled || js.MemoryStore.MaxSize != "1Gi" {
+	servers, js := values.Config.Cluster, values.Config.JetStream
+	if !servers.Enabled || servers.Replicas != 3 || !js.Enabled || js.FileStore.PVC.Size != "10Gi" || !js.MemoryStore.Enabled || js.MemoryStore.MaxSize != "1Gi" {
 		t.Errorf("%+v", values.Config)
 	}
 	limit := values.Container.Resources.Limits.Memory()
 	if limit.CmpInt64(2<<30) < 0 {
 		t.Errorf("%v of memory for a memory store of %s", limit, js.MemoryStore.MaxSize)
 	}
-	deployment, _, _ := strings.Cut(file(t, "deploy/kubernetes.yaml"), "\n---\n")
-	var d appsv1.Deployment
-	if err := yaml.UnmarshalStrict([]byte(deployment), &d); err != nil {
-		t.Fatal(err)
-	}
+	_, c := pods(t)
 	var password *corev1.SecretKeySelector
 	var url string
-	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+	for _, e := range c.Env {
 		switch e.Name {
 		case "NATS_PASSWORD":
 			password = e.ValueFrom.SecretKeyRef

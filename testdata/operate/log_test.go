@@ -59,7 +59,7 @@ func lived(t *testing.T) (lines []map[string]any) {
 	t.Helper()
 	ga := newGame(t, 5*time.Millisecond)
 	g := start(t, "--upstream="+ga.url(), "--buffer-messages=10", "--drain=1h")
-	p := joinAs(t, "ws://"+g.addr, "127.0.0.1", nil, nil)
+	p := g.join()
 	first := p.token
 	p.next()
 	p.drop(g)
@@ -72,24 +72,16 @@ func lived(t *testing.T) (lines []map[string]any) {
 	old.CloseNow()
 	p.next()
 	g.ask("PATCH", "/api/v1/sessions/"+p.session, `{"started": true}`).want(t, "the start", 200, "")
-	spent := &player{t: t, url: p.url, from: p.from, token: first}
-	if err := spent.connect(); err == nil {
-		t.Error("a superseded token was accepted")
-	}
+	(&player{t: t, url: p.url, token: first}).wantRefused("a superseded token", "4401")
 	p.drop(g)
 	g.heard(&lines, "buffer.overflowed")
 	p.resume()
 	p.tell("bye")
 	g.heard(&lines, "session.ended")
-	if err := p.connect(); err == nil {
-		t.Error("an ended session was resumed")
-	}
+	p.wantRefused("a resume of an ended session", "4404")
 	g.heard(&lines, "resume.refused")
 	g.ask("POST", "/api/v1/drain", "").want(t, "the drain", 200, "")
-	late := &player{t: t, url: p.url, from: p.from}
-	if err := late.connect(); err == nil {
-		t.Error("a gateway that drains takes new sessions")
-	}
+	g.player().wantRefused("a new session while it drains", "503")
 	g.heard(&lines, "handshake.refused")
 	return lines
 }

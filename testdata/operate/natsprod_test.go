@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 )
 
@@ -80,31 +78,18 @@ supervise() {
 %s
 touch started
 wait`, strings.Join(n.clients, " "), strings.Join(n.monitor, " "), strings.Join(routes, " "), strings.Replace(begin, "\nbin/reseat check", "\ntouch checked; bin/reseat check >findings", 1))
-	cmd := exec.Command("bash", "-c", script)
-	cmd.Dir, cmd.SysProcAttr = n.dir, &syscall.SysProcAttr{Setpgid: true}
-	out := new(strings.Builder)
-	cmd.Stderr = out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
 	t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		<-ended
 		for i := 1; i <= 3 && t.Failed(); i++ {
 			said, _ := os.ReadFile(filepath.Join(n.dir, fmt.Sprint("nats-", i, ".log")))
 			t.Logf("server %d: %s", i, said)
 		}
-		if t.Failed() {
-			t.Logf("%s\n%s", script, out)
-		}
 	})
+	run := startShell(t, n.dir, "bash", "-c", script)
 	eventually(t, "the page's commands have run", func() bool {
 		select {
-		case <-ended:
+		case <-run.ended:
 			findings, _ := os.ReadFile(filepath.Join(n.dir, "findings"))
-			t.Fatalf("they ended: %s\n%s", out, findings)
+			t.Fatalf("they ended: %v\n%s", run.err, findings)
 		default:
 		}
 		_, err := os.Stat(filepath.Join(n.dir, "started"))
@@ -233,19 +218,4 @@ func TestNATSForProductionByTheCommandsOfItsPage(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	wantFindings(t, lines, "ok    buckets reseat_nodes and reseat_players: 3 replicas", "ok    clock: ", "ok    node n0 at ", "ok    node n1 at ", "ok    node n2 at ", "ok    node n3 at ")
-}
-
-// The configuration is one that the server accepts as it stands.
-func TestConfigurationOfNATSIsValid(t *testing.T) {
-	_, user := nkey(t)
-	cmd := exec.Command(natsServer, "-c", docs+"deploy/nats.conf", "-t")
-	cmd.Env = append(os.Environ(), "NODES_NKEY="+user)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-	cmd = exec.Command(natsServer, "-c", docs+"deploy/nats.conf", "-t")
-	cmd.Env = append(os.Environ(), "NODES_NKEY=someone")
-	if exit := new(exec.ExitError); !errors.As(cmd.Run(), &exit) {
-		t.Error("accepted with a user that is none")
-	}
 }

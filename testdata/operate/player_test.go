@@ -2,6 +2,7 @@ package operate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ import (
 type player struct {
 	t      *testing.T
 	url    string
-	from   string // the address that it connects from
+	from   string // the address that it connects from; empty: 127.0.0.1
 	header http.Header
 	jar    http.CookieJar
 	tls    *tls.Config // nil: the system's CAs
@@ -63,7 +65,7 @@ func (p *player) connect() error {
 			offer = append(offer, "reseat.route."+p.route)
 		}
 	}
-	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(p.from)}}
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(cmp.Or(p.from, "127.0.0.1"))}}
 	transport := &http.Transport{DialContext: from.DialContext, TLSClientConfig: p.tls, DisableKeepAlives: true}
 	conn, _, err := websocket.Dial(ctx, p.url, &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport, Jar: p.jar}, HTTPHeader: p.header, Subprotocols: offer,
@@ -213,13 +215,41 @@ func (p *player) control(s string) {
 	}
 }
 
-// joinAs starts a session; from is the address that the player connects from.
-func joinAs(t *testing.T, url, from string, header http.Header, jar http.CookieJar) *player {
+// join starts a session of p, which ends with the test.
+func (p *player) join(t *testing.T) *player {
 	t.Helper()
-	p := &player{t: t, url: url, from: from, header: header, jar: jar}
+	p.t = t
 	if err := p.connect(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.conn.CloseNow() })
 	return p
+}
+
+// counts reads n messages of a game that counts, which must follow the last one.
+func (p *player) counts(n int) {
+	p.t.Helper()
+	for range n {
+		want := fmt.Sprint(p.received + 1)
+		if got := p.next(); got != want {
+			p.t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// wantEcho says something, which the game must answer.
+func (p *player) wantEcho(text string) {
+	p.t.Helper()
+	p.say(text)
+	if got := p.next(); got != text {
+		p.t.Fatalf("got %q, want %q", got, text)
+	}
+}
+
+// wantRefused checks that p begins no session, with an error that has this text.
+func (p *player) wantRefused(what, text string) {
+	p.t.Helper()
+	if err := p.connect(); err == nil || !strings.Contains(err.Error(), text) {
+		p.t.Errorf("%s: %v, want %s", what, err, text)
+	}
 }

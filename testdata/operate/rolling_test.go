@@ -88,7 +88,7 @@ func newRollout(t *testing.T) *rollout {
 	dir := secrets(t)
 	r.fit = strings.NewReplacer("/etc/reseat", dir, "ws://game:9000", r.game.url(), "@nats:4222", "@127.0.0.1:"+r.nats.port,
 		"--listen=:8080", "--listen=127.0.0.1:0", "--admin=:8081", "--admin=127.0.0.1:0")
-	args, environ := c.expanded(map[string]string{"NATS_PASSWORD": natsPassword})
+	args, environ := expanded(c, map[string]string{"NATS_PASSWORD": natsPassword})
 	for _, a := range args { // without tokens the test may read metrics
 		if !strings.HasPrefix(a, "--admin-token-file=") && !strings.HasPrefix(a, "--viewer-token-file=") {
 			r.args = append(r.args, r.fit.Replace(a))
@@ -118,7 +118,7 @@ func (r *rollout) pod() *gateway {
 
 func (r *rollout) player() *player {
 	r.Helper()
-	return joinAs(r.T, "ws://"+r.service.Addr().String(), "127.0.0.1", http.Header{"Origin": {"https://play.example"}}, nil)
+	return (&player{url: "ws://" + r.service.Addr().String(), header: http.Header{"Origin": {"https://play.example"}}}).join(r.T)
 }
 
 // All pods are replaced, one after another, while players resume all the time. Each resume lands anywhere.

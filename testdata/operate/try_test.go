@@ -156,7 +156,7 @@ func (c *tried) wantNothingLeft() {
 // welcomed begins a game at a node's page, and returns the player with its seat and the others'.
 func (c *tried) welcomed(page string) (*player, int, []int) {
 	c.t.Helper()
-	p := joinAs(c.t, "ws"+strings.TrimPrefix(page, "http")+"demo/play?name=Tester", "127.0.0.1", http.Header{"Origin": {strings.TrimSuffix(c.pages[0], "/")}}, nil)
+	p := (&player{url: "ws" + strings.TrimPrefix(page, "http") + "demo/play?name=Tester", header: http.Header{"Origin": {strings.TrimSuffix(c.pages[0], "/")}}}).join(c.t)
 	var m struct {
 		Seat    int
 		Players []struct{ Seat int }

@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { WebSocket } from 'ws';
 import { wantUntouched } from './lib/cuts.js';
-import { startGateway } from './lib/gateway.js';
-import { openServer } from './lib/server.js';
 import { detached, outage } from './lib/world.js';
-import { PAGE, play } from './lib/ws.js';
+import { play } from './lib/ws.js';
 
 test("the server's own heartbeat goes on while the client is away", { timeout: 180_000 }, async (t) => {
   const world = await play(t);
@@ -20,12 +17,4 @@ test("the server's own heartbeat goes on while the client is away", { timeout: 1
   });
   await Promise.all(world.flows.map((flow) => flow.one()));
   await wantUntouched(world);
-});
-
-test('a page on another host needs --origin', { timeout: 60_000 }, async (t) => {
-  const server = await openServer(t);
-  const gateway = await startGateway(t, ['--upstream', `ws://${server.addr}`]);
-  const [, answer] = await once(new WebSocket(`ws://${gateway.addr}/match/7`, { origin: PAGE }), 'unexpected-response');
-  answer.destroy();
-  assert.deepEqual([answer.statusCode, server.handshakes], [403, 0]);
 });

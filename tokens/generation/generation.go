@@ -15,7 +15,7 @@ type Line struct {
 	confirmed uint64
 }
 
-// epochBits is how many bits of a generation count attaches at one node. The bits above are the epoch
+// The lowest epochBits of a generation count attaches at one node. The bits above are the epoch
 // of the session's seat, which grows when another node takes the session: a token of an older epoch
 // is never newer than one of a later epoch.
 const epochBits = 20

@@ -43,7 +43,7 @@ func Distinct(b []byte) (n int) {
 	return n
 }
 
-// Exposure returns who besides the owner may read a file, "" if nobody may, and whether
+// Exposure returns who besides the owner may read a file, "" for no one, and whether
 // anyone besides its owner and group may write it. Windows has no such permissions.
 func Exposure(name string) (readers string, writable bool) {
 	info, err := os.Stat(name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/strict"
 )
 
@@ -36,7 +37,7 @@ type claims struct {
 func (c *claims) UnmarshalJSON(data []byte) error {
 	o, err := strict.ParseObject(data, maxMembers)
 	if err != nil {
-		return malformed(err.Error())
+		return jws.Malformed(err.Error())
 	}
 	r := strict.Reader{Object: o}
 	if _, ok := o.Get("iss"); ok {
@@ -49,7 +50,7 @@ func (c *claims) UnmarshalJSON(data []byte) error {
 	c.issued = optionalDate(&r, "iat")
 	c.expires = date(&r, "exp")
 	if r.Err != nil {
-		return malformed(r.Err.Error())
+		return jws.Malformed(r.Err.Error())
 	}
 	c.subject, c.noSubject = subject(o)
 	c.read = true

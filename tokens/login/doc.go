@@ -24,10 +24,12 @@
 // every token, whatever its kid.
 //
 // A JWKS (RFC 7517) comes from a URL or a file. kid selects the key; a token without
-// kid is verified if the set has a single key. Keys for another use than
-// signatures are skipped. Ignored with a warning are symmetric keys, which are
-// not secret once published, private keys, which are no longer private, keys
-// of an unsupported kind or size, and two different keys with the same kid.
+// kid is verified if the set has a single key. If several keys have the same kid, each is
+// tried. Keys for another use than signatures, and of unknown types, are skipped. Ignored
+// with a warning are symmetric keys, which are not secret once published, private keys,
+// which are no longer private, and keys of an unsupported size. A set with a malformed
+// key, or a malformed certificate of a key, is refused, and so is one without any key that
+// can be used: the keys read before stay in use.
 //
 //	RSA, 2048-8192 bit      RS256 RS384 RS512 PS256 PS384 PS512
 //	EC P-256, P-384, P-521  ES256, ES384, ES512
@@ -36,10 +38,9 @@
 //
 // The alg of a JWK, if it has one, restricts it to that algorithm.
 //
-// A URL is fetched at start, every five minutes, and for an unknown kid. Keys
-// that are no longer in the set stop verifying with that fetch. A fetch that fails
-// changes nothing; it is retried after a second, doubled each time
-// up to a minute. Before the first success every login is refused with
-// ErrNoKeys. No redirect is followed, and no proxy of the environment is used. A
-// file is read again every 30 seconds and on Reload; a key file on Reload only.
+// A URL is fetched at start, every five minutes, and for an unknown kid; after a failure
+// again in 30 seconds. Keys that are no longer in the set stop verifying with that fetch.
+// Before the first success every login is refused with ErrNoKeys. No redirect is followed,
+// and no proxy of the environment is used. A file is read again every 30 seconds and on
+// Reload; a key file on Reload only.
 package login

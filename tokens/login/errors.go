@@ -2,7 +2,8 @@ package login
 
 import (
 	"errors"
-	"fmt"
+
+	"reseat/tokens/internal/jws"
 )
 
 // The kinds of errors that Find, Verify and VerifyExpired wrap. Exactly one holds,
@@ -11,74 +12,68 @@ var (
 	// ErrMissing: the request has no login in any of the Sources.
 	ErrMissing = errors.New("no login")
 	// ErrTooLong: longer than MaxLen.
-	ErrTooLong = errors.New("login too long")
+	ErrTooLong = jws.ErrTooLong
 	// ErrMalformed: not a strict compact JWS of JSON objects, a claim is missing or not
 	// of its type, or a request has several different logins.
-	ErrMalformed = errors.New("login malformed")
+	ErrMalformed = jws.ErrMalformed
 	// ErrForged: the signature, alg or another header member is not what the holder
 	// of the key would have made for a login.
-	ErrForged = errors.New("login forged")
+	ErrForged = jws.ErrForged
 	// ErrUnknownKey: no key has this kid.
-	ErrUnknownKey = fmt.Errorf("%w: unknown key", ErrForged)
+	ErrUnknownKey = jws.ErrUnknownKey
 	// ErrNoKeys: the key set has not been fetched yet. This is not the client's
 	// fault: it may retry.
 	ErrNoKeys = errors.New("no keys to verify logins with")
 	// ErrForeign: correctly signed, for another audience or by another issuer.
-	ErrForeign = errors.New("login for another service")
+	ErrForeign = jws.ErrForeign
 	// ErrNoSubject: correctly signed and ours, and sub is missing or cannot
 	// name a player.
 	ErrNoSubject = errors.New("login names no player")
 	// ErrNotYet: correctly signed and ours, and nbf or iat is ahead by more than the leeway.
-	ErrNotYet = errors.New("login not valid yet")
+	ErrNotYet = jws.ErrNotYet
 	// ErrExpired: correctly signed and ours, and now >= exp.
-	ErrExpired = errors.New("login expired")
+	ErrExpired = jws.ErrExpired
 )
 
-// kinds has the label of each kind and the text for the client, the narrower kind
-// before the wider.
-var kinds = []struct {
-	kind        error
-	label       string
-	description string
+// descriptions has the text for the client of each kind, the narrower kind before the wider.
+var descriptions = []struct {
+	kind error
+	text string
 }{
-	{ErrMissing, "missing", ""},
-	{ErrTooLong, "too_long", "the token is too long"},
-	{ErrMalformed, "malformed", "the token is malformed"},
-	{ErrUnknownKey, "unknown_key", "the token is signed by an unknown key"},
-	{ErrForged, "forged", "the token is not genuine"},
-	{ErrNoKeys, "no_keys", "the token cannot be verified yet"},
-	{ErrForeign, "foreign", "the token is for another service"},
-	{ErrNoSubject, "no_subject", "the token names no player"},
-	{ErrNotYet, "not_yet", "the token is not valid yet"},
-	{ErrExpired, "expired", "the token has expired"},
+	{ErrTooLong, "the token is too long"},
+	{ErrMalformed, "the token is malformed"},
+	{ErrUnknownKey, "the token is signed by an unknown key"},
+	{ErrForged, "the token is not genuine"},
+	{ErrNoKeys, "the token cannot be verified yet"},
+	{ErrForeign, "the token is for another service"},
+	{ErrNoSubject, "the token names no player"},
+	{ErrNotYet, "the token is not valid yet"},
+	{ErrExpired, "the token has expired"},
 }
 
 // Reasons lists the labels that Reason gives an error.
 func Reasons() []string {
-	list := []string{other}
-	for _, k := range kinds {
-		list = append(list, k.label)
+	list := []string{Reason(ErrMissing), Reason(errors.New("another"))}
+	for _, d := range descriptions {
+		list = append(list, Reason(d.kind))
 	}
 	return list
 }
-
-// other is the label of an error that is not of this package.
-const other = "other"
 
 // Reason returns the label of an error for metrics and logs: missing, too_long,
 // malformed, unknown_key, forged, no_keys, foreign, no_subject, not_yet or expired;
 // "other" for an error that is not of this package, "" for nil. It never contains a
 // part of a token.
 func Reason(err error) string {
-	if err == nil {
-		return ""
+	switch {
+	case errors.Is(err, ErrMissing):
+		return "missing"
+	case errors.Is(err, ErrNoKeys):
+		return "no_keys"
+	case errors.Is(err, ErrNoSubject):
+		return "no_subject"
 	}
-	for _, k := range kinds {
-		if errors.Is(err, k.kind) {
-			return k.label
-		}
-	}
-	return other
+	return jws.Reason(err)
 }
 
 // Challenge returns the WWW-Authenticate value of the 401 that answers err (RFC 6750
@@ -90,22 +85,10 @@ func Challenge(err error) string {
 		return bare
 	}
 	const refused = bare + `, error="invalid_token"`
-	for _, k := range kinds {
-		if errors.Is(err, k.kind) {
-			return refused + `, error_description="` + k.description + `"`
+	for _, d := range descriptions {
+		if errors.Is(err, d.kind) {
+			return refused + `, error_description="` + d.text + `"`
 		}
 	}
 	return refused
 }
-
-// A refusal is a kind and a detail, both fixed text.
-type refusal struct {
-	kind   error
-	detail string
-}
-
-func (r *refusal) Error() string { return r.kind.Error() + ": " + r.detail }
-func (r *refusal) Unwrap() error { return r.kind }
-
-func malformed(detail string) error { return &refusal{ErrMalformed, detail} }
-func forged(detail string) error    { return &refusal{ErrForged, detail} }

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,15 +11,109 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/MicahParks/jwkset"
+
+	"reseat/tokens/keyfile"
 )
 
-const fetchTimeout = 5 * time.Second
+const (
+	// maxSet is the maximum size of a JWKS in bytes. Identity providers' have up to 20 KiB.
+	maxSet       = 256 << 10
+	fetchTimeout = 5 * time.Second
+)
 
-// A remote fetches a JWKS. Its errors contain neither the URL, which may have a password,
-// nor any part of an answer.
-type remote struct {
-	url       *url.URL
-	transport http.RoundTripper
+// fetch gets a JWKS through t. jwkset refuses a set with a malformed key, and skips keys of
+// unknown types. It does not validate what logins do not need, such as certificates. Errors
+// contain neither the URL, which may have a password, nor text of the answer.
+func fetch(ctx context.Context, address string, t transport) (*keySet, error) {
+	storage, err := jwkset.NewStorageFromHTTP(address, jwkset.HTTPClientStorageOptions{
+		Client:          &http.Client{Transport: t, CheckRedirect: refuseRedirect},
+		Ctx:             ctx,
+		HTTPTimeout:     fetchTimeout,
+		ValidateOptions: jwkset.JWKValidateOptions{SkipAll: true},
+	})
+	if err != nil {
+		return nil, plain(err)
+	}
+	keys, err := storage.KeyReadAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newKeySet(keys)
+}
+
+// plain returns an error of jwkset without the URL.
+func plain(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v", fetchTimeout)
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return fmt.Errorf("answered with more than %d bytes", maxSet)
+	}
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	return errors.Unwrap(err) // of "failed to perform first HTTP request"
+}
+
+func refuseRedirect(*http.Request, []*http.Request) error {
+	return errors.New("answered with a redirect, which is not followed: want the URL that it leads to")
+}
+
+// A transport is an http.RoundTripper.
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// newTransport ignores the proxy settings of the environment and keeps no connection
+// for the minutes between two fetches.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// overNetwork bounds what a server may answer.
+func overNetwork() transport {
+	network := newTransport()
+	return func(r *http.Request) (*http.Response, error) {
+		resp, err := network.RoundTrip(r)
+		if err != nil {
+			return nil, failure(err)
+		}
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxSet)
+		return resp, nil
+	}
+}
+
+// fromFile answers with the content of a file.
+func fromFile(name string) transport {
+	return func(r *http.Request) (*http.Response, error) {
+		data, err := keyfile.Read(name, maxSet)
+		if err != nil {
+			return nil, err
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(data)), Request: r}, nil
+	}
+}
+
+// failure returns a transport error without text from the other side. Errors of a dial
+// and of a bad certificate are kept: an operator can act on them.
+func failure(err error) error {
+	var op *net.OpError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	case errors.As(err, &cert):
+		return cert
+	case errors.As(err, &op):
+		return op
+	}
+	return errors.New("no valid HTTP answer")
 }
 
 // parseURL returns the URL of a JWKS. Its errors do not show it.
@@ -36,70 +131,4 @@ func parseURL(text string) (*url.URL, error) {
 // shown returns a URL without user, password, query and fragment, for logs.
 func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
-}
-
-// newTransport ignores the proxy settings of the environment and keeps no connection
-// for the minutes between two fetches.
-func newTransport() http.RoundTripper {
-	return &http.Transport{
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		DisableKeepAlives:      true,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-}
-
-// read fetches the set. It asks the transport itself, which unlike http.Client never
-// follows a redirect and does not put the URL into its errors.
-func (r *remote) read(ctx context.Context) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url.String(), nil)
-	if err != nil {
-		return nil, errors.New("no request can be made of the URL")
-	}
-	req.Header.Set("Accept", "application/jwk-set+json, application/json")
-	req.Header.Set("User-Agent", "reseat")
-	if u := r.url.User; u != nil {
-		password, _ := u.Password()
-		req.SetBasicAuth(u.Username(), password)
-	}
-	resp, err := r.transport.RoundTrip(req)
-	if err != nil {
-		return nil, failure(ctx, err)
-	}
-	defer resp.Body.Close()
-	return content(ctx, resp)
-}
-
-func content(ctx context.Context, resp *http.Response) ([]byte, error) {
-	switch {
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return nil, fmt.Errorf("answered %d: no redirect is followed, want the URL that it leads to", resp.StatusCode)
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("answered %d, want 200", resp.StatusCode)
-	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxSet+1))
-	switch {
-	case err != nil:
-		return nil, failure(ctx, err)
-	case len(data) > maxSet:
-		return nil, fmt.Errorf("answered with more than %d bytes", maxSet)
-	}
-	return data, nil
-}
-
-// failure returns a transport error without text from the other side. Errors of a dial
-// and of a bad certificate are kept: an operator can act on them.
-func failure(ctx context.Context, err error) error {
-	var op *net.OpError
-	var cert *tls.CertificateVerificationError
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("no answer within %v", fetchTimeout)
-	case errors.As(err, &cert):
-		return cert
-	case errors.As(err, &op):
-		return op
-	}
-	return errors.New("no valid HTTP answer")
 }

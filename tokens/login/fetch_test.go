@@ -2,107 +2,42 @@ package login
 
 import (
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"reseat/tokens/internal/jwttest"
 )
 
-// eager fetches for every unknown kid, and at the start.
-var eager = pace{every: time.Hour, retry: time.Hour, retryMax: time.Hour, cooldown: time.Nanosecond}
-
-// fetching is a Verifier for a JWKS URL on loopback.
-func fetching(t *testing.T, url string) (*Verifier, *journal) {
-	t.Helper()
-	j := new(journal)
-	v, err := open(context.Background(), Config{JWKS: url, Now: atEpoch, Log: j.logger()}, newTransport(), eager)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(v.Close)
-	return v, j
-}
-
-// A served is a real server with a replaceable answer.
-type served struct {
-	*httptest.Server
-	handler atomic.Pointer[http.HandlerFunc]
-}
-
-func serve(t *testing.T, h http.HandlerFunc) *served {
-	s := new(served)
-	s.handler.Store(&h)
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load())(w, r) }))
+// serve returns the URL of a server on loopback.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	return s
+	return s.URL
 }
-
-func (s *served) now(h http.HandlerFunc) { s.handler.Store(&h) }
 
 func answering(set string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, set) }
 }
 
-// wantPlayerSoon allows for a fetch that was in flight when the answer changed.
-func wantPlayerSoon(t *testing.T, v *Verifier, token string) {
-	t.Helper()
-	for range 20 {
-		if _, err := v.Verify(t.Context(), token); err == nil {
-			return
-		}
-	}
-	wantPlayer(t, v, token)
-}
-
-// A key's life over a real connection: published, used, withdrawn.
-func TestRotationOverHTTP(t *testing.T) {
-	s := serve(t, answering(oldSet()))
-	v, j := fetching(t, s.URL)
-	wantPlayer(t, v, oldToken(t))
-	s.now(answering(bothSets()))
-	wantPlayerSoon(t, v, newToken(t))
-	wantPlayer(t, v, oldToken(t))
-	s.now(answering(newSet()))
-	wantRefused(t, v, edToken(t, "third", jwttest.Ed25519()), ErrUnknownKey) // this triggers a fetch
-	wantRefused(t, v, oldToken(t), ErrUnknownKey)
-	wantPlayer(t, v, newToken(t))
-	s.Close()
-	wantRefused(t, v, oldToken(t), ErrUnknownKey) // without success
-	wantPlayer(t, v, newToken(t))
-	if j.count("connection refused") == 0 {
-		t.Errorf("the log does not say what was wrong:\n%s", j)
-	}
-}
-
-// A redirect could lead anywhere, also into the operator's network. Nothing must follow it,
-// and the log must not repeat the answer.
-func TestRedirectIsNotFollowed(t *testing.T) {
-	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
-	defer target.Close()
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Location", target.URL+"/hunter2")
-			w.WriteHeader(status)
-			fmt.Fprint(w, oldSet())
-		})
-		v, j := fetching(t, s.URL)
-		wantRefused(t, v, oldToken(t), ErrNoKeys)
-		if j.count(fmt.Sprintf("answered %d: no redirect is followed", status)) == 0 || j.count("hunter2") > 0 {
-			t.Errorf("status %d: the log says:\n%s", status, j)
+// raw answers with text, and closes the connection.
+func raw(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			fmt.Fprint(c, text)
+			c.Close()
 		}
 	}
 }
 
-func TestPasswordOfTheURLIsSentAndNotLogged(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+func TestProbeReadsWhatNewWouldFetchLater(t *testing.T) {
+	file := jwttest.Write(t, "jwks.json", []byte(bothSets()))
+	key := jwttest.Write(t, "key", jwttest.PKIX(jwttest.Ed25519()))
+	site := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
 		if user != "gate" || password != "hunter2" || r.URL.RawQuery != "apikey=hunter2" || r.URL.Path != "/a b/keys" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -110,68 +45,69 @@ func TestPasswordOfTheURLIsSentAndNotLogged(t *testing.T) {
 		}
 		fmt.Fprint(w, oldSet())
 	})
-	v, j := fetching(t, strings.Replace(s.URL, "http://", "http://gate:hunter2@", 1)+"/a%20b/keys?apikey=hunter2#hunter2")
-	wantPlayer(t, v, oldToken(t))
-	s.now(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
-	wantRefused(t, v, newToken(t), ErrUnknownKey)
-	s.Close()
-	wantRefused(t, v, newToken(t), ErrUnknownKey)
-	if j.count("hunter2") > 0 || j.count("gate:") > 0 || j.count(s.URL+"/a%20b/keys") == 0 || j.count("answered 401") == 0 || j.count("connection refused") == 0 {
-		t.Errorf("the log says:\n%s", j)
-	}
-}
-
-// An answer must not appear in the log, and must not use much memory.
-func TestBadAnswersOverHTTP(t *testing.T) {
-	raw := func(text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			c, _, err := w.(http.Hijacker).Hijack()
-			if err == nil {
-				fmt.Fprint(c, text)
-				c.Close()
-			}
+	for _, c := range []struct {
+		config Config
+		want   Probed
+	}{
+		{Config{JWKS: file}, Probed{file, false, 2}},
+		{Config{KeyFile: key}, Probed{key, false, 1}},
+		{Config{JWKS: strings.Replace(site, "//", "//gate:hunter2@", 1) + "/a%20b/keys?apikey=hunter2#hunter2"}, Probed{site + "/a%20b/keys", true, 1}},
+	} {
+		c.config.Log = new(journal).logger()
+		if got, err := Probe(t.Context(), c.config); err != nil || got != c.want {
+			t.Errorf("%+v: %+v, %v; want %+v", c.config, got, err, c.want)
 		}
 	}
-	for name, tt := range map[string]struct {
-		answer http.HandlerFunc
-		want   string
-	}{
-		"no HTTP":       {raw("hunter2 hunter2\r\n\r\n"), "no valid HTTP answer"},
-		"cut off":       {raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"keys\":["), "no valid HTTP answer"},
-		"nothing":       {raw(""), "no valid HTTP answer"},
-		"a huge header": {raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), "no valid HTTP answer"},
-		"a gzip bomb": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			z.Write(make([]byte, 2*maxSet))
-			z.Close()
-		}, "answered with more than 262144 bytes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v, j := fetching(t, serve(t, tt.answer).URL)
-			wantRefused(t, v, oldToken(t), ErrNoKeys)
-			if j.count(tt.want) == 0 || j.count("hunter2") > 0 {
-				t.Errorf("the log says, without %q:\n%s", tt.want, j)
-			}
-		})
-	}
 }
 
-func TestUntrustedCertificateIsRefused(t *testing.T) {
-	s := httptest.NewUnstartedServer(answering(oldSet()))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	defer s.Close()
-	v, j := fetching(t, s.URL)
-	wantRefused(t, v, oldToken(t), ErrNoKeys)
-	if j.count("failed to verify certificate") == 0 {
-		t.Errorf("the log does not say what was wrong:\n%s", j)
+// An error says what is wrong. It must not contain a secret of the URL, or what the server
+// answered.
+func TestProbeSaysWhyNoKeyCanBeUsed(t *testing.T) {
+	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
+	untrusted := httptest.NewUnstartedServer(answering(oldSet()))
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	redirect := func(status int) string {
+		return serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", elsewhere+"/hunter2")
+			w.WriteHeader(status)
+			fmt.Fprint(w, oldSet())
+		})
+	}
+	bomb := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		z.Write([]byte(`{"keys":[],"x":"` + strings.Repeat("x", maxSet)))
+		z.Close()
+	}
+	noHTTP := "no valid HTTP answer"
+	for _, c := range []struct {
+		url, says string
+	}{
+		{serve(t, answering(`{"keys":[]}`)), "holds no key that can be used"},
+		{serve(t, answering(`["hunter2"]`)), "cannot unmarshal array"},
+		{serve(t, http.NotFound), "invalid HTTP status code: 404"},
+		{"http://127.0.0.1:1", "dial tcp"},
+		{untrusted.URL, "failed to verify certificate"},
+		{serve(t, bomb), "answered with more than 262144 bytes"},
+		{serve(t, raw("hunter2 hunter2\r\n\r\n")), noHTTP},
+		{serve(t, raw("")), noHTTP},
+		{serve(t, raw("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 1<<20)+"\r\n\r\n")), noHTTP},
+		{serve(t, raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"keys\":[")), "unexpected EOF"},
+		{redirect(301), "redirect, which is not followed"},
+		{redirect(307), "redirect, which is not followed"},
+	} {
+		got, err := Probe(t.Context(), Config{JWKS: c.url + "/keys?hunter2", Log: new(journal).logger()})
+		if err == nil || !strings.HasPrefix(err.Error(), c.url+"/keys: ") || !strings.Contains(err.Error(), c.says) || !got.Remote || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%+v, error %v; want a remote source, and %q", got, err, c.says)
+		}
 	}
 }
 
 // The environment's proxy is for other programs: it could replace the keys.
 func TestProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
-	if newTransport().(*http.Transport).Proxy != nil {
+	if newTransport().Proxy != nil {
 		t.Error("the transport has a proxy")
 	}
 }

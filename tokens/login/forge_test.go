@@ -4,17 +4,14 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/internal/jwttest"
 )
 
@@ -37,9 +34,8 @@ func newForge(t *testing.T) *forge {
 		fmt.Fprint(w, keys)
 	}))
 	t.Cleanup(server.Close)
-	once := pace{every: time.Hour, retry: time.Hour, retryMax: time.Hour, cooldown: time.Hour}
 	c := Config{JWKS: server.URL, Issuer: "https://id.example", Audience: "arena", Log: f.journal.logger(), Now: atEpoch}
-	f.v = jwttest.Must(open(context.Background(), c, newTransport(), once))
+	f.v = jwttest.Must(open(context.Background(), c, overNetwork()))
 	t.Cleanup(f.v.Close)
 	return f
 }
@@ -105,7 +101,7 @@ func TestBadTokensAreRefusedForTheirReason(t *testing.T) {
 			if what == "expired" {
 				bad = unexpired(bad)
 			}
-			jwttest.CheckRefused[*refusal](t, bad, func(token string) error {
+			jwttest.CheckRefused[*jws.Refusal](t, bad, func(token string) error {
 				player, err := verify(context.Background(), token)
 				if player != "" {
 					t.Errorf("player %q, error %v, want none", player, err)
@@ -134,38 +130,6 @@ func unexpired(bad []jwttest.Bad) (kept []jwttest.Bad) {
 		}
 	}
 	return kept
-}
-
-// A bad token is caught by the header check and by the library. The library is tested alone
-// here, so that it does not depend on a check that is later removed.
-func TestLibraryRefusesByItself(t *testing.T) {
-	v := byFile(t, jwttest.PKIX(jwttest.Ed25519()))
-	key := func(*jwt.Token) (any, error) { return jwttest.Ed25519().Public(), nil }
-	valid := edToken(t, "", jwttest.Ed25519())
-	respelled, ok := jwttest.Respelled(valid, 2)
-	if !ok {
-		t.Fatal("the signature has only one encoding")
-	}
-	for name, tt := range map[string]struct {
-		token string
-		want  error
-	}{
-		"good":            {valid, nil},
-		"no iss":          {edToken(t, "", jwttest.Ed25519(), "iss:"), jwt.ErrTokenRequiredClaimMissing},
-		"no aud":          {edToken(t, "", jwttest.Ed25519(), "aud:"), jwt.ErrTokenRequiredClaimMissing},
-		"other iss":       {edToken(t, "", jwttest.Ed25519(), `iss:"x"`), jwt.ErrTokenInvalidIssuer},
-		"other aud":       {edToken(t, "", jwttest.Ed25519(), `aud:"x"`), jwt.ErrTokenInvalidAudience},
-		"nbf ahead":       {edToken(t, "", jwttest.Ed25519(), "nbf:1800000031"), jwt.ErrTokenNotValidYet},
-		"iat ahead":       {edToken(t, "", jwttest.Ed25519(), "iat:1800000031"), jwt.ErrTokenUsedBeforeIssued},
-		"two spelled":     {respelled, jwt.ErrTokenMalformed},
-		"another key":     {edToken(t, "", jwttest.OtherEd25519()), jwt.ErrTokenSignatureInvalid},
-		"none":            {jwttest.Sign(t, head("none", "", ""), body(), "none", jwt.UnsafeAllowNoneSignatureType), jwt.ErrTokenSignatureInvalid},
-		"of other secret": {jwttest.Sign(t, head("HS256", "", ""), body(), "HS256", jwttest.Secret), jwt.ErrTokenSignatureInvalid},
-	} {
-		if _, err := v.parsers["EdDSA"].ParseWithClaims(tt.token, new(claims), key); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", name, err, tt.want)
-		}
-	}
 }
 
 func TestBadTokenCostsLittle(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode"
 
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/strict"
 )
 
@@ -31,18 +32,13 @@ var otherTypes = map[string]bool{"reseat+jwt": true, "logout+jwt": true, "seceve
 
 // readHeader returns the header of a compact token that may be a login.
 func readHeader(token string) (header, error) {
-	segment, _, _ := strings.Cut(token, ".")
-	data, err := strict.Base64.DecodeString(segment)
+	object, err := jws.Header(token, maxMembers)
 	if err != nil {
-		return header{}, malformed("header is no strict base64url")
-	}
-	object, err := strict.ParseObject(data, maxMembers)
-	if err != nil {
-		return header{}, malformed(err.Error())
+		return header{}, err
 	}
 	for _, name := range refusedMembers {
 		if _, ok := object.Get(name); ok {
-			return header{}, forged("header has " + name)
+			return header{}, jws.Forged("header has " + name)
 		}
 	}
 	return readMembers(object)
@@ -60,11 +56,11 @@ func readMembers(object strict.Object) (h header, err error) {
 	}
 	switch {
 	case r.Err != nil:
-		return header{}, malformed(r.Err.Error())
+		return header{}, jws.Malformed(r.Err.Error())
 	case len(h.kid) > maxKid || strings.ContainsFunc(h.kid, unicode.IsControl):
-		return header{}, malformed("kid is too long, or has control characters")
+		return header{}, jws.Malformed("kid is too long, or has control characters")
 	case otherTypes[mediaType(typ)]:
-		return header{}, forged("typ is that of another kind of token")
+		return header{}, jws.Forged("typ is that of another kind of token")
 	}
 	return h, nil
 }

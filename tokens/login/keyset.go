@@ -1,14 +1,19 @@
 package login
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/MicahParks/jwkset"
+	"github.com/golang-jwt/jwt/v5"
+
+	"reseat/tokens/internal/jws"
 	"reseat/tokens/keyfile"
 )
 
@@ -16,7 +21,7 @@ import (
 type key struct {
 	kid    string // "" if it has none
 	algs   []string
-	public any // for the library: a pointer for RSA and ECDSA, []byte for a secret
+	public jwt.VerificationKey // a pointer for RSA and ECDSA, []byte for a secret
 }
 
 var (
@@ -46,115 +51,104 @@ func allAlgorithms() []string {
 	return slices.Concat(rsaAlgorithms, slices.Concat(slices.Collect(maps.Values(curveAlgorithms))...), edAlgorithms, secretAlgorithms)
 }
 
-// A keySet is the keys of one source, as of one read. It is immutable.
+// A keySet is the keys of one source, as of one load. It is immutable, and not empty.
 type keySet struct {
-	byKid  map[string][]*key // keys with the same kid share no algorithm
-	only   *key              // the key of a set with a single key; else nil
-	anyKid bool              // kid does not select: only verifies everything
-	notes  []note            // which keys were ignored, and why
+	keys    []key
+	anyKid  bool // the key of a key file verifies whatever the kid
+	ignored []ignoredKey
 }
 
-// A note says that a key was ignored.
-type note struct{ kid, why string }
+// An ignoredKey is one that the operator should know of.
+type ignoredKey struct{ kid, reason string }
 
 // errUnknownKid is the refusal that a newer key set may resolve.
-var errUnknownKid = &refusal{ErrUnknownKey, "no key has this kid"}
+var errUnknownKid = &jws.Refusal{Kind: ErrUnknownKey, Detail: "no key has this kid"}
 
-// find returns the key that a header names, if it verifies by the header's alg.
-func (s *keySet) find(h header) (any, error) {
-	var named []*key
-	switch {
-	case !s.anyKid && h.kid != "":
-		if named = s.byKid[h.kid]; named == nil {
-			return nil, errUnknownKid
-		}
-	case s.only != nil:
-		named = []*key{s.only}
-	default:
-		return nil, &refusal{ErrUnknownKey, "no kid, and not a single key"}
+// find returns the keys that a header names, of those that verify its alg. Several may have
+// one kid (RFC 7517 section 4.5): each is tried, so that their order does not matter. s is
+// nil before the first load.
+func (s *keySet) find(h header) (found jwt.VerificationKeySet, err error) {
+	if s == nil {
+		return found, errNoKeys
 	}
-	for _, k := range named {
+	if h.kid == "" && len(s.keys) > 1 {
+		return found, &jws.Refusal{Kind: ErrUnknownKey, Detail: "no kid, and not a single key"}
+	}
+	named := false
+	for _, k := range s.keys {
+		if !s.anyKid && h.kid != "" && h.kid != k.kid {
+			continue
+		}
+		named = true
 		if slices.Contains(k.algs, h.alg) {
-			return k.public, nil
+			found.Keys = append(found.Keys, k.public)
 		}
 	}
-	return nil, forged("alg is not one of the key's")
+	switch {
+	case !named:
+		return found, errUnknownKid
+	case found.Keys == nil:
+		return found, jws.Forged("alg is not one of the key's")
+	}
+	return found, nil
 }
 
-// newKeySet indexes keys by kid. A repeated key counts once. Of two different keys that
-// a kid could mean neither is used: the choice must not depend on their order (RFC 7517
-// section 4.5).
-func newKeySet(keys []key, notes []note) *keySet {
-	s := &keySet{byKid: make(map[string][]*key), notes: notes}
-	ambiguous := make(map[string]bool)
-	for i := range keys {
-		if !s.add(&keys[i]) {
-			ambiguous[keys[i].kid] = true
+// newKeySet returns the keys of a JWKS that verify logins. A set without any is an error: it
+// would refuse all players, and is more probably a fault than a revocation.
+func newKeySet(all []jwkset.JWK) (*keySet, error) {
+	set := new(keySet)
+	for _, jwk := range all {
+		m := jwk.Marshal()
+		if !forSignatures(m) {
+			continue
 		}
-	}
-	for kid := range ambiguous {
-		s.drop(kid, "two keys go by this kid: neither is used")
-	}
-	if all := s.all(); len(all) == 1 {
-		s.only = all[0]
-	} else if s.byKid[""] != nil {
-		s.drop("", "has no kid, and is not the only key")
-	}
-	return s
-}
-
-// add reports whether k is distinguishable from the other keys of its kid.
-func (s *keySet) add(k *key) bool {
-	for _, other := range s.byKid[k.kid] {
-		if samePublic(other.public, k.public) {
-			other.algs = slices.Concat(other.algs, k.algs)
-			return true
+		k, err := newKey(m, jwk.Key())
+		if err != nil {
+			set.ignored = append(set.ignored, ignoredKey{m.KID, err.Error()})
+			continue
 		}
-		if slices.Equal(algorithms(other.public), algorithms(k.public)) {
-			return false
+		set.keys = append(set.keys, k)
+	}
+	switch {
+	case len(set.keys) > 0:
+		return set, nil
+	case len(set.ignored) > 0:
+		return nil, errors.New("holds no key that can be used: the first " + set.ignored[0].reason)
+	}
+	return nil, errors.New("holds no key that can be used")
+}
+
+func forSignatures(m jwkset.JWKMarshal) bool {
+	return (m.USE == "" || m.USE == jwkset.UseSig) &&
+		(m.KEYOPS == nil || slices.Contains(m.KEYOPS, jwkset.KeyOpsVerify) || slices.Contains(m.KEYOPS, jwkset.KeyOpsSign))
+}
+
+func newKey(m jwkset.JWKMarshal, public any) (key, error) {
+	switch public.(type) {
+	case []byte:
+		return key{}, errors.New("is symmetric: anyone who can read the set could sign")
+	case crypto.Signer:
+		return key{}, errors.New("is a private key: anyone who can read the set could sign")
+	}
+	if err := keyfile.CheckPublic(public); err != nil {
+		return key{}, err
+	}
+	k := key{kid: m.KID, algs: algorithms(public), public: public}
+	if alg := string(m.ALG); alg != "" {
+		if !slices.Contains(k.algs, alg) {
+			return key{}, fmt.Errorf("has the alg %.16q, which is not one of %v", alg, k.algs)
 		}
+		k.algs = []string{alg}
 	}
-	s.byKid[k.kid] = append(s.byKid[k.kid], k)
-	return true
+	return k, nil
 }
 
-func (s *keySet) drop(kid, why string) {
-	delete(s.byKid, kid)
-	s.notes = append(s.notes, note{kid, why})
-}
-
-// size counts the keys that can be used.
-func (s *keySet) size() int { return len(s.all()) }
-
-func (s *keySet) all() []*key {
-	if s.anyKid {
-		return []*key{s.only}
+// readKeyFile returns a set with the only key of a key file.
+func readKeyFile(name string) (*keySet, error) {
+	data, err := keyfile.Read(name, keyfile.MaxLen)
+	if err != nil {
+		return nil, err
 	}
-	var all []*key
-	for _, kid := range slices.Sorted(maps.Keys(s.byKid)) {
-		all = append(all, s.byKid[kid]...)
-	}
-	return all
-}
-
-// sameKeys reports whether both sets have the same keys in the same order.
-func (s *keySet) sameKeys(other *keySet) bool {
-	return slices.EqualFunc(s.all(), other.all(), func(a, b *key) bool {
-		return a.kid == b.kid && slices.Equal(a.algs, b.algs) && samePublic(a.public, b.public)
-	})
-}
-
-func samePublic(a, b any) bool {
-	if secret, ok := a.([]byte); ok {
-		other, ok := b.([]byte)
-		return ok && bytes.Equal(secret, other)
-	}
-	public, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && public.Equal(b)
-}
-
-// parseKeyFile returns a set with the only key of a key file.
-func parseKeyFile(data []byte) (*keySet, error) {
 	public, err := keyfile.ParsePublic(data)
 	if err != nil {
 		return nil, err
@@ -162,5 +156,5 @@ func parseKeyFile(data []byte) (*keySet, error) {
 	if secret, ok := public.(keyfile.Secret); ok {
 		public = []byte(secret)
 	}
-	return &keySet{only: &key{algs: algorithms(public), public: public}, anyKid: true}, nil
+	return &keySet{keys: []key{{algs: algorithms(public), public: public}}, anyKid: true}, nil
 }

@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"fmt"
-	"log/slog"
 )
 
 // Probed is the result of Probe.
@@ -19,19 +18,14 @@ type Probed struct {
 // Probe reads the keys once, also from a URL, and fails if none is usable: the error
 // names the source. Remote is set even then.
 func Probe(ctx context.Context, c Config) (Probed, error) {
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	f, _, err := newFeed(ctx, c, newTransport(), urlPace)
+	s, err := newKeySource(c, overNetwork())
 	if err != nil {
 		return Probed{}, err
 	}
-	p := Probed{Source: f.source, Remote: f.remote()}
-	if p.Remote {
-		if err := f.loadFirst(ctx); err != nil {
-			return p, fmt.Errorf("%s: %w", f.source, err)
-		}
+	p := Probed{Source: s.name, Remote: s.remote}
+	if err := s.load(ctx); err != nil {
+		return p, fmt.Errorf("%s: %w", s.name, err)
 	}
-	p.Keys = f.set.Load().size()
+	p.Keys = len(s.keys.Load().keys)
 	return p, nil
 }

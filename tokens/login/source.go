@@ -1,6 +1,8 @@
 package login
 
 import (
+	"reseat/tokens/internal/jws"
+
 	"fmt"
 	"net/http"
 	"net/url"
@@ -42,7 +44,7 @@ type Sources []Source
 func ParseSources(list string) (Sources, error) {
 	var all Sources
 	for part := range strings.SplitSeq(list, ",") {
-		s, err := ParseSource(strings.TrimSpace(part))
+		s, err := parseSource(strings.TrimSpace(part))
 		if err != nil {
 			return nil, err
 		}
@@ -54,8 +56,8 @@ func ParseSources(list string) (Sources, error) {
 	return all, nil
 }
 
-// ParseSource parses header, query:NAME, cookie:NAME or protocol:PREFIX.
-func ParseSource(text string) (Source, error) {
+// parseSource parses header, query:NAME, cookie:NAME or protocol:PREFIX.
+func parseSource(text string) (Source, error) {
 	kind, name, named := strings.Cut(text, ":")
 	s := Source{place(kind), name}
 	switch s.place {
@@ -109,7 +111,7 @@ func (s Sources) Find(r *http.Request) (token string, err error) {
 			switch {
 			case found == "" || found == token:
 			case token != "":
-				return "", malformed("several different logins in one place")
+				return "", jws.Malformed("several different logins in one place")
 			default:
 				token = found
 			}
@@ -118,7 +120,7 @@ func (s Sources) Find(r *http.Request) (token string, err error) {
 			return token, nil
 		}
 	}
-	return "", &refusal{ErrMissing, "nothing where it is looked for"}
+	return "", &jws.Refusal{Kind: ErrMissing, Detail: "nothing where it is looked for"}
 }
 
 // InCookie reports whether the login that Find returns is in a cookie, which a browser

@@ -157,15 +157,3 @@ func TestLoginIsFoundInItsSources(t *testing.T) {
 		}
 	}
 }
-
-func TestEmptySourcesFindAndStripNothing(t *testing.T) {
-	var s Sources
-	r := request("t=1", "Authorization: Bearer h", "Cookie: c=k")
-	if _, err := s.Find(r); !errors.Is(err, ErrMissing) {
-		t.Errorf("error %v", err)
-	}
-	s.StripHeader(r.Header)
-	if len(r.Header) != 2 || s.StripQuery("t=1") != "t=1" || len(s.StripProtocols([]string{"jwt.a"})) != 1 {
-		t.Error("something was hidden")
-	}
-}

@@ -68,14 +68,6 @@ func TestHeaderWithLoginIsStripped(t *testing.T) {
 	}
 }
 
-func TestHeaderIsKeptWhereNoSourceIsInIt(t *testing.T) {
-	h := http.Header{"Authorization": {"Bearer a"}, "Cookie": {"t=1"}}
-	sources(t, "query:t,protocol:jwt.").StripHeader(h)
-	if len(h) != 2 || h.Get("Cookie") != "t=1" {
-		t.Errorf("%q", h)
-	}
-}
-
 func TestQueryKeepsItsOtherBytes(t *testing.T) {
 	s := sources(t, "query:t,query:u")
 	for _, tt := range []struct{ raw, stripped string }{

@@ -5,33 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"reseat/tokens/keyfile"
-	"reseat/tokens/strict"
+	"reseat/tokens/internal/jws"
 )
 
 const (
 	// MaxLen is the max length of a token in bytes; a longer one is refused unread.
 	MaxLen = 8 << 10
-	// leeway is how far nbf and iat may be ahead of our clock.
+	// leeway bounds how far nbf and iat may be ahead of our clock.
 	leeway = 30 * time.Second
 )
 
 // Config configures a Verifier.
 type Config struct {
-	// JWKS is where the keys are: an http or https URL, or a file (--auth-jwks).
+	// JWKS locates the keys: an http or https URL, or a file (--auth-jwks).
 	// KeyFile is a file with one key (--auth-key-file). One of them must be set, the
 	// other empty.
 	JWKS, KeyFile string
-	// Issuer is what iss must be (--auth-issuer). Empty means any, or none.
+	// Issuer is the required iss (--auth-issuer). Empty means any, or none.
 	Issuer string
-	// Audience is what aud must be or contain (--auth-audience). Empty means any, or
+	// Audience is the required aud, or one of several (--auth-audience). Empty means any, or
 	// none: then a token for any other service of the issuer is accepted as a login.
 	Audience string
 	// Log gets a line when keys were loaded, could not be loaded, or were ignored. Nil means
@@ -45,67 +43,66 @@ type Config struct {
 type Verifier struct {
 	now     func() time.Time
 	parsers map[string]*jwt.Parser // by alg
-	feed    *feed
+	source  *keySource
 	stop    context.CancelFunc
 }
 
 // New reads the key file or the JWKS file, and fails if it cannot be used: the error
 // names the file. A JWKS URL is fetched in the background, and need not be reachable
 // at first. Reading continues until ctx ends or Close is called.
-func New(ctx context.Context, c Config) (*Verifier, error) {
-	return open(ctx, c, newTransport(), urlPace)
-}
+func New(ctx context.Context, c Config) (*Verifier, error) { return open(ctx, c, overNetwork()) }
 
-// open is New with the transport and pace that tests replace.
-func open(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*Verifier, error) {
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+// open is New with the network that tests replace.
+func open(ctx context.Context, c Config, network transport) (*Verifier, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f, delay, err := newFeed(ctx, c, t, forURL)
+	s, err := newKeySource(c, network)
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	v := &Verifier{now: c.Now, parsers: newParsers(c), feed: f, stop: stop}
-	if f.pace.every > 0 {
-		f.rounds, f.done = newRounds(f.pace.cooldown), make(chan struct{})
-		go f.run(ctx, delay) // Close waits for it
+	v := &Verifier{now: c.Now, parsers: newParsers(c), source: s}
+	if s.remote {
+		s.turn <- struct{}{} // for the first fetch: logins wait for it
+	} else if err := s.load(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	s.ctx, v.stop = context.WithCancel(ctx)
+	if s.interval == 0 {
+		close(s.done)
+	} else {
+		go s.run() // Close waits for it
 	}
 	return v, nil
 }
 
-// newFeed chooses the source of the keys and, if it is a file, reads it. It
-// returns the time until the next reading.
-func newFeed(ctx context.Context, c Config, t http.RoundTripper, forURL pace) (*feed, time.Duration, error) {
-	f := &feed{log: c.Log}
+// newKeySource returns the source that c names, without keys.
+func newKeySource(c Config, network transport) (*keySource, error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	s := &keySource{log: c.Log, wake: make(chan struct{}, 1), done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	switch {
 	case (c.JWKS == "") == (c.KeyFile == ""):
-		return nil, 0, errors.New("want either a JWKS or a key file")
+		return nil, errors.New("want either a JWKS or a key file")
 	case c.KeyFile != "":
-		f.source, f.parse = c.KeyFile, parseKeyFile
-		f.read = func(context.Context) ([]byte, error) { return keyfile.Read(c.KeyFile, keyfile.MaxLen) }
+		s.name = c.KeyFile
+		s.read = func(context.Context) (*keySet, error) { return readKeyFile(c.KeyFile) }
 	case strings.Contains(c.JWKS, "://"):
 		u, err := parseURL(c.JWKS)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		f.source, f.parse, f.pace = shown(u), parseSet, forURL
-		f.read = (&remote{url: u, transport: t}).read
 		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-			c.Log.Warn("login.keys_insecure", "source", f.source, "text", "the URL is plain http: anyone on the path can replace the keys")
+			c.Log.Warn("login.keys_insecure", "source", shown(u), "text", "the URL is plain http: anyone on the path can replace the keys")
 		}
-		return f, 0, nil
+		s.name, s.interval, s.remote = shown(u), urlInterval, true
+		s.read = func(ctx context.Context) (*keySet, error) { return fetch(ctx, u.String(), network) }
 	default:
-		f.source, f.parse, f.pace = c.JWKS, parseSet, filePace
-		f.read = func(context.Context) ([]byte, error) { return keyfile.Read(c.JWKS, maxSet) }
+		s.name, s.interval = c.JWKS, fileInterval
+		s.read = func(ctx context.Context) (*keySet, error) { return fetch(ctx, "file:///", fromFile(c.JWKS)) }
 	}
-	if err := f.loadFirst(ctx); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", f.source, err)
-	}
-	return f, f.pace.every, nil
+	return s, nil
 }
 
 func isLoopback(host string) bool {
@@ -117,12 +114,16 @@ func isLoopback(host string) bool {
 // use. A URL is fetched again in the background, regardless of the cooldown, and the
 // result is logged.
 func (v *Verifier) Reload() error {
-	if v.feed.remote() {
-		v.feed.rounds.ask(true)
+	s := v.source
+	if s.remote {
+		select {
+		case s.wake <- struct{}{}:
+		default: // already requested
+		}
 		return nil
 	}
-	if err := v.feed.load(context.Background()); err != nil {
-		return fmt.Errorf("%s: %w; the keys read before stay in use", v.feed.source, err)
+	if err := s.load(context.Background()); err != nil {
+		return fmt.Errorf("%s: %w; the keys read before stay in use", s.name, err)
 	}
 	return nil
 }
@@ -130,9 +131,7 @@ func (v *Verifier) Reload() error {
 // Close stops reading keys and waits for it. The present keys keep verifying.
 func (v *Verifier) Close() {
 	v.stop()
-	if v.feed.done != nil {
-		<-v.feed.done
-	}
+	<-v.source.done
 }
 
 // Verify returns the player that a token names, if the token is genuine and valid now,
@@ -145,7 +144,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (subject string, er
 		return "", err
 	}
 	if !v.now().Before(c.expires) {
-		return "", &refusal{ErrExpired, "exp has passed"}
+		return "", &jws.Refusal{Kind: ErrExpired, Detail: "exp has passed"}
 	}
 	return c.subject, nil
 }
@@ -165,58 +164,43 @@ func (v *Verifier) genuine(ctx context.Context, token string) (*claims, error) {
 	if len(token) > MaxLen {
 		return nil, errLength
 	}
-	if !strict.IsCompact(token) {
-		return nil, errAlphabet
-	}
 	h, err := readHeader(token)
 	if err != nil {
 		return nil, err
 	}
-	public, err := v.key(ctx, h)
+	keys, err := v.keys(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	c := new(claims)
-	_, err = v.parsers[h.alg].ParseWithClaims(token, c, func(*jwt.Token) (any, error) { return public, nil })
-	switch {
-	case !c.read && err == nil:
-		return nil, errNoClaims
-	case err != nil:
-		return nil, refusalOf(err, c.read)
-	case c.noSubject != "":
-		return nil, &refusal{ErrNoSubject, c.noSubject}
+	_, err = v.parsers[h.alg].ParseWithClaims(token, c, func(*jwt.Token) (any, error) { return keys, nil })
+	if err := jws.Refuse(err, c.read); err != nil {
+		return nil, err
+	}
+	if c.noSubject != "" {
+		return nil, &jws.Refusal{Kind: ErrNoSubject, Detail: c.noSubject}
 	}
 	return c, nil
 }
 
-// key returns the key for a header, after fetching newer keys if that may help.
-func (v *Verifier) key(ctx context.Context, h header) (any, error) {
-	public, err := v.lookUp(h)
-	if (err == errUnknownKid || err == errNoKeys) && v.feed.again(ctx) {
-		return v.lookUp(h)
+// keys returns the keys for a header, after fetching newer ones if that may help.
+func (v *Verifier) keys(ctx context.Context, h header) (jwt.VerificationKeySet, error) {
+	set := v.source.keys.Load()
+	found, err := set.find(h)
+	if (err == errUnknownKid || err == errNoKeys) && v.source.refresh(ctx, set) {
+		return v.source.keys.Load().find(h)
 	}
-	return public, err
+	return found, err
 }
 
-func (v *Verifier) lookUp(h header) (any, error) {
-	set := v.feed.set.Load()
-	if set == nil {
-		return nil, errNoKeys
-	}
-	return set.find(h)
-}
-
-// Refusals without reading the claims.
 var (
-	errLength   = &refusal{ErrTooLong, "more than 8192 bytes"}
-	errAlphabet = &refusal{ErrMalformed, "not three parts of base64url"}
-	errNoClaims = &refusal{ErrMalformed, "claims are no JSON object in base64url"}
-	errNoKeys   = &refusal{ErrNoKeys, "the key set has not been fetched yet"}
+	errLength = &jws.Refusal{Kind: ErrTooLong, Detail: "more than 8192 bytes"}
+	errNoKeys = &jws.Refusal{Kind: ErrNoKeys, Detail: "the key set has not been fetched yet"}
 )
 
 // newParsers returns the library's parser for each alg, with every check that it leaves
-// optional: RFC 8725 sections 3.1, 3.8 and 3.9. The key is of the type that its alg
-// takes, as keySet.find returns it.
+// optional: RFC 8725 sections 3.1, 3.8 and 3.9. The keys that keySet.find returns are of
+// the type that alg takes.
 func newParsers(c Config) map[string]*jwt.Parser {
 	options := []jwt.ParserOption{jwt.WithStrictDecoding(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(c.Now)}
 	if c.Issuer != "" {
@@ -230,37 +214,4 @@ func newParsers(c Config) map[string]*jwt.Parser {
 		parsers[alg] = jwt.NewParser(append(options, jwt.WithValidMethods([]string{alg}))...)
 	}
 	return parsers
-}
-
-// refusals maps the library's errors, most significant first: a token for another service
-// is foreign whatever its dates.
-var refusals = []struct {
-	found  error
-	reason refusal
-}{
-	{jwt.ErrTokenMalformed, refusal{ErrMalformed, "signature is no strict base64url"}},
-	{jwt.ErrTokenSignatureInvalid, refusal{ErrForged, "signature is not the key's"}},
-	{jwt.ErrTokenUnverifiable, refusal{ErrForged, "alg is unknown"}},
-	{jwt.ErrTokenInvalidIssuer, refusal{ErrForeign, "iss is another"}},
-	{jwt.ErrTokenInvalidAudience, refusal{ErrForeign, "aud does not name this service"}},
-	{jwt.ErrTokenRequiredClaimMissing, refusal{ErrForeign, "no iss or aud"}},
-	{jwt.ErrTokenNotValidYet, refusal{ErrNotYet, "nbf has not come"}},
-	{jwt.ErrTokenUsedBeforeIssued, refusal{ErrNotYet, "iat has not come"}},
-}
-
-// refusalOf converts an error of the library, which may quote the token, to one that does
-// not. read reports whether there were claims to check.
-func refusalOf(err error, read bool) error {
-	if own, ok := errors.AsType[*refusal](err); ok {
-		return own
-	}
-	if !read {
-		return errNoClaims
-	}
-	for _, r := range refusals {
-		if errors.Is(err, r.found) {
-			return &r.reason
-		}
-	}
-	return malformed("not a token")
 }

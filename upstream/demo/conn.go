@@ -12,7 +12,7 @@ import (
 // Path is the WebSocket endpoint that the page uses.
 const Path = "/demo/play"
 
-// RestartPath is where a POST of application/json calls Restart, so that no page elsewhere can.
+// A POST of application/json to RestartPath calls Restart: a page of another origin cannot send one.
 const RestartPath = "/demo/restart"
 
 // Subprotocol is the protocol of a Server: see the package documentation.

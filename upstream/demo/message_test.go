@@ -6,6 +6,10 @@ import (
 )
 
 func TestBadInputsAreRefused(t *testing.T) {
+	got, err := parseInput([]byte(`{"s":9007199254740991,"t":"steer","x":0.5,"y":-1}`))
+	if want := (inputMessage{S: maxInput, T: "steer", X: 0.5, Y: -1}); err != nil || got != want {
+		t.Errorf("a good one: got %+v, %v, want %+v", got, err, want)
+	}
 	for _, msg := range []string{
 		``, `{`, `null`, `[]`, `7`, `{}`,
 		`{"s":1,"x":0,"y":0}`,
@@ -28,14 +32,6 @@ func TestBadInputsAreRefused(t *testing.T) {
 		if m, err := parseInput([]byte(msg)); err == nil {
 			t.Errorf("%s was taken as %+v", msg, m)
 		}
-	}
-}
-
-func TestInputIsRead(t *testing.T) {
-	got, err := parseInput([]byte(`{"s":9007199254740991,"t":"steer","x":0.5,"y":-1}`))
-	want := inputMessage{S: maxInput, T: "steer", X: 0.5, Y: -1}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	// disconnect before they are sent.
 	lettersAfter      = time.Second
 	lettersAfterTicks = uint64(lettersAfter / tickEvery)
-	// restartTime is how long Restart refuses players, and keptFor how long it keeps a seat.
+	// Restart refuses players for restartTime, and keeps their seats for keptFor.
 	restartTime       = 1500 * time.Millisecond
 	restartEvery      = 5 * time.Second
 	keptFor           = time.Minute
@@ -164,10 +164,10 @@ func (s *Server) stop() {
 	}
 }
 
-// Restart does what a game server does that saves its players and is started again: it closes all
-// connections with 1012, refuses new ones with 503 for a second and a half, and then goes on. Whoever
-// comes back within a minute with the Reseat-Session of before has their seat, their score and their
-// numbers again. It reports false, and does nothing, within five seconds of the restart before, and
+// Restart acts like a game server that saves its players and is started again: it closes all
+// connections with 1012, refuses new ones with 503 for a second and a half, and then continues. A
+// player who comes back within a minute with the same Reseat-Session gets seat, score and numbers
+// back. It reports false, and does nothing, within five seconds of the restart before, and
 // after Run has ended.
 func (s *Server) Restart() bool {
 	done := make(chan bool, 1)
@@ -196,7 +196,7 @@ func (s *Server) restart() bool {
 	return true
 }
 
-// tick plays on, unless the server is being restarted, and gives up seats that nobody came back for.
+// tick plays on, unless the server is being restarted, and frees the seats of players who did not come back.
 func (s *Server) tick() {
 	if s.down > 0 {
 		s.down--

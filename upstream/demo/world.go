@@ -24,8 +24,8 @@ const (
 	gemCount      = 10
 	wandererCount = 3
 
-	// steerFor is how long a direction holds without being repeated, so that the player of
-	// a silent client stops.
+	// A direction that is not repeated holds for steerFor, so that the player of a silent
+	// client stops.
 	steerFor      = 600 * time.Millisecond
 	steerForTicks = uint64(steerFor / tickEvery)
 )

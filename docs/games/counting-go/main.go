@@ -24,11 +24,11 @@ import (
 
 // The settings, from the environment.
 var (
-	tick         = milliseconds("TICK_MS", 1000)       // how often the game adds 1 by itself; 0: never
+	tick         = milliseconds("TICK_MS", 1000)       // interval at which the game adds 1; 0: never
 	keptMessages = setting("KEPT_MESSAGES", 4096)      // for each player, as many as the gateway's --buffer-messages
 	keptSeat     = milliseconds("KEPT_SEAT_MS", 600e3) // without a connection; longer than the gateway's --grace
 	wait         = milliseconds("WAIT_MS", 2000)       // for messages that are still unread on older connections
-	linger       = milliseconds("LINGER_MS", 10e3)     // until the game closes an older connection by itself
+	linger       = milliseconds("LINGER_MS", 10e3)     // until the game closes an older connection
 )
 
 func setting(name string, otherwise int) int {
@@ -43,8 +43,8 @@ func milliseconds(name string, otherwise int) time.Duration {
 	return time.Duration(setting(name, otherwise)) * time.Millisecond
 }
 
-// A game has all seats. Its lock covers them too; nobody reads or writes a connection while
-// holding it.
+// A game has all seats. Its lock covers them too; no connection is read or written while
+// it is held.
 type game struct {
 	mu    sync.Mutex
 	seats map[string]*seat
@@ -59,7 +59,7 @@ type seat struct {
 	expiry *time.Timer
 }
 
-// A report is what /report shows of a seat.
+// A report describes a seat for /report.
 type report struct {
 	Session     string  `json:"session"`
 	Epoch       uint64  `json:"epoch"`    // of the newest connection
@@ -74,8 +74,7 @@ type report struct {
 	Resyncs     int     `json:"resyncs"`
 }
 
-// A message is what the server sends: the number of the message, and what was added or the
-// whole state.
+// A message of the server has its number, and either the number added or the whole state.
 type message struct {
 	N    uint64 `json:"n"`
 	Add  *int64 `json:"add,omitempty"`
@@ -313,7 +312,7 @@ func (s *seat) oldest() uint64 {
 }
 
 // resync sends the whole state if the next message for a connection is no longer kept, or the
-// game was restarted. The numbers from there on have reached nobody: they are free.
+// game was restarted. The numbers from there on have reached no player: they are free.
 func (s *seat) resync(c *conn) {
 	if s.oldest() <= c.next && c.next <= s.Sent+1 {
 		return
@@ -323,7 +322,7 @@ func (s *seat) resync(c *conn) {
 	s.sendState()
 }
 
-// run lets the game add 1 by itself.
+// run lets the game add 1 at each tick.
 func (g *game) run() {
 	for range time.Tick(tick) {
 		g.mu.Lock()

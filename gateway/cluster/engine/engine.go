@@ -61,43 +61,51 @@ type Options struct {
 	Observe func(op string, took time.Duration)
 }
 
-// An Engine is a connection to NATS.
+// An Engine is a connection to NATS. One goroutine, loop, sets everything up; the client's callbacks note what
+// has happened, and operations read what is there.
 type Engine struct {
-	o Options
-	h cluster.EngineHandler
+	// Set once, before Start.
+	o    Options
+	h    cluster.EngineHandler
+	user string // the public nkey, "" without one
 
-	ctx  context.Context
-	stop context.CancelFunc
-	run  sync.WaitGroup
-	kick chan struct{} // set up again
-
-	handle sync.Mutex // calls of h, one at a time
-
-	mu      sync.Mutex
-	nc      *nats.Conn          // nil before the first attempt to connect has ended
-	js      jetstream.JetStream // as nc
-	later   []*subscription     // made before nc was there
-	nodes   jetstream.KeyValue  // nil: to be set up
-	players jetstream.KeyValue
-	status  cluster.EngineStatus
-	skew    time.Duration
-	skewed  bool // skew was measured
-	err     error
-	denied  error              // the last right that was missing, since the last connect
-	setting context.CancelFunc // ends a set-up under way
-	suspect bool               // a bucket may be lost
-	missed  bool               // an operation has failed, and the handler may want to repeat it
-	events  eventsState
-	seats   seatsState
-	contact time.Time // when the newest write began that was confirmed
-	forming time.Time // when too few servers were there first, since the last connect
-
+	ctx   context.Context
+	stop  context.CancelFunc
+	run   sync.WaitGroup
+	kick  chan struct{} // has loop set up again
 	reads chan struct{} // a place for each read by a leader that is under way
 
-	noEventsSaid string // why there is no stream of events, as the log says it
+	handle sync.Mutex // held during calls of h, one at a time. mu is not held then
+
+	mu sync.Mutex // guards all below
+
+	// The connection.
+	nc       *nats.Conn          // nil before the first attempt to connect has ended
+	js       jetstream.JetStream // as nc
+	later    []*subscription     // made before nc was there
+	contents string              // of the files, when they were read last
+	status   cluster.EngineStatus
+	skew     time.Duration
+	skewed   bool      // skew was measured
+	contact  time.Time // when the newest write began that was confirmed
+	err      error     // why it is not up, or of no use
+
+	// What is there, since the last connect.
+	nodes   jetstream.KeyValue // nil: to be set up
+	players jetstream.KeyValue
+	events  eventsState
+	seats   seatsState
+	denied  error              // the last right that was missing
+	setting context.CancelFunc // ends a set-up under way
+	forming time.Time          // when too few servers were there first
+
+	// What loop is to look at.
+	suspect bool // a bucket may be lost
+	missed  bool // an operation has failed, and the handler may want to repeat it
+
+	// What the log has said, so that it is said once.
+	noEventsSaid string // why there is no stream of events
 	noSeatsSaid  string // why buckets of seats are missing
-	contents     string // of the files, when they were read last
-	user         string // the public nkey, "" without one
 }
 
 // New checks the options. It connects to nothing.
@@ -166,7 +174,7 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 	return nil
 }
 
-// connection is how to authenticate, and whom to trust. The error names the flag.
+// connection returns the options that say who this is, and whom to trust. The error names the flag.
 func (o *Options) connection() (opts []nats.Option, err error) {
 	if o.CredsFile != "" {
 		key, err := o.nkey()

@@ -28,9 +28,9 @@ const (
 	eventsOut = "evs."
 
 	eventsAge = 10 * time.Minute
-	// eventsAgain is when the stream is tried again that could not be made; later after each failure.
+	// A stream that could not be made is tried again after eventsAgain, and after twice as long each time, up to eventsLast.
 	eventsAgain, eventsLast = time.Second, time.Minute
-	// eventsTwice is for how long a message is recognised that is stored once more.
+	// A message that is stored once more within eventsTwice is recognised.
 	eventsTwice = time.Minute
 	sequence    = "Nats-Sequence"
 )
@@ -41,7 +41,7 @@ const (
 // one with fewer replicas, which would take them all from one server.
 var eventsSizes = []int64{32 << 20, 8 << 20}
 
-// An eventsState is what is known of the stream.
+// An eventsState is the state of the stream, as far as it is known.
 type eventsState struct {
 	there bool
 	err   error // why not, if that is known
@@ -91,7 +91,7 @@ func (e *Engine) openEvents() {
 	}
 	e.mu.Unlock()
 	if say {
-		e.o.Log.Warn("engine.no_events", "stream", e.bucket("events"), "err", err, "text", "the event streams of two nodes cannot continue each other")
+		e.o.Log.Warn("engine.no_events", "stream", e.bucket("events"), "err", err, "text", "the event stream of each node has its own events alone")
 	}
 }
 

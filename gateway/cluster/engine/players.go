@@ -10,7 +10,7 @@ import (
 	"reseat/gateway/cluster"
 )
 
-// markerTTL is how long the bucket keeps the mark of a deletion.
+// The bucket keeps the mark of a deletion for markerTTL.
 const markerTTL = time.Minute
 
 func (e *Engine) playersBucket() jetstream.KeyValue {

@@ -16,7 +16,7 @@ import (
 	"reseat/gateway/cluster"
 )
 
-// A Found is what Probe has found. What follows Servers is only there if one of them can be used.
+// A Found is the result of Probe. What follows Servers is only there if one of them can be used.
 type Found struct {
 	// Servers are those of Options.URLs, in their order.
 	Servers []FoundServer
@@ -25,13 +25,13 @@ type Found struct {
 	// Denied are the rights that this user lacks. RightsErr: it could not be found out.
 	Denied    NeededRights
 	RightsErr error
-	// JetStream is why JetStream cannot be used, nil if it can.
+	// JetStream says why JetStream cannot be used, nil if it can.
 	JetStream error
 	// Nodes and Players are the buckets.
 	Nodes, Players FoundBucket
 	// Seats are the buckets of durable sessions, none without Options.Seats.
 	Seats []FoundBucket
-	// Skew is how far this machine's clock is ahead of the server's. It is known once there is a bucket.
+	// Skew is the difference of this machine's clock to the server's. It is known once there is a bucket.
 	Skew       time.Duration
 	SkewKnown  bool
 	Records    map[string][]byte // of nodes, by their ids

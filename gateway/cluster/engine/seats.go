@@ -22,13 +22,13 @@ import (
 // Reads go to the leader (STREAM.MSG.GET), never to a replica that may be behind. Revisions begin with the
 // time in microseconds: a bucket that was lost and made again uses none of them twice.
 const (
-	// maxLeaderReads is how many are under way at once. A server drops requests when 10,000 wait.
+	// maxLeaderReads bounds those under way at once. A server drops requests when 10,000 wait.
 	maxLeaderReads = 256
 	seatsAgain     = time.Second            // buckets that could not be made are tried again
 	seatsLook      = 500 * time.Millisecond // between two looks at buckets that may be lost
 )
 
-// A seatsState is what is known of the buckets.
+// A seatsState is the state of the buckets, as far as it is known.
 type seatsState struct {
 	there   bool
 	again   time.Time // when those that are missing are made

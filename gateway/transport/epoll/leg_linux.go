@@ -18,6 +18,8 @@ type leg struct {
 	fd    int         // negative: closed
 	layer *layer      // nil: the bytes are those of the socket
 
+	forwarded bool // fd is an end of a socket pair: see Forwarded
+
 	readable bool // there may be something to read
 	ending   bool // the end follows what is still to be read
 	queued   bool // the loop reads it again without another event

@@ -32,21 +32,24 @@ func (s *Session) Freeze(format int) (f session.Frozen, up, down Socket, err err
 	up, down = Socket{FD: -1}, Socket{FD: -1}
 	attached := s.down == nil || s.down.leg == session.Leg(s.core.Attachment())
 	switch {
-	case s.left, len(s.older) > 0, !attached, s.core.State() == session.Ended:
+	case s.dropped, len(s.older) > 0, !attached, s.core.State() == session.Ended:
 		return f, up, down, session.ErrLater
-	case s.pending.Load() > 0, s.down != nil && s.down.ends():
+	case s.pending.Load() > 0, s.up.ends(), s.down != nil && s.down.ends():
 		return f, up, down, session.ErrBusy
 	}
-	up.FD = s.up.fd
-	switch g := s.down; {
-	case g == nil:
-	case g.layer != nil && g.fd >= 0:
-		down.Conn = g.layer.conn
-	default:
-		down.FD = g.fd
+	up = s.up.socket()
+	if s.down != nil {
+		down = s.down.socket()
 	}
 	f, err = s.core.Freeze(format)
 	return f, up, down, err
+}
+
+func (g *leg) socket() Socket {
+	if g.layer != nil && g.fd >= 0 {
+		return Socket{FD: -1, Conn: g.layer.conn}
+	}
+	return Socket{FD: g.fd, Forwarded: g.forwarded}
 }
 
 // ends reports whether g has a layer and is being closed: the layer still has to send its close_notify.
@@ -58,10 +61,10 @@ func (g *leg) ends() bool {
 // Observer is not called again. Nothing is done to its connections that their peers could
 // notice.
 func (s *Session) Drop() {
-	if s.left {
+	if s.dropped {
 		return
 	}
-	s.left = true
+	s.dropped = true
 	s.release()
 	for _, g := range []*leg{s.up, s.down} {
 		if g != nil && g.fd >= 0 {
@@ -78,21 +81,21 @@ func (s *Session) Drop() {
 	s.core.Discard()
 }
 
-// Adopt drives a core that session.Restore has made, over the descriptors of its upstream
+// Adopt drives a core that session.Restore has made, over the connections of its upstream
 // and its attached client, which are the loop's from here on; down is not looked at where
 // none is attached.
-func (l *Loop) Adopt(core *session.Session, up, down int, watch session.Observer) *Session {
+func (l *Loop) Adopt(core *session.Session, up, down Handle, watch session.Observer) *Session {
 	s := &Session{loop: l, core: core, watch: watch, place: -1}
 	l.load.Add(1)
 	l.post(func() {
 		l.sessions++
 		s.serve(func() {
-			s.up = &leg{s: s, leg: core.Upstream(), fd: up}
+			s.up = &leg{s: s, leg: core.Upstream()}
 			if a := core.Attachment(); a != nil {
-				s.down = &leg{s: s, leg: a, fd: down}
-				s.begin(s.down, false)
+				s.down = &leg{s: s, leg: a}
+				down.begin(s, s.down)
 			}
-			s.begin(s.up, false)
+			up.begin(s, s.up)
 		})
 	})
 	return s

@@ -22,7 +22,6 @@ type notice struct {
 	events []session.Event
 	fault  *fault
 	over   bool
-	then   func() // called instead, if set
 }
 
 // maxSpare is the max capacity of a queue that is kept for reuse.
@@ -86,8 +85,6 @@ func (t *notifier) take(next []notice) (list []notice, closed bool) {
 
 func (n notice) deliver() {
 	switch {
-	case n.then != nil:
-		n.then()
 	case n.fault != nil:
 		n.of.watch.Panicked(n.fault.value, n.fault.stack)
 	case n.over:

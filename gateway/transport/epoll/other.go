@@ -38,6 +38,12 @@ func Descriptor(int) Handle { return Handle{} }
 // Above returns the zero Handle.
 func Above(int, Layered) Handle { return Handle{} }
 
+// Forwarded returns the zero Handle.
+func Forwarded(int) Handle { return Handle{} }
+
+// Release does nothing.
+func (Handle) Release() {}
+
 // Layered returns false.
 func (Handle) Layered() bool { return false }
 
@@ -50,15 +56,15 @@ func Start(Clock, bool) (*Loop, error) { return nil, rawconn.ErrUnsupported }
 // TryBatch returns rawconn.ErrUnsupported.
 func TryBatch() error { return rawconn.ErrUnsupported }
 
-func (*Loop) Load() int64                                                 { return 0 }
-func (*Loop) Close()                                                      {}
-func (*Loop) Wait()                                                       {}
-func (*Loop) New(*session.Session, Handle, session.Observer) *Session     { return nil }
-func (*Loop) Accepted(int, net.Addr, net.Addr) (*Conn, error)             { return nil, rawconn.ErrUnsupported }
-func (*Loop) Dial(context.Context, netip.AddrPort) (*Conn, error)         { return nil, rawconn.ErrUnsupported }
-func (*Loop) Infos([]*Session, func(int, session.Info)) []int             { return nil }
-func (*Loop) Pause() (resume func())                                      { return nil }
-func (*Loop) Adopt(*session.Session, int, int, session.Observer) *Session { return nil }
+func (*Loop) Load() int64                                                       { return 0 }
+func (*Loop) Close()                                                            {}
+func (*Loop) Wait()                                                             {}
+func (*Loop) New(*session.Session, Handle, session.Observer) *Session           { return nil }
+func (*Loop) Accepted(int, net.Addr, net.Addr) (*Conn, error)                   { return nil, rawconn.ErrUnsupported }
+func (*Loop) Dial(context.Context, netip.AddrPort) (*Conn, error)               { return nil, rawconn.ErrUnsupported }
+func (*Loop) Infos([]*Session, func(int, session.Info))                         {}
+func (*Loop) Pause() (resume func())                                            { return nil }
+func (*Loop) Adopt(*session.Session, Handle, Handle, session.Observer) *Session { return nil }
 func (*Session) Freeze(int) (f session.Frozen, up, down Socket, err error) {
 	return f, up, down, session.ErrBusy
 }
@@ -68,6 +74,5 @@ func (*Session) Do(func(*session.Session, session.Time)) bool { return false }
 func (*Session) Attach(Handle, []byte, session.AttachFunc) (*session.Refusal, bool) {
 	return nil, false
 }
-func (*Session) AttachFirst(*Conn, []byte, session.AttachFunc, func()) {}
-func (*Session) Reconnect(Handle, []byte, bool) (taken, here bool)     { return false, false }
-func (*Session) Leave(func(*session.Session, Sockets, bool) func())    {}
+func (*Session) AttachFirst(*Conn, []byte, session.AttachFunc)     {}
+func (*Session) Reconnect(Handle, []byte, bool) (taken, here bool) { return false, false }

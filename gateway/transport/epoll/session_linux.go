@@ -11,8 +11,7 @@ import (
 // A Session drives one session core from a Loop. Its methods are safe for concurrent
 // use, but must not be called by the loop itself.
 //
-// Methods that return here return false, and do nothing, once the session has left the
-// loop (Leave).
+// Methods that return here return false, and do nothing, once another has taken the session over: see Drop.
 type Session struct {
 	loop  *Loop
 	core  *session.Session
@@ -28,14 +27,14 @@ type Session struct {
 	alarm session.Time // when the alarm fires
 	place int          // index in the loop's alarms; negative: none is set
 
-	over    bool // all sockets are closed
-	left    bool
+	over    bool  // all sockets are closed
+	dropped bool  // see Drop
 	inBatch uint8 // its place in the loop's batch, counted from 1
 
 	pending atomic.Int64 // events that the Observer has not processed
 }
 
-// maxPending is how many events may wait for the Observer before reading stops.
+// With more than maxPending events that wait for the Observer reading stops.
 const maxPending = 64
 
 // New drives core over its upstream's connection, which the loop owns from here on. It
@@ -66,17 +65,16 @@ func (s *Session) Attach(h Handle, early []byte, f session.AttachFunc) (refusal 
 		}
 	})
 	if a == nil {
-		h.release()
+		h.Release()
 	}
 	return refusal, here
 }
 
-// AttachFirst is Attach for the first client, which is not refused. It does not wait. The session
-// owns c, unless it has left the loop: then the notifier calls elsewhere.
-func (s *Session) AttachFirst(c *Conn, early []byte, f session.AttachFunc, elsewhere func()) {
+// AttachFirst is Attach for the first client, which is not refused. It does not wait. It owns c.
+func (s *Session) AttachFirst(c *Conn, early []byte, f session.AttachFunc) {
 	s.loop.post(func() {
-		if s.left {
-			s.loop.queue(notice{then: elsewhere})
+		if s.dropped {
+			c.Close()
 			return
 		}
 		s.serve(func() {
@@ -121,7 +119,7 @@ func (s *Session) Reconnect(h Handle, early []byte, inOutage bool) (taken, here 
 		}
 	})
 	if !taken {
-		h.release()
+		h.Release()
 	}
 	return taken, here
 }
@@ -143,70 +141,25 @@ func (s *Session) connect(h Handle, u *session.Upstream) {
 // Loop returns the loop that made the session.
 func (s *Session) Loop() *Loop { return s.loop }
 
-// Infos calls f with a snapshot of each session and its index in the list. It returns
-// the indexes of sessions that have left the loop. Messages are relayed in between.
-func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) (absent []int) {
+// Infos calls f with a snapshot of each session that is here, and its index in the list. Messages are relayed
+// in between.
+func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) {
 	const atOnce = 64
 	for first := 0; first < len(list); first += atOnce {
 		l.call(func() {
 			for i := first; i < min(first+atOnce, len(list)); i++ {
-				if s := list[i]; s.left {
-					absent = append(absent, i)
-				} else {
+				if s := list[i]; !s.dropped {
 					f(i, s.core.Info())
 				}
 			}
 		})
 	}
-	return absent
-}
-
-// Leave moves the session to another driver for good. take receives the core, its
-// sockets, and whether the Observer's Closed has been called. The notifier calls then,
-// which take returns, after everything that happened before.
-func (s *Session) Leave(take func(core *session.Session, sockets Sockets, over bool) (then func())) {
-	s.loop.call(func() {
-		if s.left {
-			return
-		}
-		s.left = true
-		if !s.over {
-			s.release()
-		}
-		s.loop.queue(notice{then: take(s.core, s.surrender(), s.over)})
-	})
-}
-
-// surrender removes the sockets from the loop.
-func (s *Session) surrender() Sockets {
-	all := Sockets{Up: s.up.surrender()}
-	if s.down != nil {
-		down := s.down.surrender()
-		all.Down = &down
-	}
-	for _, g := range s.older {
-		all.Older = append(all.Older, g.surrender())
-	}
-	return all
-}
-
-func (g *leg) surrender() Socket {
-	k := Socket{FD: g.fd, Leg: g.leg}
-	if g.fd >= 0 {
-		g.s.loop.forget(g.fd)
-		g.fd = -1
-		if g.layer != nil {
-			g.layer.socket.Return()
-			k.FD, k.Conn = -1, g.layer.conn
-		}
-	}
-	return k
 }
 
 // call runs f and settle on the loop, and waits for both.
 func (s *Session) call(f func()) (here bool) {
 	s.loop.call(func() {
-		if here = !s.left; here {
+		if here = !s.dropped; here {
 			s.serve(f)
 		}
 	})
@@ -320,7 +273,7 @@ func (s *Session) notify() {
 func (s *Session) caughtUp(n int) {
 	if left := s.pending.Add(-int64(n)); left <= maxPending && left+int64(n) > maxPending {
 		s.loop.post(func() {
-			if !s.left {
+			if !s.dropped {
 				s.serve(func() {})
 			}
 		})

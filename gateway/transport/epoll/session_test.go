@@ -19,71 +19,56 @@ import (
 	"reseat/gateway/wire"
 )
 
-// A session that leaves takes its sockets along. The loop must forget their
-// descriptors, which may be reused soon, and epoll must report nothing about them
-// although they stay open.
-func TestLoopForgetsSocketsOfALeavingSession(t *testing.T) {
+// Another process has the sockets of a session that was dropped. The loop must forget their descriptors, which
+// may be reused soon, and epoll must report nothing about them although they stay open.
+func TestLoopForgetsSocketsOfADroppedSession(t *testing.T) {
 	r := newRig(t, true)
-	older := r.client
-	ours, theirs := socketPair(t)
-	t.Cleanup(func() { older.Close() })
-	r.client = theirs
-	_, here := r.Attach(Descriptor(ours), nil, func(core *session.Session, now session.Time) (*session.Attachment, *session.Refusal) {
-		gen := core.NextGen()
-		return core.Attach(now, session.Resume{Gen: gen - 1}, session.Pass{Gen: gen, Renew: time.Hour})
-	})
-	if !here {
-		t.Fatal("the session is not here")
+	resume := r.loop.Pause()
+	_, up, down, err := r.Freeze(session.Formats[0])
+	if err != nil {
+		t.Fatal(err)
 	}
-	var left []Socket
-	r.Leave(func(_ *session.Session, sockets Sockets, _ bool) func() {
-		left = append(sockets.Older, sockets.Up, *sockets.Down)
-		return func() {}
-	})
-	if len(left) != 3 {
-		t.Fatalf("%d sockets leave, want the upstream's, the client's and the older one's", len(left))
-	}
-	r.loop.call(func() {
-		for _, l := range left {
-			if r.loop.legs[l.FD] != nil {
-				t.Errorf("descriptor %d: the loop still serves it", l.FD)
-			}
-			e := unix.EpollEvent{Events: interest, Fd: int32(l.FD)}
-			if err := unix.EpollCtl(r.loop.ep, unix.EPOLL_CTL_MOD, l.FD, &e); !errors.Is(err, unix.ENOENT) {
-				t.Errorf("descriptor %d: epoll still watches it (%v)", l.FD, err)
-			}
+	kept := []int{wstest.Duplicate(t, up.FD), wstest.Duplicate(t, down.FD)}
+	r.Drop()
+	for i, fd := range []int{up.FD, down.FD} {
+		if r.loop.legs[fd] != nil {
+			t.Errorf("descriptor %d: the loop still serves it", fd)
 		}
-		if n := r.loop.Load(); n != 0 || r.loop.sessions != 0 || len(r.loop.due) != 0 {
-			t.Errorf("the loop counts %d sessions, %d, and %d alarms; want none", n, r.loop.sessions, len(r.loop.due))
+		again, err := unix.FcntlInt(uintptr(kept[i]), unix.F_DUPFD_CLOEXEC, fd)
+		if err != nil || again != fd {
+			t.Fatalf("the number %d is in use: %d, %v", fd, again, err)
 		}
-	})
-	for _, l := range left {
-		unix.Close(l.FD)
+		e := unix.EpollEvent{Events: interest, Fd: int32(fd)}
+		if err := unix.EpollCtl(r.loop.ep, unix.EPOLL_CTL_MOD, fd, &e); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("descriptor %d: epoll still watches it (%v), want ENOENT", fd, err)
+		}
+		unix.Close(again)
+		unix.Close(kept[i])
 	}
+	if n := r.loop.Load(); n != 0 || r.loop.sessions != 0 || len(r.loop.due) != 0 {
+		t.Errorf("the loop counts %d sessions, %d, and %d alarms; want none", n, r.loop.sessions, len(r.loop.due))
+	}
+	resume()
 }
 
-// A second client whose connection no loop can serve may be faster than the first one.
-func TestFirstClientFollowsASessionThatHasLeft(t *testing.T) {
+// A client can be on its way to its session when that is frozen, and then dropped.
+func TestFirstClientOfADroppedSessionIsClosed(t *testing.T) {
 	r := newRig(t, true)
-	r.Leave(func(_ *session.Session, sockets Sockets, _ bool) func() {
-		unix.Close(sockets.Up.FD)
-		unix.Close(sockets.Down.FD)
-		return func() {}
-	})
+	resume := r.loop.Pause()
+	r.Drop()
+	resume()
 	ours, theirs := socketPair(t)
 	t.Cleanup(func() { theirs.Close() })
 	c, err := r.loop.Accepted(ours, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	followed := make(chan struct{})
 	r.AttachFirst(c, nil, func(*session.Session, session.Time) (*session.Attachment, *session.Refusal) {
-		t.Error("the loop acts on a session that has left")
+		t.Error("the loop acts on a session that was dropped")
 		return nil, session.Refuse(wire.CodeInternalError, "")
-	}, func() { close(followed) })
-	<-followed
-	if err := c.Close(); err != nil {
-		t.Errorf("the session has taken the connection: %v", err)
+	})
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the client reads %v, want its end", err)
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"reseat/gateway/session"
 )
 
-// This file moves sessions to another process, or to another driver, with their
-// connections, for an upgrade.
+// This file moves sessions to another process, with their connections, for an upgrade.
 
 // Quiesce has the session start no read or write of its connections that are no plain TCP, and
 // interrupts their reads: only then Freeze can succeed. Thaw or Drop must follow.

@@ -64,57 +64,30 @@ func (d *Driver) Wait() {
 	}
 }
 
-// Sockets are the connections of a session that moves here from another driver.
-type Sockets struct {
-	Up    Socket
-	Down  *Socket  // of the last client; nil: none
-	Older []Socket // still being closed
-}
-
-// A Socket is the connection of a leg.
-type Socket struct {
-	Conn net.Conn // nil: closed
-	Leg  session.Leg
-}
-
-// Adopt takes over a core from another driver. over is whether the Observer's Closed
-// has been called already. Until NotifyRest has returned, only NotifyRest calls the
-// Observer.
-func (d *Driver) Adopt(core *session.Session, sockets Sockets, over bool, watch session.Observer) *Session {
+// Adopt drives a core that session.Restore has made, over the connections of its upstream and its attached
+// client. up is nil where the upstream's is closed; down is not looked at where no client is attached.
+func (d *Driver) Adopt(core *session.Session, up, down net.Conn, watch session.Observer) *Session {
 	s := d.idle(core, watch)
 	s.enter()
-	s.over, s.notifying = over, true
-	all := []*leg{s.adopt(sockets.Up)}
-	s.up = all[0]
-	if sockets.Down != nil {
-		s.down = s.adopt(*sockets.Down)
-		all = append(all, s.down)
+	s.up = s.adopt(up, core.Upstream())
+	if a := core.Attachment(); a != nil {
+		s.down = s.adopt(down, a)
 	}
-	for _, older := range sockets.Older {
-		all = append(all, s.adopt(older))
-	}
-	for _, l := range all {
+	for _, l := range s.current() {
 		if !l.closed {
 			s.read(l, nil)
 		}
-		s.flush(l)
 	}
 	s.settle()
 	return s
 }
 
-// adopt makes a leg of a socket. Called with mu held.
-func (s *Session) adopt(k Socket) *leg {
-	if k.Conn == nil {
-		return &leg{s: s, leg: k.Leg, closed: true}
+// adopt makes a leg of a connection, of which nil is a closed one. Called with mu held.
+func (s *Session) adopt(conn net.Conn, known session.Leg) *leg {
+	if conn == nil {
+		return &leg{s: s, leg: known, closed: true}
 	}
-	return newLeg(s, k.Conn, k.Leg)
-}
-
-// NotifyRest passes what has happened since Adopt to the Observer.
-func (s *Session) NotifyRest() {
-	for s.notifyNext() {
-	}
+	return newLeg(s, conn, known)
 }
 
 // Farewell sends b on a connection that belongs to no session, waits at most a second

@@ -1,7 +1,6 @@
 package rawconn
 
 import (
-	"net"
 	"slices"
 )
 
@@ -30,7 +29,7 @@ func (again) Temporary() bool { return true }
 // stays the caller's; c closes its own. Nobody else may use c, or a layer above it, meanwhile.
 func (c *Conn) Lend(fd int) *Lent {
 	c.lent = &Lent{conn: c, fd: fd}
-	c.TCPConn.Close()
+	c.stream.Close()
 	return c.lent
 }
 
@@ -81,8 +80,8 @@ func (l *Lent) Return() {
 	if err != nil {
 		return // out of descriptors: c is closed
 	}
-	c.TCPConn = conn.(*net.TCPConn)
-	if c.raw, err = Raw(conn); err != nil {
+	c.stream = conn.(stream)
+	if c.raw, err = c.SyscallConn(); err != nil {
 		conn.Close()
 		return
 	}

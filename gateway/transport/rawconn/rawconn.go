@@ -35,6 +35,13 @@ func Plain(conn net.Conn) bool {
 	return false
 }
 
+// Stream reports whether conn is a socket with nothing above it: a plain TCP connection, or an end of a socket
+// pair between processes.
+func Stream(conn net.Conn) bool {
+	_, pair := conn.(*net.UnixConn)
+	return pair || Plain(conn)
+}
+
 // A TCP has the methods of a net.TCPConn that a Looped has too. Others may have them: see
 // Plain.
 type TCP interface {
@@ -99,6 +106,20 @@ func Lowest(conn net.Conn) net.Conn {
 		above, ok := conn.(interface{ NetConn() net.Conn })
 		if !ok {
 			return conn
+		}
+		conn = above.NetConn()
+	}
+}
+
+// Below returns the Conn that conn is above of, by NetConn methods; nil if there is none.
+func Below(conn net.Conn) *Conn {
+	for {
+		if c, ok := conn.(*Conn); ok {
+			return c
+		}
+		above, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
 		}
 		conn = above.NetConn()
 	}

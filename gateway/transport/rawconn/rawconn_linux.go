@@ -20,10 +20,13 @@ const (
 	sendFlags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 )
 
-// Take duplicates conn's descriptor. Close conn once the duplicate is in use: then the
+// Take duplicates the descriptor of conn, a Stream. Close conn once the duplicate is in use: then the
 // runtime no longer polls the connection, which stays open.
 func Take(conn net.Conn) (fd int, err error) {
-	raw, err := Raw(conn)
+	if !Stream(conn) {
+		return -1, ErrUnsupported
+	}
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return -1, err
 	}
@@ -76,14 +79,6 @@ func Receive(fd int, b []byte) (int, error) {
 			return int(n), nil
 		}
 	}
-}
-
-// Ended reports whether the peer has closed the connection or reset it, and nothing is left to
-// read.
-func Ended(fd int) bool {
-	var b [1]byte
-	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return n <= 0 && err != unix.EAGAIN && err != unix.EINTR
 }
 
 // Send writes as much of b as the socket accepts without blocking, and reports whether

@@ -19,9 +19,6 @@ func Release(int) {}
 // Receive returns ErrUnsupported.
 func Receive(int, []byte) (int, error) { return 0, ErrUnsupported }
 
-// Ended returns false.
-func Ended(int) bool { return false }
-
 // Send returns ErrUnsupported.
 func Send(int, []byte) (n int, full bool, err error) { return 0, false, ErrUnsupported }
 

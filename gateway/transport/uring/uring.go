@@ -3,7 +3,7 @@
 // three sockets readable makes seven of them; so it makes three.
 package uring
 
-// Batch is how many calls a Ring makes at a time.
+// Batch is the max number of calls that a Ring makes at a time.
 const Batch = 32
 
 // maxPieces is of how many buffers one Send consists at most.

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,43 +77,6 @@ func TestFailingBaselineDetectsNothing(t *testing.T) {
 	}
 	if status := printTable(results); status != 2 {
 		t.Errorf("status %d", status)
-	}
-}
-
-// Interrupted tests detect nothing either.
-func TestInterruptDetectsNothing(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	dir := module(t, map[string]string{"a_test.go": fmt.Sprintf(`package m
-
-import (
-	"net"
-	"testing"
-)
-
-func TestWaits(t *testing.T) {
-	c, err := net.Dial("tcp", %q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Read(make([]byte, 1))
-	t.Fatal("interrupted")
-}
-`, l.Addr())})
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		c, err := l.Accept()
-		cancel()
-		if err == nil {
-			c.Close()
-		}
-	}()
-	by, err := test(ctx, dir, []string{"."}, nil, timeout)
-	if by != "" || !errors.Is(err, context.Canceled) {
-		t.Errorf("noticed by %q, %v", by, err)
 	}
 }
 

@@ -25,7 +25,6 @@ type client struct {
 	token  token
 	grace  int64  // in ms, the newest value received
 	count  uint64 // N: messages received, or reported lost
-	lost   uint64 // of these, reported lost
 	hellos int
 
 	queued uint64  // messages that the application has queued

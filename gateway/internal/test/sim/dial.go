@@ -147,7 +147,7 @@ func (g *game) hangUpDial(t *attempt) {
 // finishDial records that no client waits for the upstream any more.
 func (g *game) finishDial() {
 	g.dial = nil
-	had, before, waited := !g.ups.replaced, g.core.State(), g.detached.waits > 0
+	before, waited := g.core.State(), g.detached.waits > 0
 	if waited {
 		g.detached.rested += g.w.now.Sub(g.detached.waits)
 		g.detached.waits = 0
@@ -160,8 +160,6 @@ func (g *game) finishDial() {
 	g.log("forgo", int64(before), 0)
 	g.sync(false)
 	g.forgoes = false
-	if had && g.ups.replaced {
-	}
 	if s := g.core.State(); waited && before != session.Ended && s != session.Detached {
 		g.fail("hard", "no client waits, and the session that was %v is %v", before, s)
 	}

@@ -193,18 +193,9 @@ func (l *leg) name() string {
 // report ends a write, tells the core, and then settles.
 func (l *leg) report() {
 	g, f := l.g, &l.flying
-	l.verify()
-	n, short, failed := f.taken, f.taken < f.total, f.shut || l.closed
-	f.up = false
-	g.log("wrote "+l.name(), int64(n), int64(f.total))
-	if l.ups != nil {
-		g.upstreamWrote(l, n)
-	} else {
-		g.clientWrote(l, n, short)
-	}
-	if n > 0 {
-		l.lastOut = g.w.now
-	}
+	failed := f.shut || l.closed
+	g.log("wrote "+l.name(), int64(f.taken), int64(f.total))
+	n, short := l.wrote()
 	clear(f.bufs)
 	switch {
 	case failed:
@@ -275,25 +266,32 @@ func (g *game) flush(l *leg) {
 			break
 		}
 		l.accept(g.w.chance(700))
-		g.reportPoll(l)
+		l.reportPoll()
 	}
 	g.closeLeg(l)
 }
 
-// reportPoll is report without settle.
-func (g *game) reportPoll(l *leg) {
+// wrote tells the core how much of the flight the network has accepted.
+func (l *leg) wrote() (n int, short bool) {
 	f := &l.flying
 	l.verify()
-	n, short := f.taken, f.taken < f.total
+	n, short = f.taken, f.taken < f.total
 	f.up = false
 	if l.ups != nil {
-		g.upstreamWrote(l, n)
+		l.g.upstreamWrote(l, n)
 	} else {
-		g.clientWrote(l, n, short)
+		l.g.clientWrote(l, n, short)
 	}
 	if n > 0 {
-		l.lastOut = g.w.now
+		l.lastOut = l.g.w.now
 	}
+	return n, short
+}
+
+// reportPoll is report without settle.
+func (l *leg) reportPoll() {
+	f := &l.flying
+	_, short := l.wrote()
 	l.writing, l.waiting = short && !f.shut, short && !f.shut
 	if f.shut {
 		l.failed()

@@ -186,9 +186,8 @@ func (g *game) connect(u *upstream, ten *session.Upstream) {
 // describe returns the configuration, for a failure's report.
 func (g *game) describe() string {
 	c := g.cfg
-	s := fmt.Sprintf("durable=%v epoch=%d redeliver=%v counting=%v resumable=%v kept=%v hard=%v redial=%v terms=%+v rate=%+v idle=%v heartbeat=%v upstream-heartbeat=%v buffer=%dB/%d max-message=%d words=%q replies=%.60q beats=%q ttl=%v ",
-		c.Durable, g.epoch, g.line.redeliver, g.line.counting, c.Resumable, c.PlainResume, c.Hard, c.Redial, c.Terms, c.Rate, c.Idle, c.Heartbeat, c.UpstreamHeartbeat, c.BufferBytes, c.BufferMessages, c.MaxMessage, c.Notices, c.KeepaliveReplies, c.Keepalives, g.ttl)
-	return s + fmt.Sprintf("style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
+	c.Store, c.Key = nil, nil
+	return fmt.Sprintf("%+v epoch=%d redeliver=%v counting=%v ttl=%v style=%d read=%d lazy=%d echo=%v up=%+v down=%+v", c, g.epoch, g.line.redeliver, g.line.counting, g.ttl, g.style, g.readSize, g.cli.lazy, g.ups.echo, g.cli.says.sizes, g.ups.says.sizes)
 }
 
 // over reports whether nothing more can happen to the session.

@@ -81,7 +81,7 @@ func (g *game) attachFirst() bool {
 	}
 	l := g.first
 	g.first, l.conn.upgraded = nil, true
-	g.seen.sent = g.core.Info().Sent
+	g.seen.sent, g.seen.outage = g.core.Info().Sent, g.out.since > 0
 	before := g.snapshot()
 	g.seen.attach = session.Event{Kind: session.Created}
 	p := g.pass(g.core.NextGen(), g.w.now)
@@ -221,7 +221,7 @@ func (g *game) missed(t *attempt) bool {
 func (g *game) attach(t *attempt) {
 	before := g.snapshot()
 	g.noteInstant()
-	g.seen.sent = g.core.Info().Sent
+	g.seen.sent, g.seen.outage = g.core.Info().Sent, g.out.since > 0
 	if g.cfg.Durable && epochOf(t.gen) != g.epoch {
 		g.fail("O2", "an owner of epoch %d issues generation %d", g.epoch, t.gen)
 	}

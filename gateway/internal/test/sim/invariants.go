@@ -14,6 +14,7 @@ import (
 type memory struct {
 	info        session.Info
 	sent        uint64        // numbered before the attach in progress
+	outage      bool          // there was an outage before it
 	newest      *leg          // of the newest attach
 	older       *leg          // and of the one before
 	ends        int           // SessionEnded events
@@ -279,27 +280,19 @@ func (g *game) tick() {
 	g.afterTick()
 }
 
-// afterTick checks that everything due has been done.
+// afterTick checks that everything due has been done, as far as Next does not say it: that is in the future, and
+// checkAway, checkOutage and checkWoken bound it.
 func (g *game) afterTick() {
-	now := g.w.now
-	state := g.core.State()
-	switch {
+	switch state := g.core.State(); {
 	case state == session.Ended:
 		return
 	case g.waitsForCertainty():
-	case g.detached.since > 0 && g.detached.waits == 0 && now >= g.graceEnd():
-		g.fail("I9", "detached at %d, and still there", g.detached.since)
-	case g.cfg.Idle > 0 && now >= g.seen.data.Add(g.cfg.Idle):
-		g.fail("idle", "nothing was said since %d, and it is still there", g.seen.data)
 	case state == session.Attached:
-		l := g.down
-		g.checkAlive()
-		if !l.writing && l.tap.code == 0 && !g.seen.upOver && g.closesAt == 0 {
+		if l := g.down; !l.writing && l.tap.code == 0 && !g.seen.upOver && g.closesAt == 0 {
 			g.afterTickIdle(l)
 		}
 	}
 	g.checkClosing()
-	g.checkInTime()
 	if g.core.WantsRead(g.ups.ten) && g.silence() && g.closesAt == 0 && g.leaving == 0 {
 		g.fail("heartbeat", "an upstream silent since %d is kept", g.seen.upHeard)
 	}

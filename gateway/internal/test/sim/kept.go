@@ -85,10 +85,7 @@ func (g *game) issues() uint64 {
 // lost messages before that were dropped since the last Pong.
 func (g *game) returns(t *attempt, start, lost uint64) {
 	l, c := t.link, g.cli
-	if start > c.count {
-		c.lost += start - c.count
-		c.count = start
-	}
+	c.count = max(c.count, start)
 	if l == nil {
 		return
 	}

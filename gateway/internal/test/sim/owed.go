@@ -56,7 +56,7 @@ func (d *backlog) pop() {
 	}
 }
 
-// say adds a text of the gateway's for the current upstream.
+// expectText adds a text of the gateway's for the current upstream.
 func (g *game) expectText(text string) {
 	if text != "" && g.seen.upOpen {
 		g.expected.expect(expectation{text: text, to: g.ups, perhaps: g.ups.ten != nil && g.ups.ten.Over()})

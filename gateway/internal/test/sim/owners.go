@@ -404,7 +404,7 @@ func (g *game) asksOwner() {
 		g.fail("F6", "a node that is certain until %d asks, %v", g.ownedUntil, g.core.State())
 	}
 	g.asked = true
-	if g.waitEnd == 0 && g.timeOver() {
+	if g.waitEnd <= g.w.now && g.timeOver() { // a wait that has passed was for a time that was not over after all
 		g.waitEnd = g.w.now.Add(askWait)
 	}
 }

@@ -587,14 +587,6 @@ func (g *game) checkSilent() {
 	}
 }
 
-// checkAlive checks that a client attached after a Tick is not dead.
-func (g *game) checkAlive() {
-	p := g.life
-	if p.alive() && g.core.WantsRead(p.leg.att) && g.w.now >= p.dead(late) {
-		g.fail("section 5", "a client is attached that was dead at %d: %s", p.dead(late), p)
-	}
-}
-
 // checkWoken checks that the core wants to be called when something is due to the
 // client, or the client is dead.
 func (g *game) checkWoken(i session.Info) {

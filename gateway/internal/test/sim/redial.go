@@ -264,13 +264,6 @@ func (g *game) noteOutageEnds(reason string) {
 	}
 }
 
-// checkInTime checks that an outage ends in time.
-func (g *game) checkInTime() {
-	if o := g.out; o.since > 0 && g.w.now >= o.until {
-		g.fail("redial", "the outage goes on after %d", o.until)
-	}
-}
-
 // upstreamBreaks breaks the upstream of a session that replaces it, or has it go away.
 func (g *game) upstreamBreaks() bool {
 	switch {

@@ -6,7 +6,7 @@ import (
 
 // How peers violate the protocol, and how their sessions end.
 
-// A sin is one way for a client to violate the protocol.
+// A violation is one way for a client to violate the protocol.
 type violation struct {
 	reason string // the end reason
 	plain  bool   // a plain client can do it too

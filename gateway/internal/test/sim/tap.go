@@ -68,8 +68,8 @@ func newTap(l *leg, stated uint64) *tap {
 		t.n += t.lost
 	}
 	t.hello = !l.g.cfg.Resumable || t.late
-	if t.outage = t.l.g.out.since > 0; t.outage {
-		t.l.g.w.cov.hit("attach in an outage")
+	if t.outage = l.g.seen.outage; t.outage {
+		l.g.w.cov.hit("attach in an outage")
 	}
 	return t
 }

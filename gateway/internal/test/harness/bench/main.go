@@ -21,16 +21,10 @@ import (
 	"syscall"
 	"time"
 
-	"reseat/gateway/internal/test/harness/bench/floor"
 	"reseat/gateway/internal/test/harness/bench/game"
-	"reseat/gateway/internal/test/harness/bench/library"
 	"reseat/gateway/internal/test/harness/bench/proxy"
-	"reseat/gateway/internal/test/harness/bench/relay"
 	"reseat/gateway/internal/test/harness/bench/report"
 )
-
-// asGame is the first argument of a game server's process.
-const asGame = "serve-game"
 
 func main() {
 	runtime.LockOSThread() // for the clients' loop; and children die with this thread
@@ -41,17 +35,11 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case asGame:
-			return serveGame()
-		case proxy.AsLibrary:
-			return library.Serve(args[1], args[2])
-		case proxy.AsFloor:
-			return floor.Serve(args[1], args[2])
-		case proxy.AsRelay:
-			return relay.Serve(args[1], args[2], args[3])
-		}
+	if len(args) > 0 && args[0] == game.Program {
+		return game.Serve()
+	}
+	if len(args) > 0 && proxy.Programs[args[0]] != nil {
+		return proxy.Programs[args[0]](args[1:])
 	}
 	f, err := parse(args)
 	if err != nil {
@@ -73,20 +61,11 @@ func run(args []string) error {
 	return err
 }
 
-func serveGame() error {
-	spec, err := game.ReadSpec()
-	if err != nil {
-		return err
-	}
-	return game.Serve(spec)
-}
-
 // flags are the command line's flags.
 type flags struct {
 	only, subjects []string
 	rounds         int
 	short          bool
-	wait           time.Duration // in all, for others on this machine, and to repeat what they disturbed
 	binary, nats   string
 	others         []proxy.Subject
 	out            string
@@ -96,31 +75,11 @@ type flags struct {
 func parse(args []string) (f flags, err error) {
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	f.define(set)
-	switch err := set.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		set.SetOutput(os.Stdout)
-		set.PrintDefaults()
-		os.Exit(0)
-	case err != nil:
-		return f, err
-	case set.NArg() > 0:
-		return f, fmt.Errorf("what is %q?", set.Arg(0))
-	}
-	f.wait = 2 * time.Minute
-	if f.short {
-		f.wait = 15 * time.Second
-	}
-	return f, nil
-}
-
-// define defines the flags.
-func (f *flags) define(set *flag.FlagSet) {
 	list := func(p *[]string) func(string) error {
 		return func(s string) error { *p = strings.Split(s, ","); return nil }
 	}
 	set.Func("only", "these `workloads`, such as W1,W3 (default all)", list(&f.only))
-	set.Func("subjects", "these `subjects`, such as direct,nginx,reseat (default all)", list(&f.subjects))
+	set.Func("subjects", "these `subjects`, such as direct,nginx,reseat@poll (default all)", list(&f.subjects))
 	set.IntVar(&f.rounds, "rounds", 1, "how often everything is measured")
 	set.BoolVar(&f.short, "short", false, "fewer workloads, and each for a shorter time")
 	set.StringVar(&f.binary, "reseat", "bin/reseat", "the gateway's `binary`")
@@ -135,4 +94,24 @@ func (f *flags) define(set *flag.FlagSet) {
 		f.others = append(f.others, proxy.Other(name, binary))
 		return nil
 	})
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		set.SetOutput(os.Stdout)
+		set.PrintDefaults()
+		os.Exit(0)
+	case err != nil:
+		return f, err
+	case set.NArg() > 0:
+		return f, fmt.Errorf("what is %q?", set.Arg(0))
+	}
+	return f, nil
+}
+
+// wait is for how long in all a run waits for others on this machine, and repeats what they
+// disturbed.
+func (f flags) wait() time.Duration {
+	if f.short {
+		return 15 * time.Second
+	}
+	return 2 * time.Minute
 }

@@ -5,12 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"syscall"
 
-	"reseat/gateway/internal/test/harness/bench/game"
-	"reseat/gateway/internal/test/harness/bench/load"
 	"reseat/gateway/internal/test/harness/bench/proxy"
 	"reseat/gateway/internal/test/harness/bench/report"
 )
@@ -24,25 +20,24 @@ func measure(ctx context.Context, f flags) (*report.Results, error) {
 	if err != nil {
 		return nil, err
 	}
-	help, err := exec.Command(f.binary, "--help").Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s --help: %w", f.binary, err)
-	}
-	list, subjects, notes, err := plan(f, string(help), files)
+	list, subjects, err := plan(f)
 	if err != nil {
 		return nil, err
 	}
-	results := report.New(f.binary, "make bench", notes)
+	results := report.New(f.binary, "make bench")
 	if f.short {
 		results.Command = "make bench-short"
 	}
 	for _, w := range list {
-		results.Sessions[w.name] = w.most()
+		results.Sessions[w.name] = w.sessions
+		if w.beside > 0 {
+			results.Sessions[w.name] = w.beside
+		}
 	}
 	for _, s := range subjects {
 		results.Subjects = append(results.Subjects, report.Subject{Name: s.Name, Title: s.Title})
 	}
-	r := runner{flags: f, own: files, files: min(files, usualFiles), results: results, calm: calm{left: f.wait}, cycles: map[string]int{}}
+	r := runner{flags: f, own: files, results: results, calm: calm{left: f.wait()}, cycles: map[string]int{}}
 	for round := range f.rounds {
 		for _, w := range list {
 			if err := r.turns(ctx, round, w, subjects); err != nil {
@@ -53,27 +48,27 @@ func measure(ctx context.Context, f flags) (*report.Results, error) {
 	return results, nil
 }
 
-// raiseFiles raises the descriptor limit of this process, and of those it starts, as
-// far as permitted.
+// raiseFiles raises the descriptor limit of this process, which has the clients of several subjects
+// at once, and of those it starts, as far as permitted.
 func raiseFiles() (int, error) {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
 		return 0, fmt.Errorf("limit of open files: %w", err)
 	}
+	const many = 5 * maxFiles
 	var err error
-	for _, n := range []uint64{max(r.Max, manyFiles), max(r.Max, usualFiles), r.Max} { // exceeding the hard limit needs privileges
+	for _, n := range []uint64{max(r.Max, many), max(r.Max, maxFiles)} { // exceeding the hard limit needs privileges
 		if err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err == nil {
-			return int(min(n, manyFiles)), nil
+			return int(min(n, many)), nil
 		}
 	}
-	return 0, fmt.Errorf("raise the limit of open files: %w", err)
+	return 0, fmt.Errorf("raise the limit of open files to %d: %w", maxFiles, err)
 }
 
 // A runner runs measurements.
 type runner struct {
 	flags   flags
 	own     int // descriptors of this process
-	files   int // and of a proxy
 	results *report.Results
 	calm    calm
 	cycles  map[string]int // measured so far, by workload
@@ -129,71 +124,4 @@ func (r *runner) one(w workload, s proxy.Subject) (figures, error) {
 	defer st.close()
 	fig, err := w.measured(st)
 	return fig, st.explain(err)
-}
-
-// open starts what a measurement needs.
-func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
-	st := &stage{w: w, own: []int{os.Getpid()}}
-	defer func() {
-		if err != nil {
-			st.close()
-		}
-	}()
-	dir, err := os.MkdirTemp("", "bench-")
-	if err != nil {
-		return nil, err
-	}
-	st.opened = append(st.opened, func() { os.RemoveAll(dir) })
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	if st.game, err = game.Start([]string{self, asGame}, w.game); err != nil {
-		return nil, err
-	}
-	st.opened = append(st.opened, st.game.Stop)
-	at, err := w.leg.proxies(dir)
-	if err != nil {
-		return nil, err
-	}
-	place := proxy.Place{Dir: dir, Game: st.game.Addr, Games: w.game.Hosts, Self: self, Reseat: r.flags.binary, NATS: r.flags.nats, Files: r.files, Leg: at, Patient: w.slice != nil}
-	if st.proxy, err = s.Start(place); err != nil {
-		return nil, err
-	}
-	st.opened = append(st.opened, st.proxy.Stop)
-	if st.proxy.PIDs == nil {
-		st.proxy.PIDs = []int{st.game.PID}
-	}
-	if w.leg != nil {
-		if err := st.relay(place); err != nil {
-			return nil, err
-		}
-	}
-	return st, st.players(s)
-}
-
-// players makes the clients.
-func (s *stage) players(of proxy.Subject) (err error) {
-	w := s.w
-	setup := load.Setup{
-		Target: s.proxy.Addr, Others: s.proxy.Others, Together: s.proxy.Hop, Game: s.game, Resumable: of.Resumable, Sessions: w.sessions, InFlight: 128,
-		Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain, Echo: w.echo,
-		Deflate: w.leg != nil && w.leg.deflate,
-	}
-	if w.name == "W8" {
-		setup.Echo, setup.Storm, setup.InFlight = false, true, stormInFlight
-	}
-	if s.clients, err = load.New(setup); err != nil {
-		return err
-	}
-	s.opened = append(s.opened, s.clients.Close)
-	if w.beside == 0 {
-		return nil
-	}
-	setup.First, setup.Sessions, setup.Every = w.sessions, w.beside, 0
-	if s.beside, err = load.NewBeside(setup); err != nil {
-		return err
-	}
-	s.opened = append(s.opened, s.beside.Close)
-	return nil
 }

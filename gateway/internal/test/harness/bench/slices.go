@@ -4,14 +4,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"reseat/gateway/internal/test/harness/bench/game"
-	"reseat/gateway/internal/test/harness/bench/load"
 	"reseat/gateway/internal/test/harness/bench/proxy"
 	"reseat/gateway/internal/test/harness/bench/report"
 	"reseat/gateway/internal/test/harness/bench/stat"
@@ -25,9 +22,6 @@ import (
 //
 // A slice begins where the subject's previous one ended, in what is sent and in what
 // clients owe acks for.
-
-// guard is how long the traffic of a slice runs before it counts.
-const guard = 150 * time.Millisecond
 
 // A lane is one subject of those that take turns.
 type lane struct {
@@ -155,7 +149,7 @@ func serve(lanes []*lane) error {
 
 // warmUp connects the clients, and lets the traffic run until it is steady.
 func (l *lane) warmUp() error {
-	return steps(l.weigh(&l.empty), l.connect, l.connectBeside, l.start, l.wait(l.w.warm), l.pause, l.quiet, l.note(&l.total.began))
+	return steps(l.weigh(&l.empty), l.connect, l.start, l.wait(l.w.warm), l.pause, l.quiet, l.note(&l.total.began))
 }
 
 // turn is the lane's slice of a cycle.
@@ -209,83 +203,18 @@ func (t *total) add(f figures, latency *stat.Hist) {
 // finish compares what was sent with what arrived, and returns what the slices add up
 // to.
 func (l *lane) finish() (figures, error) {
-	var used proxy.Memory
+	var used int64
 	err := steps(l.weigh(&used), l.stop)
 	t := &l.total
-	fig := figures{"used_kib": l.per(l.empty.RSS, used.RSS), "used_mib": float64(used.RSS-l.empty.RSS) / (1 << 20)}
+	fig := figures{"used_mib": float64(used-l.empty) / (1 << 20)}
 	if t.messages > 0 {
 		fig["all_cpu_us"], fig["all_messages"] = t.cpu*1e6/t.messages, t.messages
 	}
 	if q := t.latency.Quantiles(); q.N > 0 {
-		fig["all_p50_us"], fig["all_p99_us"], fig["all_p999_us"] = q.P50, q.P99, q.P999
+		fig["all_p50_us"], fig["all_p99_us"] = q.P50, q.P99
 	}
 	if t.paused > 0 {
 		fig["paused_cores"] = t.pausedCPU.Seconds() / t.paused.Seconds()
 	}
 	return fig, err
-}
-
-// steady is a slice of a steady stream.
-func steady(s *stage) (figures, error) {
-	var a, b reading
-	err := steps(s.resume, s.wait(guard),
-		s.latencies(s.w.game.Mode != game.Fire), s.note(&a), s.wait(s.w.measure), s.note(&b), s.latencies(false),
-		s.pause)
-	fig := s.between(a, b)
-	s.addLatencies(fig)
-	return fig, err
-}
-
-// mass is a slice in which all connections are reset, and all sessions resume a second
-// later.
-func mass(s *stage) (figures, error) {
-	var a, b reading
-	err := steps(s.resume, s.wait(guard),
-		s.cut, s.wait(time.Second),
-		s.note(&a), s.back, s.note(&b),
-		s.wait(guard), s.pause)
-	return s.resumed(a, b), err
-}
-
-// crowded is a slice in which other clients' connections are reset and resume, after it
-// was quiet for as long as usual.
-func crowded(s *stage) (figures, error) {
-	var a, b reading
-	alone := figures{}
-	err := steps(s.resume, s.wait(guard), s.latencies(true), s.wait(s.w.measure), s.latencies(false),
-		func() error {
-			s.addLatencies(alone)
-			s.clients.Latency.Reset()
-			return <-s.beside.Do(func(c *load.Client) error {
-				c.Cut()
-				c.InFlight = cutInFlight
-				return nil
-			})
-		},
-		s.wait(time.Second), s.latencies(true), s.note(&a), s.besideBack, s.note(&b), s.latencies(false), s.pause)
-	fig := s.between(a, b)
-	delete(fig, "cpu_us") // of messages and resumes
-	s.addLatencies(fig)
-	for _, name := range []string{"p50_us", "p99_us"} {
-		fig["storm_"+name], fig["times_"+name] = fig[name], fig[name]/alone[name]
-		fig[name] = alone[name]
-	}
-	fig["back_ms"] = fig["seconds"] * 1e3
-	s.clients.Latency.Reset() // neither of the two is that of all slices
-	return fig, err
-}
-
-// besideBack resumes the other clients' sessions while the clients go on.
-func (s *stage) besideBack() error {
-	done := s.beside.Do(func(c *load.Client) error { return c.Back(patience) })
-	var err error
-	back := func() bool {
-		select {
-		case err = <-done:
-			return true
-		default:
-			return false
-		}
-	}
-	return errors.Join(s.clients.Until(func() string { return "the other clients' resumes" }, 2*patience, back), err)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -13,10 +14,7 @@ import (
 	"reseat/gateway/internal/test/harness/bench/proxy"
 )
 
-const (
-	patience = 60 * time.Second // for anything that takes a while
-	settle   = 3 * time.Second  // before memory is measured
-)
+const patience = 60 * time.Second // for anything that takes a while
 
 // A stage is the setup of one measurement: a game server, a proxy in front of it, and
 // clients that are not connected yet.
@@ -27,10 +25,84 @@ type stage struct {
 	clients *load.Client
 	own     []int        // processes of the clients
 	beside  *load.Beside // more clients; nil: none
-	empty   proxy.Memory // before there were sessions
+	empty   int64        // bytes of memory before there were sessions
 	end     game.Report  // set at the end, and at each pause
 	perf    *perf        // looks at the proxy meanwhile; nil: none
 	opened  []func()     // closes what was started, the last one first
+}
+
+// open starts what a measurement needs.
+func (r *runner) open(w workload, s proxy.Subject) (_ *stage, err error) {
+	st := &stage{w: w, own: []int{os.Getpid()}}
+	defer func() {
+		if err != nil {
+			st.close()
+		}
+	}()
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return nil, err
+	}
+	st.opened = append(st.opened, func() { os.RemoveAll(dir) })
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if st.game, err = game.New(w.game); err != nil {
+		return nil, err
+	}
+	st.opened = append(st.opened, st.game.Stop)
+	place := proxy.Place{Dir: dir, Game: st.game.Addr, Self: self, Reseat: r.flags.binary, NATS: r.flags.nats, Files: maxFiles, Patient: w.slice != nil}
+	if w.tls {
+		if place.Leg, err = proxy.WithTLS(dir); err != nil {
+			return nil, err
+		}
+	}
+	place.Leg.Deflate = w.deflate
+	if st.proxy, err = s.Start(place); err != nil {
+		return nil, err
+	}
+	st.opened = append(st.opened, st.proxy.Stop)
+	if st.proxy.PIDs == nil {
+		st.proxy.PIDs = []int{st.game.PID}
+	}
+	if w.relayed {
+		relay, err := place.Relay(st.proxy.Addrs[0])
+		if err != nil {
+			return nil, err
+		}
+		st.opened = append(st.opened, relay.Stop)
+		st.proxy.Addrs, st.own = relay.Addrs, append(st.own, relay.PIDs...)
+	}
+	return st, st.players(s)
+}
+
+// players makes the clients.
+func (s *stage) players(of proxy.Subject) (err error) {
+	w := s.w
+	setup := load.Setup{
+		Targets: s.proxy.Addrs, Game: s.game, Resumable: of.Resumable, Sessions: w.sessions, InFlight: 128,
+		Down: w.game.Down, Up: w.up, Every: w.every, Grain: w.game.Grain, Echo: w.echo, Deflate: w.deflate,
+	}
+	if s.proxy.Hop {
+		setup.Targets = setup.Targets[:1]
+	}
+	if w.name == "W8" {
+		setup.Echo, setup.Storm, setup.InFlight = false, true, stormInFlight
+	}
+	if s.clients, err = load.New(setup); err != nil {
+		return err
+	}
+	s.opened = append(s.opened, s.clients.Close)
+	if w.beside == 0 {
+		return nil
+	}
+	setup.First, setup.Sessions, setup.Every = w.sessions, w.beside, 0
+	if s.beside, err = load.NewBeside(setup); err != nil {
+		return err
+	}
+	s.opened = append(s.opened, s.beside.Close)
+	return nil
 }
 
 // close closes everything that was started.
@@ -66,18 +138,17 @@ func steps(list ...step) error {
 
 // connect connects all sessions; if each must be at another node than its own, twice.
 func (s *stage) connect() error {
-	if !s.proxy.Hop {
-		return s.clients.Connect(patience)
+	connect := func(c *load.Client) error { return c.Connect(patience) }
+	if err := connect(s.clients); err != nil {
+		return err
 	}
-	return steps(func() error { return s.clients.Connect(patience) }, s.cut, s.back)
-}
-
-// connectBeside connects the clients that are there besides.
-func (s *stage) connectBeside() error {
-	if s.beside == nil {
-		return nil
+	if s.beside != nil {
+		return <-s.beside.Do(connect)
 	}
-	return <-s.beside.Do(func(c *load.Client) error { return c.Connect(patience) })
+	if s.proxy.Hop {
+		return steps(s.cut, s.back)
+	}
+	return nil
 }
 
 func (s *stage) start() error { return s.clients.Start() }
@@ -96,23 +167,29 @@ func (s *stage) pause() (err error) {
 
 func (s *stage) resume() error { return s.clients.Resume() }
 
+// cut resets all connections.
+func (s *stage) cut() error {
+	s.clients.Cut()
+	s.clients.Resumes.Reset()
+	s.clients.InFlight = cutInFlight
+	if s.proxy.Hop {
+		s.clients.Targets, s.clients.InFlight = s.proxy.Addrs[1:2], hopInFlight
+	}
+	return nil
+}
+
+// back resumes all sessions and waits until each has received what it missed.
+func (s *stage) back() error { return s.clients.Back(patience) }
+
 // wait serves the clients for a while.
 func (s *stage) wait(d time.Duration) step {
 	return func() error { return s.clients.Run(d) }
 }
 
-// note records the usage so far.
-func (s *stage) note(r *reading) step {
-	return func() (err error) {
-		*r, err = s.read()
-		return err
-	}
-}
-
 // weigh records the proxy's current memory.
-func (s *stage) weigh(m *proxy.Memory) step {
+func (s *stage) weigh(bytes *int64) step {
 	return func() (err error) {
-		*m, err = proxy.MemoryOf(s.proxy.PIDs)
+		*bytes, err = proxy.Memory(s.proxy.PIDs)
 		return err
 	}
 }
@@ -122,29 +199,35 @@ func (s *stage) latencies(on bool) step {
 	return func() error { s.clients.Measuring = on; return nil }
 }
 
+// addLatencies adds the latencies of what has just been measured.
+func (s *stage) addLatencies(fig figures) {
+	if q := s.clients.Latency.Quantiles(); q.N > 0 {
+		fig["p50_us"], fig["p99_us"] = q.P50, q.P99
+	}
+}
+
 // A reading is the usage up to a point in time.
 type reading struct {
 	at                int64
 	proxy, load, game time.Duration
-	nodes             []time.Duration // the proxy's time by process
 	machine           proxy.Machine
 	received, written uint64
 	bytes             int64 // received
 }
 
-func (s *stage) read() (r reading, err error) {
-	r.received, r.written, r.bytes = s.clients.Received, s.clients.Written, s.clients.Bytes
-	err = steps(
-		func() (err error) { r.machine, err = proxy.MachineNow(); return err },
-		func() (err error) { r.game, err = proxy.CPU([]int{s.game.PID}); return err },
-		func() (err error) { r.load, err = proxy.CPU(s.own); return err },
-		func() (err error) { r.nodes, err = proxy.Times(s.proxy.PIDs); return err },
-	)
-	for _, d := range r.nodes {
-		r.proxy += d
+// note records the usage so far.
+func (s *stage) note(r *reading) step {
+	return func() error {
+		r.received, r.written, r.bytes = s.clients.Received, s.clients.Written, s.clients.Bytes
+		err := steps(
+			func() (err error) { r.machine, err = proxy.MachineNow(); return err },
+			func() (err error) { r.game, err = proxy.CPU([]int{s.game.PID}); return err },
+			func() (err error) { r.load, err = proxy.CPU(s.own); return err },
+			func() (err error) { r.proxy, err = proxy.CPU(s.proxy.PIDs); return err },
+		)
+		r.at = epoll.Now()
+		return err
 	}
-	r.at = epoll.Now()
-	return r, err
 }
 
 // between returns the usage from a to b.
@@ -162,25 +245,12 @@ func (s *stage) between(a, b reading) figures {
 		"steal_cores": (b.machine.Stolen - a.machine.Stolen).Seconds() / sec,
 	}
 	if messages > 0 {
-		fig["messages"], fig["rate"] = messages, messages/sec
-		fig["cpu_us"] = cpu * 1e6 / messages
-		if s.w.leg != nil {
-			fig["both_us"] = max(cpu, ours-load) * 1e6 / messages
+		fig["messages"], fig["rate"], fig["cpu_us"] = messages, messages/sec, cpu*1e6/messages
+		if s.w.relayed {
 			fig["wire_bytes"] = float64(b.bytes-a.bytes) / max(float64(b.received-a.received), 1)
 		}
-		s.split(fig, "cpu", messages, a, b)
 	}
 	return fig
-}
-
-// split adds what each of two nodes has used for each of n: the one that has the
-// sessions, and the one that the clients are connected to.
-func (s *stage) split(fig figures, name string, n float64, a, b reading) {
-	if !s.proxy.Hop || len(a.nodes) < 2 || len(b.nodes) < 2 {
-		return
-	}
-	fig[name+"_owner_us"] = (b.nodes[0] - a.nodes[0]).Seconds() * 1e6 / n
-	fig[name+"_front_us"] = (b.nodes[1] - a.nodes[1]).Seconds() * 1e6 / n
 }
 
 // per returns what each session has added, in KiB.

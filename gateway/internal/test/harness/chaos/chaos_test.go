@@ -196,3 +196,34 @@ func TestCheckerSharesNothingWithTheGateway(t *testing.T) {
 		}
 	}
 }
+
+// The short form of make chaos-durable.
+func TestCountingGameAppliesEachMessageOnce(t *testing.T) {
+	t.Parallel()
+	cfg := together(20 * time.Second)
+	cfg.Seed, cfg.Driver, cfg.Bin, cfg.NATS, cfg.Counting = 1, "net", program(t, "reseat-race"), program(t, "nats-server"), program(t, "counting")
+	cfg.Sessions, cfg.Messages, cfg.Spread, cfg.Round, cfg.Drain, cfg.Only = 20, 400, 14*time.Second, 15*time.Second, 15*time.Second, countingGame.String()
+	rep, text := chaos(t, cfg)
+	if rep.Bad() {
+		t.Error(text)
+	}
+	if rep.totalCuts() < 20 || rep.MessagesUp < 2000 || rep.MessagesDown < 2000 || rep.count.moved.Load() < fewMoves {
+		t.Errorf("too little has happened to mean anything:\n%s", text)
+	}
+}
+
+// The short form of make failover.
+func TestAllSessionsOfAGatewayGoOnElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, drain := range map[string]bool{"killed": false, "drained": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := together(time.Hour)
+			cfg.Driver, cfg.Bin, cfg.NATS, cfg.Counting = "poll", program(t, "reseat-race"), program(t, "nats-server"), program(t, "counting")
+			cfg.Only, cfg.Dir, cfg.Round, cfg.Servers, cfg.Tick, cfg.Drain, cfg.Late = countingGame.String(), t.TempDir(), 0, 1, 2000, time.Minute, 20*time.Second
+			if err := failovers(t.Context(), cfg, 60, drain, t.Output()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

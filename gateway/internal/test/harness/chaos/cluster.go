@@ -85,14 +85,20 @@ type server struct {
 
 func newCluster(r *run, game string) *cluster {
 	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, claims: map[string][]take{}, ends: map[string]int{}, counts: map[string]int{}, slowest: map[string]time.Duration{}}
-	for i := range clusterSize {
+	of := c.parties.Of
+	if r.cfg.Round == 0 {
+		of = func(net.Conn) string { return "" } // looking takes time
+	}
+	for i := range r.cfg.Servers {
 		name := fmt.Sprint("s", i)
 		s := &server{NATS: process.NewNATS(r.cfg.NATS, name, r.cfg.Dir, c.parties.Prefix(name))}
-		s.gate, s.route = fault.NewGate(freeport.Addr(), s.Client, c.parties.Of), fault.NewGate(freeport.Addr(), s.Routes, c.parties.Of)
+		s.gate, s.route = fault.NewGate(freeport.Addr(), s.Client, of), fault.NewGate(freeport.Addr(), s.Routes, of)
 		s.Advertised = s.route.Addr
 		c.servers = append(c.servers, s)
+	}
+	for i := range clusterSize {
 		n := &node{name: fmt.Sprint("n", i), listen: freeport.Addr()}
-		n.gate = fault.NewGate(freeport.Addr(), freeport.Addr(), c.parties.Of)
+		n.gate = fault.NewGate(freeport.Addr(), freeport.Addr(), of)
 		n.near = fault.Proxy{Target: n.listen, Plan: r.plan, Struck: r.struck, Told: true}
 		c.nodes = append(c.nodes, n)
 	}

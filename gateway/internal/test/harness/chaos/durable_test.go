@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/harness/chaos/message"
+	"reseat/gateway/internal/test/harness/process"
 	"reseat/gateway/internal/test/harness/seat"
 )
 
@@ -136,6 +137,35 @@ func TestRefusalOfDurableSessionIsJudged(t *testing.T) {
 		}
 		if p.fell != (c.k == gone && !c.fault) {
 			t.Errorf("%s: lost %v", name, p.fell)
+		}
+	}
+}
+
+// The counting game must have applied what the client sent, once and in order.
+func TestReportOfTheCountingGameIsJudged(t *testing.T) {
+	for name, c := range map[string]struct {
+		report process.Report
+		with   func(p *player)
+		want   string // "": nothing
+	}{
+		"all":                       {process.Report{Received: 3, Applied: []int64{1, 2, 3}, Repeats: 2}, nil, ""},
+		"one twice":                 {process.Report{Received: 3, Applied: []int64{1, 2, 2}}, nil, "the game applied 2 as number 3"},
+		"in another order":          {process.Report{Received: 3, Applied: []int64{2, 1, 3}}, nil, "the game applied 2 as number 1"},
+		"the last one missing":      {process.Report{Received: 2, Applied: []int64{1, 2}}, nil, "the game has 2 messages of 3"},
+		"one given up":              {process.Report{Received: 3, Applied: []int64{1, 2}, Lost: 1}, nil, "lost 1"},
+		"its own no longer kept":    {process.Report{Received: 3, Applied: []int64{1, 2, 3}, Resyncs: 1}, nil, "resyncs 1"},
+		"the session lost with all": {process.Report{Received: 2, Applied: []int64{1, 2}}, func(p *player) { p.fell, p.verdict, p.code = true, "refused", 4404 }, ""},
+		"refused, and not lost":     {process.Report{Received: 3, Applied: []int64{1, 2, 3}}, func(p *player) { p.verdict, p.code = "refused", 4404 }, "the client got refused 4404"},
+		"it goes on":                {process.Report{Received: 3, Applied: []int64{1, 2, 3}}, func(p *player) { p.done = false }, "did not end"},
+	} {
+		p := newPlayer(new(run), 7, countingGame)
+		p.made, p.hellos, p.done, p.verdict, p.code = 3, 2, true, "bye", 4000
+		if c.with != nil {
+			c.with(p)
+		}
+		p.judgeCounting(c.report)
+		if got := strings.Join(p.faults, "; "); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

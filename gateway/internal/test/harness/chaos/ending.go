@@ -10,20 +10,21 @@ type ending int
 
 // The endings.
 const (
-	byeAtRest   ending = iota // bye, after everything has arrived
-	byeAtOnce                 // bye right after the last messages
-	gameClose                 // the game server closes right after its last message
-	gameKill                  // the game server's connection is reset
-	legCut                    // the line to the game server breaks at a byte
-	expiry                    // the client stays detached for longer than the grace period
-	drained                   // SIGTERM
-	plain                     // no reseat.v1, no disconnects, a Close after everything has arrived
-	cookie                    // no reseat.v1 but --plain-resume cookie, and disconnects; then as plain
-	hard                      // --disconnect hard; then as byeAtRest
-	dropOldest                // --overflow drop-oldest, detached for too long; then as byeAtRest
-	overflowEnd               // --overflow end, detached for too long
-	durable                   // --durable on, in a cluster: its gateway may be lost; then as byeAtRest
-	durableHard               // the same with --disconnect hard
+	byeAtRest    ending = iota // bye, after everything has arrived
+	byeAtOnce                  // bye right after the last messages
+	gameClose                  // the game server closes right after its last message
+	gameKill                   // the game server's connection is reset
+	legCut                     // the line to the game server breaks at a byte
+	expiry                     // the client stays detached for longer than the grace period
+	drained                    // SIGTERM
+	plain                      // no reseat.v1, no disconnects, a Close after everything has arrived
+	cookie                     // no reseat.v1 but --plain-resume cookie, and disconnects; then as plain
+	hard                       // --disconnect hard; then as byeAtRest
+	dropOldest                 // --overflow drop-oldest, detached for too long; then as byeAtRest
+	overflowEnd                // --overflow end, detached for too long
+	durable                    // --durable on, in a cluster: its gateway may be lost; then as byeAtRest
+	durableHard                // the same with --disconnect hard
+	countingGame               // the same with the counting game as the game server
 )
 
 // small is how many messages a session with too small a buffer keeps.
@@ -47,20 +48,21 @@ type rule struct {
 // Plain clients have a long heartbeat: on a busy machine their late answers would end
 // their sessions.
 var rules = []rule{
-	byeAtRest:   {"bye, at rest", 's', "", bye, gone, bye, enough, true, true, true},
-	byeAtOnce:   {"bye, at once", 's', "", bye, gone, bye, enough, false, true, true},
-	gameClose:   {"closed by the game server", 's', "", []int{4321}, []int{4410}, []int{4321}, "match over", true, false, false},
-	gameKill:    {"game server killed", 's', "", []int{4502}, gone, []int{-1}, "", false, false, false},
-	legCut:      {"line to the game server cut", 's', "", []int{4502}, gone, []int{-1, 1002}, "", false, false, false},
-	expiry:      {"grace period over", 'x', "grace=EXPIRY", nil, gone, []int{1001}, "grace period over", true, true, true},
-	drained:     {"drained", 's', "", []int{4503}, nil, []int{1001}, "draining", false, false, true},
-	plain:       {"plain client", 'p', "heartbeat=1m;answer-timeout=30s", []int{1000}, nil, []int{1000}, enough, true, true, true},
-	cookie:      {"plain client with a cookie", 'c', "plain-resume=cookie", []int{1000}, nil, []int{1000}, enough, true, true, true},
-	hard:        {"hard disconnects", 'h', "disconnect=hard", bye, gone, bye, enough, true, false, false},
-	dropOldest:  {"overflow: drop-oldest", 'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small), bye, gone, bye, enough, true, true, true},
-	overflowEnd: {"overflow: end", 'e', fmt.Sprint("overflow=end;buffer-messages=", small), nil, []int{4408}, []int{1013}, "replay buffer full", false, false, true},
-	durable:     {"durable", 'd', "durable=on", bye, gone, bye, enough, true, false, false},
-	durableHard: {"durable, hard disconnects", 'k', "durable=on;disconnect=hard", bye, gone, bye, enough, true, false, false},
+	byeAtRest:    {"bye, at rest", 's', "", bye, gone, bye, enough, true, true, true},
+	byeAtOnce:    {"bye, at once", 's', "", bye, gone, bye, enough, false, true, true},
+	gameClose:    {"closed by the game server", 's', "", []int{4321}, []int{4410}, []int{4321}, "match over", true, false, false},
+	gameKill:     {"game server killed", 's', "", []int{4502}, gone, []int{-1}, "", false, false, false},
+	legCut:       {"line to the game server cut", 's', "", []int{4502}, gone, []int{-1, 1002}, "", false, false, false},
+	expiry:       {"grace period over", 'x', "grace=EXPIRY", nil, gone, []int{1001}, "grace period over", true, true, true},
+	drained:      {"drained", 's', "", []int{4503}, nil, []int{1001}, "draining", false, false, true},
+	plain:        {"plain client", 'p', "heartbeat=1m;answer-timeout=30s", []int{1000}, nil, []int{1000}, enough, true, true, true},
+	cookie:       {"plain client with a cookie", 'c', "plain-resume=cookie", []int{1000}, nil, []int{1000}, enough, true, true, true},
+	hard:         {"hard disconnects", 'h', "disconnect=hard", bye, gone, bye, enough, true, false, false},
+	dropOldest:   {"overflow: drop-oldest", 'o', fmt.Sprint("overflow=drop-oldest;buffer-messages=", small), bye, gone, bye, enough, true, true, true},
+	overflowEnd:  {"overflow: end", 'e', fmt.Sprint("overflow=end;buffer-messages=", small), nil, []int{4408}, []int{1013}, "replay buffer full", false, false, true},
+	durable:      {"durable", 'd', "durable=on", bye, gone, bye, enough, true, false, false},
+	durableHard:  {"durable, hard disconnects", 'k', "durable=on;disconnect=hard", bye, gone, bye, enough, true, false, false},
+	countingGame: {"counting game", 'n', "durable=on;disconnect=hard", bye, gone, bye, enough, true, true, true},
 }
 
 var bye, gone = []int{4000}, []int{4404}
@@ -86,7 +88,7 @@ func endingOf(name string) ending {
 func (e ending) redials() bool { return e == hard || e.isDurable() }
 
 // isDurable reports whether a session outlives its gateway.
-func (e ending) isDurable() bool { return e == durable || e == durableHard }
+func (e ending) isDurable() bool { return e == durable || e == durableHard || e == countingGame }
 
 // isPlain reports whether the client does not speak reseat.v1.
 func (e ending) isPlain() bool { return e == plain || e == cookie }

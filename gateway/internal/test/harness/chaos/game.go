@@ -194,6 +194,13 @@ func (g *game) sit(s *gameSeat) bool {
 	return true
 }
 
+// name notes that a session has a game server.
+func (g *game) name(session string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.names[session] = true
+}
+
 // isSecond reports whether the session got a connection too many.
 func (g *game) isSecond(id, try int) bool {
 	g.mu.Lock()

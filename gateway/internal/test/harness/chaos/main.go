@@ -9,10 +9,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	"reseat/gateway/internal/test/harness/process"
@@ -38,7 +40,7 @@ func short() Config {
 func together(d time.Duration) Config {
 	return Config{Sessions: 40, Cuts: 4, Messages: 250, Spread: 9 * time.Second, Grace: time.Minute, Expiry: 30 * time.Second,
 		Heartbeat: 5 * time.Second, Answer: 2 * time.Second, Late: time.Second, Hold: 4 * time.Second, Stall: time.Second, StallEvery: 400,
-		Cluster: d, Round: 20 * time.Second, Drain: 25 * time.Second, Limit: d + 2*time.Minute}
+		Cluster: d, Servers: 3, Tick: 500, Round: 20 * time.Second, Drain: 25 * time.Second, Limit: d + 2*time.Minute}
 }
 
 // command returns the exit status: 1 for a failed run, 2 for one that could not run.
@@ -53,6 +55,8 @@ func command(args []string) int {
 	upgrade := fs.Duration("upgrade", 0, "between two upgrades of the gateway to a new process; 0: none")
 	cluster := fs.Duration("cluster", 0, "a cluster of three gateways and three NATS servers, for this long; 0: one gateway")
 	nats := fs.String("nats", "", "the NATS server's program; built where there is none")
+	counting := fs.String("counting", "", "the counting game's program; built where there is none")
+	failover := fs.Int("failover", 0, "only measure how long so many sessions of a gateway that is killed, or drained, take to go on at others")
 	verbose := fs.Bool("v", false, "say what happens to the cluster")
 	only := fs.String("only", "", "the one ending of all sessions, as the table calls it")
 	fs.Parse(args)
@@ -60,22 +64,30 @@ func command(args []string) int {
 	if *isShort {
 		cfg = short()
 	}
-	if *cluster > 0 {
+	if *cluster > 0 || *failover > 0 {
 		cfg = together(*cluster)
 	}
-	cfg.NATS, cfg.Verbose = *nats, *verbose
+	if *failover > 0 {
+		*only = countingGame.String()
+		cfg.Cluster, cfg.Round, cfg.Servers, cfg.Tick, cfg.Drain = time.Hour, 0, 1, 2000, time.Minute
+	}
+	cfg.NATS, cfg.Counting, cfg.Verbose = *nats, *counting, *verbose
 	if *only != "" && endingOf(*only) < 0 {
 		fmt.Fprintf(os.Stderr, "chaos: -only: %q is none of %v\n", *only, rules)
+		return 2
+	}
+	if *only != "" && endingOf(*only).isDurable() && cfg.Cluster == 0 {
+		fmt.Fprintf(os.Stderr, "chaos: -only: %q takes -cluster\n", *only)
 		return 2
 	}
 	cfg.Only, cfg.Upgrade = *only, *upgrade
 	cfg.Seed, cfg.Driver, cfg.TLS, cfg.Links, cfg.Bin = *seed, *driver, *secure, *links, *bin
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	return perform(ctx, cfg)
+	return perform(ctx, cfg, *failover)
 }
 
-func perform(ctx context.Context, cfg Config) int {
+func perform(ctx context.Context, cfg Config, failover int) int {
 	dir, err := os.MkdirTemp("", "reseat-chaos-")
 	if err == nil {
 		cfg.Dir = dir
@@ -84,9 +96,23 @@ func perform(ctx context.Context, cfg Config) int {
 	if err == nil && cfg.Cluster > 0 {
 		cfg.NATS, err = process.Program(cfg.NATS, "nats-server")
 	}
+	if err == nil && cfg.Only == countingGame.String() {
+		cfg.Counting, err = process.Program(cfg.Counting, "counting")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return 2
+	}
+	if failover > 0 {
+		for _, how := range []string{"killed", "drained"} {
+			cfg.Dir = filepath.Join(dir, how)
+			if err := errors.Join(os.Mkdir(cfg.Dir, 0o700), failovers(ctx, cfg, failover, how == "drained", os.Stdout)); err != nil {
+				fmt.Printf("FAILED %v\n\nthe logs: %s\n", err, dir)
+				return 1
+			}
+		}
+		os.RemoveAll(dir)
+		return 0
 	}
 	rep, err := Run(ctx, cfg)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"reseat/gateway/internal/test/harness/chaos/fault"
 	"reseat/gateway/internal/test/harness/chaos/history"
 	"reseat/gateway/internal/test/harness/chaos/message"
+	"reseat/gateway/internal/test/harness/process"
 	"reseat/gateway/internal/test/harness/seat"
 )
 
@@ -88,8 +89,9 @@ func newPlayer(r *run, id int, end ending) *player {
 }
 
 func (p *player) streams() {
-	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0)}
-	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0)}, Staged: p.end.redials()}
+	counts := p.end == countingGame
+	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0), Counting: counts}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0), Counting: counts}, Staged: p.end.redials() && !counts}
 }
 
 // secureBytes is about the length of a TLS handshake. If disconnects were as likely
@@ -206,6 +208,9 @@ type arrival struct {
 // away returns how much longer than necessary the player stays detached: sometimes, if
 // the buffer is small, for about as long as it takes to overflow.
 func (p *player) away(r *rand.Rand) time.Duration {
+	if p.end == countingGame && r.IntN(4) == 0 { // while its gateway may die
+		return process.Span(r, 0, 3*time.Second)
+	}
 	if p.end != dropOldest && p.end != overflowEnd || r.IntN(4) == 0 {
 		return 0
 	}

@@ -87,8 +87,9 @@ const patience = 20 * time.Second
 
 // add judges a session that is over, and adds its figures and its failure if any.
 func (rep *Report) add(p *player) {
-	p.judge()
-	if p.end.redials() && (p.end.isDurable() || !p.fellWith()) {
+	if p.end == countingGame {
+		p.judgeCounting(rep.counting.report(p.sessionID(), 0))
+	} else if p.judge(); p.end.redials() && (p.end.isDurable() || !p.fellWith()) {
 		p.judgeConnections()
 	}
 	if !p.end.isPlain() && !p.end.isDurable() {
@@ -100,6 +101,9 @@ func (rep *Report) add(p *player) {
 	rep.mu.Lock()
 	defer rep.mu.Unlock()
 	rep.MessagesDown += p.down.Came
+	if p.end == countingGame {
+		rep.MessagesUp += p.made
+	}
 	rep.Again += p.down.Again
 	rep.Bytes += p.down.Bytes
 	rep.Down.Add(p.down.Verdicts)

@@ -48,11 +48,14 @@ type Config struct {
 	Limit      time.Duration // for the whole run
 	FailFast   bool          // the first fault ends the run
 	Cluster    time.Duration // how long a cluster of gateways plays; 0: there is one gateway
-	Round      time.Duration // of troubles in a cluster
+	Round      time.Duration // of troubles in a cluster; 0: none
 	Drain      time.Duration // --drain
 	Verbose    bool          // say what happens to a cluster
 	Bin        string        // the gateway's program,
-	NATS       string        // and that of the NATS server
+	NATS       string        // that of the NATS server,
+	Counting   string        // and that of the counting game, "" for none
+	Tick       int           // ms between two messages of its own to each session
+	Servers    int           // NATS servers
 	Driver     string
 	Dir        string // for the log and the keys
 }
@@ -73,22 +76,23 @@ type counters struct {
 
 // A run is a gateway with clients, game servers and faults.
 type run struct {
-	cfg     Config
-	client  *http.Client
-	game    *game
-	gateway *process.Process
-	links   *namespace // nil without Links
-	near    fault.Proxy
-	far     fault.Proxy
-	fronts  []string // where players connect: scheme and address
-	cluster *cluster // nil: there is one gateway
-	keys    *keyring
-	trust   *tls.Config
-	mu      sync.Mutex
-	players []*player // in a cluster nil once they are judged
-	rivals  []*rivalry
-	count   counters
-	began   time.Time
+	cfg      Config
+	client   *http.Client
+	game     *game
+	gateway  *process.Process
+	links    *namespace // nil without Links
+	near     fault.Proxy
+	far      fault.Proxy
+	fronts   []string  // where players connect: scheme and address
+	cluster  *cluster  // nil: there is one gateway
+	counting *counting // nil: it is not played
+	keys     *keyring
+	trust    *tls.Config
+	mu       sync.Mutex
+	players  []*player // in a cluster nil once they are judged
+	rivals   []*rivalry
+	count    counters
+	began    time.Time
 
 	faulty sync.Mutex
 	faults []string // of the run as a whole
@@ -170,6 +174,11 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.trust, err = newTrust(r.cfg.Dir); err != nil {
 		return err
 	}
+	if r.cfg.Counting != "" {
+		if r.counting, err = startCounting(r.cfg.Counting, r.cfg.Dir, r.cfg.Tick, r.game.name); err != nil {
+			return err
+		}
+	}
 	if r.cfg.Cluster > 0 {
 		r.client = seat.Client(r.trust)
 		r.cluster = newCluster(r, farLn.Addr().String())
@@ -202,7 +211,11 @@ func (r *run) flags(game, listen, admin string) []string {
 		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=4m"}, r.keys.flags()...)
 	flags = append(flags, fmt.Sprintf("--route=/r/*=ws://%s;grace=%s", game, r.cfg.Expiry)) // rivals'
 	for e, s := range rules {
-		if s.route != "" && (!ending(e).isDurable() || r.cluster != nil) {
+		if ending(e) == countingGame {
+			if r.counting != nil {
+				flags = append(flags, r.counting.route())
+			}
+		} else if s.route != "" && (!ending(e).isDurable() || r.cluster != nil) {
 			flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, strings.Replace(s.route, "EXPIRY", r.cfg.Expiry.String(), 1)))
 		}
 	}
@@ -226,6 +239,9 @@ func (r *run) close() {
 	}
 	if r.game != nil {
 		r.game.http.Close()
+	}
+	if r.counting != nil {
+		r.counting.close()
 	}
 	if r.links != nil {
 		r.links.remove()

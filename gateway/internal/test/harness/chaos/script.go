@@ -37,6 +37,10 @@ func (p *player) seat() *gameSeat {
 
 // direct brings the session to its planned end.
 func (p *player) direct(ctx context.Context) {
+	if p.end == countingGame {
+		p.directCounting(ctx)
+		return
+	}
 	if !p.await(ctx, func() bool { return p.seat() != nil }) {
 		return
 	}

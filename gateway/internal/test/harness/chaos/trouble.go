@@ -88,6 +88,17 @@ var troubles = []trouble{
 			c.outage(n.name, "")()
 		})
 	}},
+	{"gateway drained, then killed", 1, func(ctx context.Context, c *cluster, r *rand.Rand) string {
+		n := pick(r, c.nodes)
+		return c.replace(ctx, n, r, func(l *life) {
+			l.leaves.Store(true)
+			l.lost.Store(now())
+			l.handed.Store(int64(2 * c.r.cfg.Sessions)) // at most, since it will not say how many: also those whose first hello was lost
+			l.process.Signal(syscall.SIGTERM)
+			sleep(ctx, process.Span(r, 0, 1500*time.Millisecond))
+			c.kill(n, l)
+		})
+	}},
 	{"gateway upgraded", 4, func(_ context.Context, c *cluster, r *rand.Rand) string {
 		n := pick(r, c.nodes)
 		n.busy.Lock()

@@ -29,9 +29,8 @@ type Config struct {
 
 // main exits with 1 if something grew, 2 if it could not run.
 func main() {
-	cfg := Config{Rounds: 20}
+	cfg := Config{Rounds: 20, AtOnce: 100}
 	flag.IntVar(&cfg.Sessions, "sessions", 100_000, "that come and go")
-	flag.IntVar(&cfg.AtOnce, "at-once", 100, "sessions at a time")
 	flag.StringVar(&cfg.Driver, "driver", "net", "the gateway's")
 	flag.StringVar(&cfg.Bin, "bin", "bin/reseat", "the gateway's program")
 	flag.Uint64Var(&cfg.Seed, "seed", 1, "of what each session does")

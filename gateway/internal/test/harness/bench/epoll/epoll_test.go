@@ -4,9 +4,7 @@ package epoll
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"testing"
 	"time"
@@ -17,13 +15,12 @@ type side struct {
 	conn      *Conn
 	connected bool
 	got       []byte
-	rooms     int
 	gone      error
 }
 
 func (s *side) Connected()     { s.connected = true }
 func (s *side) Data(b []byte)  { s.got = append(s.got, b...) }
-func (s *side) Room()          { s.rooms++ }
+func (s *side) Room()          {}
 func (s *side) Gone(err error) { s.gone = err }
 
 // pair connects two sides over loopback.
@@ -74,30 +71,6 @@ func TestOutputBeyondTheSocketBufferIsSentLater(t *testing.T) {
 	until(t, l, "all of it", func() bool { return len(server.got) >= len(want)+3 })
 	if !bytes.Equal(server.got, append(want, "end"...)) {
 		t.Error("it arrived otherwise than it was sent")
-	}
-}
-
-func TestRoomIsCalledWhileHungry(t *testing.T) {
-	l, client, server := pair(t)
-	server.conn.Hungry(true)
-	until(t, l, "room", func() bool { return server.rooms > 10 })
-	server.conn.Hungry(false)
-	rooms := server.rooms
-	client.conn.Write([]byte("x"))
-	until(t, l, "a byte", func() bool { return len(server.got) == 1 })
-	if server.rooms != rooms {
-		t.Errorf("called %d times although it is hungry no more", server.rooms-rooms)
-	}
-}
-
-func TestEndAndResetAreDistinguished(t *testing.T) {
-	for name, end := range map[string]func(*Conn){"close": (*Conn).Close, "reset": (*Conn).Reset} {
-		l, client, server := pair(t)
-		end(client.conn)
-		until(t, l, name, func() bool { return server.gone != nil })
-		if errors.Is(server.gone, io.EOF) != (name == "close") || client.gone != nil {
-			t.Errorf("%s: %v there, %v here", name, server.gone, client.gone)
-		}
 	}
 }
 

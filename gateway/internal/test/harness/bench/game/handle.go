@@ -5,6 +5,7 @@ package game
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -23,10 +24,13 @@ type Handle struct {
 	out *bufio.Reader
 }
 
-// Start starts a server as a process: argv makes the process call Serve, which gets its
-// Spec on standard input.
-func Start(argv []string, spec Spec) (*Handle, error) {
-	h := &Handle{cmd: exec.Command(argv[0], argv[1:]...)}
+// New starts a server as a process, which is this program with Program as its argument.
+func New(spec Spec) (*Handle, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	h := &Handle{cmd: exec.Command(self, Program)}
 	h.cmd.Stderr = os.Stderr
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	in, err := h.cmd.StdinPipe()
@@ -48,16 +52,12 @@ func Start(argv []string, spec Spec) (*Handle, error) {
 	return h, nil
 }
 
-func (h *Handle) greet(spec Spec) error {
-	if err := json.NewEncoder(h.in).Encode(spec); err != nil {
-		return err
-	}
+func (h *Handle) greet(spec Spec) (err error) {
 	var g greeting
-	if err := h.read(&g); err != nil {
+	if err := errors.Join(json.NewEncoder(h.in).Encode(spec), h.read(&g)); err != nil {
 		return err
 	}
-	addr, err := netip.ParseAddrPort(g.Address)
-	h.Addr = addr
+	h.Addr, err = netip.ParseAddrPort(g.Address)
 	return err
 }
 
@@ -69,7 +69,8 @@ func (h *Handle) read(v any) error {
 	return json.Unmarshal(line, v)
 }
 
-func (h *Handle) order(c command) (r Report, err error) {
+// Order has the server execute a command.
+func (h *Handle) Order(c Command) (r Report, err error) {
 	if _, err := fmt.Fprintln(h.in, c); err != nil {
 		return r, fmt.Errorf("game server, %s: %w", c, err)
 	}
@@ -78,21 +79,6 @@ func (h *Handle) order(c command) (r Report, err error) {
 	}
 	return r, nil
 }
-
-// Begin makes the server start sending.
-func (h *Handle) Begin() (Report, error) { return h.order(cmdStart) }
-
-// End makes it stop sending, after finishing what it has started.
-func (h *Handle) End() (Report, error) { return h.order(cmdStop) }
-
-// Pause makes it stop sending until Resume, after finishing what it has started.
-func (h *Handle) Pause() (Report, error) { return h.order(cmdPause) }
-
-// Resume makes it go on as if there had been no pause.
-func (h *Handle) Resume() (Report, error) { return h.order(cmdResume) }
-
-// Report returns the server's state.
-func (h *Handle) Report() (Report, error) { return h.order(cmdReport) }
 
 // Stop ends the process.
 func (h *Handle) Stop() {

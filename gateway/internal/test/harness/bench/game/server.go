@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,6 @@ type server struct {
 	loop     *epoll.Loop
 	sessions []*session
 	out      *json.Encoder
-	input    []byte
 	ended    bool // end of standard input
 
 	firing bool
@@ -42,23 +42,26 @@ type server struct {
 	faults      message.Faults
 }
 
-// Serve runs the process: it listens, prints its address, and obeys its standard input
-// until that ends.
-func Serve(spec Spec) error {
+// Serve runs the process: it reads its Spec from standard input, listens, prints its
+// address, and obeys further lines until the input ends.
+func Serve() error {
+	// Byte by byte: what follows the line belongs to the loop.
+	line, err := bufio.NewReaderSize(iotest.OneByteReader(os.Stdin), 16).ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read the spec: %w", err)
+	}
+	var spec Spec
+	if err := json.Unmarshal(line, &spec); err != nil {
+		return err
+	}
 	loop, err := epoll.New()
 	if err != nil {
 		return err
 	}
 	s := &server{spec: spec, loop: loop, sessions: make([]*session, spec.Sessions), out: json.NewEncoder(os.Stdout), deflater: frames.NewDeflater()}
-	addr, err := loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), s.accept)
+	addr, err := loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), func(c *epoll.Conn) epoll.Owner { return newVisitor(s, c) })
 	if err != nil {
 		return err
-	}
-	for host, i := addr.Addr(), 1; i < spec.Hosts; i++ {
-		host = host.Next()
-		if _, err := loop.Listen(netip.AddrPortFrom(host, addr.Port()), s.accept); err != nil {
-			return err
-		}
 	}
 	if err := loop.Watch(0, s.command); err != nil {
 		return err
@@ -88,11 +91,7 @@ func (s *server) work() int64 {
 	return now + idle
 }
 
-func (s *server) accept(c *epoll.Conn) epoll.Owner {
-	return newVisitor(s, c)
-}
-
-// command reads the standard input and executes each line.
+// command executes a line of the standard input.
 func (s *server) command() {
 	var buf [256]byte
 	n, err := unix.Read(0, buf[:])
@@ -100,76 +99,33 @@ func (s *server) command() {
 		s.ended = err == nil || err != unix.EINTR && err != unix.EAGAIN
 		return
 	}
-	s.input = append(s.input, buf[:n]...)
-	for {
-		line, rest, ok := bytes.Cut(s.input, []byte("\n"))
-		if !ok {
-			return
+	switch c := Command(bytes.TrimSpace(buf[:n])); c { // the next one waits for the answer
+	case Start:
+		if s.spec.Mode == Tick {
+			s.pace = epoll.NewPace(epoll.Now(), s.spec.Every, s.spec.Grain, s.spec.Sessions-s.spec.Idle, s.spec.Limit)
 		}
-		s.do(command(line))
-		s.input = append(s.input[:0], rest...)
-	}
-}
-
-func (s *server) do(c command) {
-	switch c {
-	case cmdStart:
-		s.start()
-	case cmdStop:
-		s.pace, s.paused, s.firing = nil, nil, false
-	case cmdPause:
+		s.fire()
+	case Stop:
+		s.pace, s.firing = nil, false
+	case Pause:
 		s.pace, s.paused, s.since, s.firing = nil, s.pace, epoll.Now(), false
-	case cmdResume:
-		s.resume()
-	case cmdReport:
+	case Resume:
+		s.pace, s.paused = s.paused, nil
+		s.pace.Shift(epoll.Now() - s.since)
+		s.fire()
+	case State:
 	default:
 		s.faults.Say("unknown command %q", c)
 	}
 	s.out.Encode(Report{Sent: s.sent, Taken: s.taken, Faults: s.faults})
 }
 
-func (s *server) start() {
-	switch s.spec.Mode {
-	case Tick:
-		s.pace = epoll.NewPace(epoll.Now(), s.spec.Every, s.spec.Grain, s.spec.Sessions-s.spec.Idle, s.spec.Limit)
-	case Fire:
-		s.fire()
-	}
-}
-
+// fire begins to send as fast as clients take it, with Fire.
 func (s *server) fire() {
-	s.firing = true
+	s.firing = s.spec.Mode == Fire
 	for _, c := range s.sessions {
-		if c != nil {
+		if c != nil && s.firing {
 			c.conn.Hungry(true)
 		}
 	}
 }
-
-// resume goes on after a pause, with the same session.
-func (s *server) resume() {
-	s.pace, s.paused = s.paused, nil
-	s.pace.Shift(epoll.Now() - s.since)
-	if s.spec.Mode == Fire {
-		s.fire()
-	}
-}
-
-// ReadSpec reads a Spec from the first line of standard input. It consumes no byte more
-// than that line.
-func ReadSpec() (spec Spec, err error) {
-	line, err := readLine(os.Stdin)
-	if err != nil {
-		return spec, fmt.Errorf("read the spec: %w", err)
-	}
-	return spec, json.Unmarshal(line, &spec)
-}
-
-func readLine(f *os.File) ([]byte, error) {
-	return bufio.NewReaderSize(oneByte{f}, 16).ReadBytes('\n')
-}
-
-// oneByte keeps a bufio.Reader from reading ahead.
-type oneByte struct{ f *os.File }
-
-func (o oneByte) Read(p []byte) (int, error) { return o.f.Read(p[:1]) }

@@ -16,11 +16,13 @@ type Mode string
 
 // The modes.
 const (
-	Quiet Mode = "quiet" // sends nothing
-	Tick  Mode = "tick"  // a message to each session periodically
-	Echo  Mode = "echo"  // a message in answer to each
-	Fire  Mode = "fire"  // messages as fast as they are accepted, 32 KiB per write
+	Tick Mode = "tick" // a message to each session periodically
+	Echo Mode = "echo" // a message in answer to each
+	Fire Mode = "fire" // messages as fast as they are accepted, 32 KiB per write
 )
+
+// Program is the first argument of a process that is to call Serve.
+const Program = "serve-game"
 
 // A Spec configures a server. Sessions are named by the path of their handshake, /s/0
 // to /s/(Sessions-1).
@@ -30,7 +32,6 @@ type Spec struct {
 	Down, Up message.Kind
 	Every    time.Duration // interval of a session's ticks, which are spread evenly over all sessions
 	Grain    time.Duration // ticks within the same grain are sent together
-	Hosts    int           // addresses that it listens at: the first ones of 127.0.0.0/8; zero: 1
 	Limit    int           // total ticks per session; zero: no limit
 	Idle     int           // sessions, the last ones, that get no ticks
 }
@@ -41,16 +42,17 @@ type Report struct {
 	Faults      message.Faults
 }
 
-// A command is a line on the server's standard input. The server answers each with a
+// A Command is a line on the server's standard input. The server answers each with a
 // Report on a line of standard output.
-type command string
+type Command string
 
+// The commands.
 const (
-	cmdStart  command = "start"  // start sending
-	cmdStop   command = "stop"   // stop sending
-	cmdPause  command = "pause"  // stop sending until resume
-	cmdResume command = "resume" // go on where the pause began
-	cmdReport command = "report" // only report
+	Start  Command = "start"  // start sending
+	Stop   Command = "stop"   // stop sending, after finishing what was started
+	Pause  Command = "pause"  // the same, until Resume
+	Resume Command = "resume" // go on as if there had been no pause
+	State  Command = "state"  // only report
 )
 
 // A greeting is the first line of standard output.

@@ -21,9 +21,7 @@ import (
 
 // A Setup configures the clients.
 type Setup struct {
-	Target    netip.AddrPort
-	Others    []netip.AddrPort // more of them: sessions begin at each in turn
-	Shift     int              // by how many targets a connection is moved on from where its session began
+	Targets   []netip.AddrPort // sessions begin at each in turn
 	Game      *game.Handle     // at the other end
 	Resumable bool             // they speak reseat.v1
 	Sessions  int
@@ -35,7 +33,6 @@ type Setup struct {
 	Once      bool          // Echo: only the one at the start
 	Storm     bool          // after one echo each session is closed
 	First     int           // the id of the first session
-	Together  bool          // all sessions begin at Target
 	Deflate   bool          // permessage-deflate is offered, and must be negotiated
 }
 
@@ -139,7 +136,7 @@ func (c *Client) Start() error {
 		c.pace = epoll.NewPace(epoll.Now(), c.Every, c.Grain, c.Sessions, 0)
 	}
 	c.echo()
-	_, err := c.Game.Begin()
+	_, err := c.Game.Order(game.Start)
 	return err
 }
 
@@ -157,13 +154,13 @@ func (c *Client) echo() {
 // that have not arrived by then count as missing.
 func (c *Client) Stop(limit time.Duration) (game.Report, error) {
 	c.running, c.pace = false, nil
-	r, err := c.Game.End()
+	r, err := c.Game.Order(game.Stop)
 	return c.drain(r, err, limit)
 }
 
 // drain waits until every message has arrived; r is the game server's state.
 func (c *Client) drain(r game.Report, err error, limit time.Duration) (game.Report, error) {
-	for end := epoll.Now() + int64(limit); err == nil && !c.settled(r) && epoll.Now() < end; r, err = c.Game.Report() {
+	for end := epoll.Now() + int64(limit); err == nil && !c.settled(r) && epoll.Now() < end; r, err = c.Game.Order(game.State) {
 		if err := c.Run(5 * time.Millisecond); err != nil {
 			return r, err
 		}
@@ -243,16 +240,7 @@ func (c *Client) sound(err error) error {
 }
 
 // target is where a session's next connection goes.
-func (c *Client) target(id uint32) netip.AddrPort {
-	first := int(id)
-	if c.Together {
-		first = 0
-	}
-	if i := (first + c.Shift) % (1 + len(c.Others)); i > 0 {
-		return c.Others[i-1]
-	}
-	return c.Target
-}
+func (c *Client) target(id uint32) netip.AddrPort { return c.Targets[int(id)%len(c.Targets)] }
 
 func (c *Client) dialMore() {
 	for c.flight < c.InFlight && c.todo < len(c.sessions) {

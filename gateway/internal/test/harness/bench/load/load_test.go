@@ -24,16 +24,9 @@ import (
 	"reseat/upstream"
 )
 
-// With this argument the test's own binary is the game server.
-const asGame = "serve-game"
-
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == asGame {
-		spec, err := game.ReadSpec()
-		if err == nil {
-			err = game.Serve(spec)
-		}
-		if err != nil {
+	if len(os.Args) == 2 && os.Args[1] == game.Program {
+		if game.Serve() != nil {
 			os.Exit(1)
 		}
 		return
@@ -50,17 +43,6 @@ var (
 	gameState = message.Kind{Way: message.Down, Size: 512, Text: true, State: true}
 )
 
-// serve starts a game server.
-func serve(t *testing.T, spec game.Spec) *game.Handle {
-	t.Helper()
-	g, err := game.Start([]string{os.Args[0], asGame}, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.Stop)
-	return g
-}
-
 // clients makes clients of a game server, whose messages to them pass through change; nil
 // changes nothing.
 func clients(t *testing.T, spec game.Spec, set Setup, change func([]byte) []byte) *Client {
@@ -68,8 +50,12 @@ func clients(t *testing.T, spec game.Spec, set Setup, change func([]byte) []byte
 	if spec.Down.Size == 0 {
 		spec.Down, spec.Up = down, up
 	}
-	set.Game = serve(t, spec)
-	set.Target, set.Sessions, set.InFlight, set.Down, set.Up = set.Game.Addr, spec.Sessions, 8, spec.Down, spec.Up
+	g, err := game.New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Stop)
+	set.Game, set.Targets, set.Sessions, set.InFlight, set.Down, set.Up = g, []netip.AddrPort{g.Addr}, spec.Sessions, 8, spec.Down, spec.Up
 	c, err := New(set)
 	if err != nil {
 		t.Fatal(err)
@@ -78,9 +64,9 @@ func clients(t *testing.T, spec game.Spec, set Setup, change func([]byte) []byte
 	if change == nil {
 		return c
 	}
-	c.Target, err = c.loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), func(near *epoll.Conn) epoll.Owner {
+	c.Targets[0], err = c.loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), func(near *epoll.Conn) epoll.Owner {
 		far := &end{to: near, change: change}
-		conn, err := c.loop.Dial(set.Game.Addr, far)
+		conn, err := c.loop.Dial(g.Addr, far)
 		if err != nil {
 			t.Error(err)
 		}
@@ -136,7 +122,6 @@ func TestNothingIsLostAndNothingIsSentInAPause(t *testing.T) {
 		set  Setup
 	}{
 		"tick":     {game.Spec{Mode: game.Tick, Every: every}, Setup{Every: every}},
-		"text":     {game.Spec{Mode: game.Tick, Every: every, Down: gameState, Up: text}, Setup{Every: every}},
 		"deflate":  {game.Spec{Mode: game.Tick, Every: every, Down: gameState, Up: text}, Setup{Every: every, Deflate: true}},
 		"one busy": {game.Spec{Mode: game.Tick, Every: every, Idle: 19}, Setup{}},
 		"echo":     {game.Spec{Mode: game.Echo}, Setup{Echo: true}},
@@ -146,7 +131,7 @@ func TestNothingIsLostAndNothingIsSentInAPause(t *testing.T) {
 			tt.spec.Sessions = 20
 			c := clients(t, tt.spec, tt.set, nil)
 			begin(t, c)
-			for range 3 {
+			for range 2 {
 				receive(t, c, 100)
 				r, err := c.Pause(limit)
 				if err != nil || r.Sent != c.Received || r.Taken != c.Written {
@@ -181,7 +166,6 @@ func TestStormServesEachConnectionOnce(t *testing.T) {
 	}
 }
 
-// A proxy that damages, loses or duplicates one message of many fails the run.
 func TestOneFaultFailsTheRun(t *testing.T) {
 	size := len(frame.AppendHeader(nil, frame.Binary, true, down.Size)) + down.Size
 	for name, tt := range map[string]struct {
@@ -212,14 +196,33 @@ func TestOneFaultFailsTheRun(t *testing.T) {
 	}
 }
 
+// Also of clients beside others: at their next order.
 func TestLostConnectionFailsTheRun(t *testing.T) {
 	spec := game.Spec{Mode: game.Echo, Sessions: 4}
-	dropped := clients(t, spec, Setup{}, func(b []byte) []byte { return b })
-	begin(t, dropped)
-	dropped.Game.Stop()
-	err := dropped.Until(func() string { return "not noticed" }, limit, func() bool { return false })
-	if !errors.Is(err, ErrFaults) || dropped.Faults.Dropped == 0 {
-		t.Errorf("dropped: %v, %v", err, dropped.Faults)
+	c := clients(t, spec, Setup{}, nil)
+	set := c.Setup
+	set.First, set.Sessions, c.Setup.Sessions, c.sessions = 2, 2, 2, c.sessions[:2]
+	beside, err := NewBeside(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer beside.Close()
+	connect := func(c *Client) error { return c.Connect(limit) }
+	if err := <-beside.Do(connect); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, c)
+	c.Game.Stop()
+	err = c.Until(func() string { return "not noticed" }, limit, func() bool { return false })
+	if !errors.Is(err, ErrFaults) || c.Faults.Dropped == 0 {
+		t.Errorf("dropped: %v, %v", err, c.Faults)
+	}
+	err = nil
+	for end := time.Now().Add(limit); err == nil && time.Now().Before(end); { // the connections are dropped soon
+		err = <-beside.Do(connect)
+	}
+	if !errors.Is(err, ErrFaults) {
+		t.Errorf("dropped beside: %v, want %v", err, ErrFaults)
 	}
 	refused := clients(t, spec, Setup{}, nil)
 	refused.sessions[1].id = 77 // which does not exist
@@ -247,7 +250,7 @@ func TestSessionsResumeAtAGateway(t *testing.T) {
 	defer gw.Close()
 	server := httptest.NewServer(gw)
 	defer server.Close()
-	c.Target = netip.MustParseAddrPort(strings.TrimPrefix(server.URL, "http://"))
+	c.Targets[0] = netip.MustParseAddrPort(strings.TrimPrefix(server.URL, "http://"))
 	begin(t, c)
 	for range 3 {
 		receive(t, c, 20*ackMessages) // each session acks
@@ -289,25 +292,5 @@ func TestAckIsDueWithinASecond(t *testing.T) {
 	s.ack()
 	if _, ok := c.owing.next(); ok || s.v1.owed != 0 || !bytes.Contains(c.out, []byte{0x81, 0x86}) {
 		t.Errorf("%d messages are owed after an ack, % x was sent", s.v1.owed, c.out)
-	}
-}
-
-func TestFaultOfClientsBesideFailsTheirNextOrder(t *testing.T) {
-	g := serve(t, game.Spec{Mode: game.Echo, Sessions: 2, Down: down, Up: up})
-	b, err := NewBeside(Setup{Target: g.Addr, Game: g, Sessions: 2, InFlight: 2, Down: down, Up: up})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	connect := func(c *Client) error { return c.Connect(limit) }
-	if err := <-b.Do(connect); err != nil {
-		t.Fatal(err)
-	}
-	g.Stop()
-	for end := time.Now().Add(limit); err == nil && time.Now().Before(end); { // the connections are dropped soon
-		err = <-b.Do(connect)
-	}
-	if !errors.Is(err, ErrFaults) {
-		t.Errorf("after the server has ended: %v, want %v", err, ErrFaults)
 	}
 }

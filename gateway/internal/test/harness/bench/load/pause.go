@@ -18,7 +18,7 @@ import (
 // Serve is called; the gateway must be patient (proxy.Place, Patient).
 func (c *Client) Pause(limit time.Duration) (game.Report, error) {
 	c.running, c.paused = false, epoll.Now()
-	r, err := c.Game.Pause()
+	r, err := c.Game.Order(game.Pause)
 	r, err = c.drain(r, err, limit)
 	if err != nil {
 		return r, err
@@ -29,7 +29,7 @@ func (c *Client) Pause(limit time.Duration) (game.Report, error) {
 // Resume goes on after Pause as if no time had passed.
 func (c *Client) Resume() error {
 	c.unpause(epoll.Now())
-	if _, err := c.Game.Resume(); err != nil {
+	if _, err := c.Game.Order(game.Resume); err != nil {
 		return err
 	}
 	c.echo()

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package proxy starts the subjects, each with a configuration in a temporary
-// directory, and reads their resource usage.
+// Package proxy starts the subjects, each with a configuration in a temporary directory, and
+// reads their resource usage.
 package proxy
 
 import (
@@ -16,16 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"reseat/gateway/internal/test/freeport"
-)
-
-// The first argument of a process started from this program.
-const (
-	AsLibrary = "serve-library"
-	AsFloor   = "serve-floor"
-	AsRelay   = "serve-relay"
 )
 
 const (
@@ -33,13 +24,18 @@ const (
 	stopLimit  = 3 * time.Second
 )
 
+// Programs are those that are part of this one, by its first argument.
+var Programs = map[string]func(args []string) error{
+	"serve-library": func(a []string) error { return serveLibrary(a[0], a[1]) },
+	"serve-floor":   func(a []string) error { return serveFloor(a[0], a[1]) },
+	"serve-relay":   func(a []string) error { return serveRelay(a[0], a[1], a[2]) },
+}
+
 // A Proxy is a running proxy.
 type Proxy struct {
-	Addr netip.AddrPort
-	PIDs []int // of all its processes
-
-	Others []netip.AddrPort // of the other nodes, in a cluster
-	Hop    bool             // each session is resumed at the node after its own
+	Addrs []netip.AddrPort // where clients connect: several in a cluster
+	Hop   bool             // each session is resumed at the node after its own
+	PIDs  []int            // of all its processes
 
 	cmd  *exec.Cmd
 	log  string
@@ -50,8 +46,7 @@ type Proxy struct {
 type Place struct {
 	Dir    string         // for its files
 	Game   netip.AddrPort // the game server behind it
-	Games  int            // addresses that it listens at, from that one on; zero: 1
-	Self   string         // this program: see AsLibrary
+	Self   string         // this program: see Programs
 	Reseat string         // the gateway's binary
 	NATS   string         // the NATS server's binary
 	Files  int            // max descriptors
@@ -60,24 +55,37 @@ type Place struct {
 	Patient bool // clients may be silent for a while: between two slices they are not served
 }
 
+// in returns the place with a directory of its own in it.
+func (p Place) in(name string) Place {
+	p.Dir = filepath.Join(p.Dir, name)
+	os.Mkdir(p.Dir, 0o700) // else the first file in it can't be made
+	return p
+}
+
+// Relay starts what the clients connect to in place of the proxy at target.
+func (p Place) Relay(target netip.AddrPort) (*Proxy, error) {
+	addr := freeAddr()
+	return start(p.in("relay"), addr, 1, p.Self, "serve-relay", addr.String(), target.String(), p.Leg.Cert)
+}
+
 // start runs a program that must listen at addr and have that many processes.
-func start(p Place, addr netip.AddrPort, processes int, env []string, argv ...string) (*Proxy, error) {
+func start(p Place, addr netip.AddrPort, processes int, argv ...string) (*Proxy, error) {
 	log, err := os.Create(filepath.Join(p.Dir, "log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
-	x := &Proxy{Addr: addr, cmd: cmd, log: log.Name()}
+	x := &Proxy{Addrs: []netip.AddrPort{addr}, cmd: cmd, log: log.Name()}
 	if err := x.await(processes); err != nil {
+		err = fmt.Errorf("%s: %w: %s", argv[0], err, x.Log())
 		x.Stop()
-		return nil, fmt.Errorf("%s: %w: %s", argv[0], err, x.Log())
+		return nil, err
 	}
 	return x, nil
 }
@@ -86,8 +94,7 @@ func start(p Place, addr netip.AddrPort, processes int, env []string, argv ...st
 // master may listen before it has its workers.
 func (x *Proxy) await(processes int) error {
 	for end := time.Now().Add(startLimit); ; time.Sleep(5 * time.Millisecond) {
-		c, err := net.Dial("tcp", x.Addr.String())
-		if err == nil {
+		if c, err := net.Dial("tcp", x.Addrs[0].String()); err == nil {
 			c.Close()
 			if x.PIDs = family(x.cmd.Process.Pid); len(x.PIDs) == processes {
 				return nil
@@ -99,52 +106,46 @@ func (x *Proxy) await(processes int) error {
 	}
 }
 
+// stat returns the fields of a process after its name: its state, its parent and more.
+func stat(pid int) []string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.Fields(rest)
+}
+
 // ended reports whether a child has ended and must be waited for.
 func ended(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return err != nil || strings.HasPrefix(rest, "Z")
+	f := stat(pid)
+	return len(f) == 0 || f[0] == "Z"
 }
 
 // family returns a process and its children.
 func family(pid int) []int {
 	list := []int{pid}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, s := range stats {
-		b, err := os.ReadFile(s)
-		_, rest, ok := strings.Cut(string(b), ") ")
-		f := strings.Fields(rest)
-		if err != nil || !ok || len(f) < 2 || f[1] != strconv.Itoa(pid) {
-			continue
-		}
-		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(s))); err == nil {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		child, err := strconv.Atoi(filepath.Base(dir))
+		if f := stat(child); err == nil && len(f) > 1 && f[1] == strconv.Itoa(pid) {
 			list = append(list, child)
 		}
 	}
 	return list
 }
 
-// Log returns the end of the program's output, and its exit status if it has ended.
+// Log returns the end of the program's output, and its exit status if it has ended. A
+// dying process closes its connections first.
 func (x *Proxy) Log() string {
 	end := ""
-	if x.cmd != nil && endsSoon(x.cmd.Process.Pid) {
-		x.cmd.Wait()
-		end = fmt.Sprintf(" (it has ended: %v)", x.cmd.ProcessState)
+	for i := 0; x.cmd != nil && i < 50; i++ {
+		if ended(x.cmd.Process.Pid) {
+			x.cmd.Wait()
+			end = fmt.Sprintf(" (it has ended: %v)", x.cmd.ProcessState)
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	b, _ := os.ReadFile(x.log)
 	return strings.TrimSpace(string(b[max(0, len(b)-2000):])) + end
-}
-
-// endsSoon reports whether a child ends within half a second: a dying process closes
-// its connections first.
-func endsSoon(pid int) bool {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return ended(pid)
-	}
-	defer unix.Close(fd)
-	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 500)
-	return n == 1
 }
 
 // Stop stops the program and all its processes.

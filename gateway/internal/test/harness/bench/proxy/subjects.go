@@ -22,13 +22,10 @@ type Subject struct {
 	Only      []string // its workloads; none: all
 	Other     bool     // it is another build of the gateway
 	Named     bool     // it takes part only if it is asked for by name
-	start     func(Place, netip.AddrPort) (*Proxy, error)
+	start     starter
 }
 
-// Does reports whether the subject takes part in a workload.
-func (s Subject) Does(workload string) bool {
-	return len(s.Only) == 0 || slices.Contains(s.Only, workload)
-}
+type starter func(Place, netip.AddrPort) (*Proxy, error)
 
 // Base returns its name without the driver.
 func (s Subject) Base() string {
@@ -37,165 +34,117 @@ func (s Subject) Base() string {
 }
 
 // Start starts it.
-func (s Subject) Start(p Place) (*Proxy, error) {
-	return s.start(p, freeAddr())
-}
+func (s Subject) Start(p Place) (*Proxy, error) { return s.start(p, freeAddr()) }
 
 // The subjects that others are compared with.
 const (
-	Direct  = "direct"
-	NGINX   = "nginx"
-	HAProxy = "haproxy"
-	Library = "library"
-	Floor   = "floor"
-	Reseat  = "reseat"
+	Direct = "direct"
+	NGINX  = "nginx"
+	Reseat = "reseat"
 )
 
-// Subjects returns all subjects, given the gateway's --help.
-func Subjects(help string) []Subject {
-	list := []Subject{
-		{Name: Direct, Title: "no proxy: the game server itself", start: direct},
-		{Name: NGINX, Title: "nginx, 1 worker", start: nginx},
-		{Name: HAProxy, Title: "HAProxy, 1 thread", start: haproxy},
-		{Name: Library, Title: "two legs on coder/websocket", start: library},
-		{Name: Floor, Title: "bytes relayed, nothing else", Only: []string{"W1", "W3", "W8"}, Named: true, start: floor},
+// Subjects returns all subjects.
+func Subjects() []Subject {
+	self := func(program string) starter {
+		return func(p Place, addr netip.AddrPort) (*Proxy, error) {
+			return start(p, addr, 1, p.Self, program, addr.String(), p.Game.String())
+		}
 	}
-	for _, driver := range drivers(help) {
-		list = append(list, gateways(driver)...)
+	list := []Subject{
+		{Name: Direct, Title: "no proxy: the game server itself", start: func(p Place, _ netip.AddrPort) (*Proxy, error) { return &Proxy{Addrs: []netip.AddrPort{p.Game}}, nil }},
+		{Name: NGINX, Title: "nginx, 1 worker", start: nginx},
+		{Name: "haproxy", Title: "HAProxy, 1 thread", start: haproxy},
+		{Name: "library", Title: "two legs on coder/websocket", start: self("serve-library")},
+		{Name: "floor", Title: "bytes relayed, nothing else", Only: []string{"W1", "W3", "W8"}, Named: true, start: self("serve-floor")},
+	}
+	for _, driver := range []string{"net", "poll"} {
+		flags := []string{"--driver", driver}
+		for _, s := range []Subject{
+			{Name: Reseat, Resumable: true, start: gateway(flags)},
+			{Name: "plain", Title: ", plain clients", start: gateway(flags)},
+			{Name: "eddsa", Title: ", Ed25519 tokens", Resumable: true, Only: []string{"W7", "W8"}, start: withEd25519(flags)},
+			{Name: "nodes3", Title: ", a cluster of 3 nodes", Resumable: true, Only: []string{"C1"}, start: nodes(3, false, flags)},
+			{Name: "nodes5", Title: ", a cluster of 5 nodes", Resumable: true, Only: []string{"C1"}, start: nodes(5, false, flags)},
+			{Name: "hop", Title: ", each player at another node than the session", Resumable: true, Only: []string{"H1", "H7"}, start: nodes(2, true, flags)},
+		} {
+			s.Name, s.Title = s.Name+"@"+driver, "**Reseat**"+s.Title+", "+driver+" driver"
+			list = append(list, s)
+		}
 	}
 	return list
-}
-
-// gateways returns the gateway with one driver; "" is the only one.
-func gateways(driver string) []Subject {
-	suffix, title, args := "", "", []string(nil)
-	if driver != "" {
-		suffix, title, args = "@"+driver, ", "+driver+" driver", []string{"--driver", driver}
-	}
-	with := func(env []string, more ...string) func(Place, netip.AddrPort) (*Proxy, error) {
-		return func(p Place, a netip.AddrPort) (*Proxy, error) { return reseat(p, a, env, slices.Concat(args, more)) }
-	}
-	list := []Subject{
-		{Name: Reseat + suffix, Title: "**Reseat**" + title, Resumable: true, start: with(nil)},
-		{Name: "plain" + suffix, Title: "**Reseat**, plain clients" + title, start: with(nil)},
-		{Name: "hs256" + suffix, Title: "**Reseat**, HS256 tokens" + title, Resumable: true,
-			Only: []string{"W7", "W8"}, start: withKey(with, secret)},
-		{Name: "eddsa" + suffix, Title: "**Reseat**, Ed25519 tokens" + title, Resumable: true,
-			Only: []string{"W7", "W8"}, start: withKey(with, ed25519Key)},
-	}
-	for _, n := range []int{3, 5} {
-		list = append(list, Subject{Name: fmt.Sprint("nodes", n, suffix), Title: fmt.Sprintf("**Reseat**, a cluster of %d nodes%s", n, title), Resumable: true,
-			Only: []string{"C1", "C40"}, start: nodes(n, false, args)})
-	}
-	list = append(list, Subject{Name: "hop" + suffix, Title: "**Reseat**, each player at another node than the session" + title, Resumable: true,
-		Only: []string{"H1", "H3", "H7"}, start: nodes(2, true, args)})
-	if driver == "poll" { // each loop needs a processor
-		return list
-	}
-	return append(list, Subject{Name: "single" + suffix, Title: "**Reseat**, GOMAXPROCS=1" + title, Resumable: true,
-		Only: []string{"W1", "W2", "W3", "W5"}, start: with([]string{"GOMAXPROCS=1"})})
-}
-
-// withKey gives the gateway a token key.
-func withKey(with func([]string, ...string) func(Place, netip.AddrPort) (*Proxy, error), key func() ([]byte, error)) func(Place, netip.AddrPort) (*Proxy, error) {
-	return func(p Place, a netip.AddrPort) (*Proxy, error) {
-		content, err := key()
-		if err != nil {
-			return nil, err
-		}
-		file := filepath.Join(p.Dir, "key")
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			return nil, err
-		}
-		return with(nil, "--token-key-file", file)(p, a)
-	}
-}
-
-// secret returns a symmetric key, as the gateway makes one itself without a file.
-func secret() ([]byte, error) { return []byte("a secret of the benchmark, 32 bytes or more\n"), nil }
-
-func ed25519Key() ([]byte, error) {
-	_, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
 // Other returns another build of the gateway, for comparison.
 func Other(name, binary string) Subject {
 	return Subject{Name: name, Title: "**Reseat**, build " + name, Resumable: true, Other: true, start: func(p Place, a netip.AddrPort) (*Proxy, error) {
 		p.Reseat = binary
-		return reseat(p, a, nil, nil)
+		return gateway(nil)(p, a)
 	}}
 }
 
-// drivers returns the values of --driver in the gateway's --help, except for the
-// automatic choice.
-func drivers(help string) []string {
-	_, rest, ok := strings.Cut(help, "--driver ")
-	if !ok {
-		return []string{""}
+// run starts a gateway. It waits as long for an answer as it does for any sign of life, where
+// clients have pauses: that changes nothing while they have traffic.
+func (p Place) run(addr netip.AddrPort, args ...string) (*Proxy, error) {
+	argv := slices.Concat([]string{p.Reseat, "--listen", addr.String(), "--log-level", "warn", "--upstream", "ws://" + p.Game.String()}, args, p.Leg.flags())
+	if p.Patient {
+		argv = append(argv, "--answer-timeout", "30s")
 	}
-	choices := strings.Fields(rest)[0]
-	return slices.DeleteFunc(strings.Split(choices, "|"), func(s string) bool { return s == "auto" || s == "uring" }) // both are poll
+	return start(p, addr, 1, argv...)
 }
 
-func direct(p Place, _ netip.AddrPort) (*Proxy, error) {
-	return &Proxy{Addr: p.Game}, nil
-}
-
-func library(p Place, addr netip.AddrPort) (*Proxy, error) {
-	return start(p, addr, 1, nil, p.Self, AsLibrary, addr.String(), p.Game.String())
-}
-
-func floor(p Place, addr netip.AddrPort) (*Proxy, error) {
-	return start(p, addr, 1, nil, p.Self, AsFloor, addr.String(), p.Game.String())
-}
-
-// patience returns the flags that make a gateway wait as long for an answer as it does for
-// any sign of life. They change nothing while clients have traffic.
-func (p Place) patience() []string {
-	if !p.Patient {
-		return nil
+func gateway(flags []string) starter {
+	return func(p Place, addr netip.AddrPort) (*Proxy, error) {
+		return p.run(addr, append([]string{"--admin", "off"}, flags...)...)
 	}
-	return []string{"--answer-timeout", "30s"}
 }
 
-func reseat(p Place, addr netip.AddrPort, env, args []string) (*Proxy, error) {
-	argv := slices.Concat([]string{p.Reseat, "--listen", addr.String(), "--admin", "off", "--log-level", "warn", "--upstream", "ws://" + p.Game.String()}, p.patience(), args, p.Leg.flags())
-	return start(p, addr, 1, env, argv...)
+// withEd25519 gives the gateway a key of that kind. Its own one is symmetric.
+func withEd25519(flags []string) starter {
+	return func(p Place, addr netip.AddrPort) (*Proxy, error) {
+		_, private, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			return nil, err
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(p.Dir, "key")
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+			return nil, err
+		}
+		return gateway(append(flags, "--token-key-file", file))(p, addr)
+	}
 }
 
 func nginx(p Place, addr netip.AddrPort) (*Proxy, error) {
-	file := filepath.Join(p.Dir, "nginx.conf")
-	conf := fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Files, p.Game, addr, p.Dir, p.Leg.nginx())
+	conf := fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Game, addr, p.Leg.nginx())
 	if os.Geteuid() == 0 {
 		conf = "user root;\n" + conf
 	}
+	file := filepath.Join(p.Dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		return nil, err
 	}
-	return start(p, addr, 2, nil, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
+	return start(p, addr, 2, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
 }
 
 const nginxConf = `daemon off;
 worker_processes 1;
 error_log stderr crit;
-pid %s/nginx.pid;
-worker_rlimit_nofile %d;
-events { worker_connections %d; }
+pid %[1]s/nginx.pid;
+worker_rlimit_nofile %[2]d;
+events { worker_connections %[2]d; }
 http {
 	access_log off;
-	upstream game { server %s; }
+	upstream game { server %[3]s; }
 	server {
-		listen %s backlog=4096%[7]s;
-		client_body_temp_path %[6]s/body;
-		proxy_temp_path %[6]s/proxy;
-		fastcgi_temp_path %[6]s/fastcgi;
-		uwsgi_temp_path %[6]s/uwsgi;
-		scgi_temp_path %[6]s/scgi;
+		listen %[4]s backlog=4096%[5]s;
+		client_body_temp_path %[1]s/body;
+		proxy_temp_path %[1]s/proxy;
+		fastcgi_temp_path %[1]s/fastcgi;
+		uwsgi_temp_path %[1]s/uwsgi;
+		scgi_temp_path %[1]s/scgi;
 		location / {
 			proxy_pass http://game;
 			proxy_http_version 1.1;
@@ -210,11 +159,10 @@ http {
 
 func haproxy(p Place, addr netip.AddrPort) (*Proxy, error) {
 	file := filepath.Join(p.Dir, "haproxy.cfg")
-	conf := fmt.Sprintf(haproxyConf, p.Files/2-100, addr, p.Game)
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, haproxyConf, p.Files/2-100, addr, p.Game), 0o600); err != nil {
 		return nil, err
 	}
-	return start(p, addr, 1, nil, "haproxy", "-db", "-q", "-f", file)
+	return start(p, addr, 1, "haproxy", "-db", "-q", "-f", file)
 }
 
 const haproxyConf = `global

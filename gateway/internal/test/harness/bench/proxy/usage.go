@@ -3,7 +3,6 @@
 package proxy
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -17,57 +16,33 @@ import (
 // CPU returns the processor time of processes, user and kernel, of all their threads,
 // including ended ones. The kernel counts it in nanoseconds.
 func CPU(pids []int) (sum time.Duration, err error) {
-	each, err := Times(pids)
-	for _, d := range each {
-		sum += d
-	}
-	return sum, err
-}
-
-// Times returns the processor time of each.
-func Times(pids []int) (each []time.Duration, err error) {
 	for _, pid := range pids {
 		var ts unix.Timespec
 		// clock_getcpuclockid(3): the clock of another process.
 		clock := int32(^pid<<3 | 2)
 		if err := unix.ClockGettime(clock, &ts); err != nil {
-			return nil, fmt.Errorf("processor time of process %d: %w", pid, err)
+			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
 		}
-		each = append(each, time.Duration(ts.Nano()))
+		sum += time.Duration(ts.Nano())
 	}
-	return each, nil
+	return sum, nil
 }
 
-// A Memory is the memory of processes, in bytes.
-type Memory struct {
-	RSS int64 // resident
-	PSS int64 // resident, with shared memory divided among its users
-}
-
-// MemoryOf adds up the processes' memory.
-func MemoryOf(pids []int) (m Memory, err error) {
+// Memory returns the resident memory of processes, in bytes.
+func Memory(pids []int) (sum int64, err error) {
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if err != nil {
-			return m, err
+			return 0, err
 		}
-		m.RSS += field(b, "Rss:") << 10
-		m.PSS += field(b, "Pss:") << 10
-	}
-	return m, nil
-}
-
-// field returns the number after a name in a file such as /proc/PID/status.
-func field(file []byte, name string) int64 {
-	s := bufio.NewScanner(bytes.NewReader(file))
-	for s.Scan() {
-		f := strings.Fields(s.Text())
-		if len(f) >= 2 && f[0] == name {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
-			return n
+		var kib int64
+		_, rss, _ := strings.Cut(string(b), "Rss:")
+		if _, err := fmt.Sscan(rss, &kib); err != nil {
+			return 0, fmt.Errorf("resident memory of process %d: %w", pid, err)
 		}
+		sum += kib << 10
 	}
-	return 0
+	return sum, nil
 }
 
 // A Machine is the total usage of all processors since the machine started.

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"strings"
 
 	"reseat/gateway/internal/test/harness/bench/stat"
 )
@@ -15,7 +14,7 @@ type bar struct {
 	pace   pace   // how the bar moves with the machine's speed
 	least  bool   // the figure must not be below the bar, rather than not above
 	net    float64
-	poll   float64 // for the poll driver; zero: the same
+	poll   float64
 }
 
 // A pace is a figure of nginx's, in µs, on the machine that the bars come from. Bars in
@@ -44,8 +43,6 @@ func (p pace) factor(r *Results) float64 {
 var bars = []bar{
 	{what: "W1, CPU per message, × nginx", workload: "W1", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.60, poll: 1.25},
 	{what: "W2, the same", workload: "W2", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.45, poll: 1.08},
-	{what: "W1 with GOMAXPROCS=1", workload: "W1", subject: "single", figure: "cpu_us", versus: "nginx", net: 1.30},
-	{what: "W2 with GOMAXPROCS=1", workload: "W2", subject: "single", figure: "cpu_us", versus: "nginx", net: 1.30},
 	{what: "W3, CPU per message, × nginx", workload: "W3", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 1.40, poll: 1.12},
 	{what: "W4, × nginx", workload: "W4", subject: "reseat", figure: "cpu_us", versus: "nginx", net: 0.85, poll: 0.75},
 	{what: "W4, × HAProxy", workload: "W4", subject: "reseat", figure: "cpu_us", versus: "haproxy", net: 1.15, poll: 1.00},
@@ -62,53 +59,35 @@ var bars = []bar{
 	{what: "W6, KiB a session, after a message", workload: "W6", subject: "reseat", figure: "used_kib", net: 16, poll: 8},
 	{what: "W6, cores while idle, heartbeats included", workload: "W6", subject: "reseat", figure: "cores", pace: asMessages, net: 0.02, poll: 0.01},
 	{what: "W6det, KiB added by 32 KiB buffered", workload: "W6det", subject: "reseat", figure: "detached_kib", net: 44, poll: 44},
-	{what: "W7, ms until all are back, EdDSA", workload: "W7", subject: "reseat", figure: "back_ms", pace: asConnections, net: 1000, poll: 800},
-	{what: "W7, the same, HS256", workload: "W7", subject: "hs256", figure: "back_ms", pace: asConnections, net: 600, poll: 400},
-	{what: "W8, CPU µs a connection, HS256", workload: "W8", subject: "hs256", figure: "connection_us", pace: asConnections, net: 150, poll: 130},
-}
-
-// limit returns the bar for a driver, "" being the only driver; false: none.
-func (b bar) limit(driver string) (float64, bool) {
-	if driver == "poll" {
-		return b.poll, b.poll > 0
-	}
-	return b.net, b.net > 0
+	{what: "W7, ms until all are back, EdDSA", workload: "W7", subject: "eddsa", figure: "back_ms", pace: asConnections, net: 1000, poll: 800},
+	{what: "W7, the same, HS256", workload: "W7", subject: "reseat", figure: "back_ms", pace: asConnections, net: 600, poll: 400},
+	{what: "W8, CPU µs a connection, HS256", workload: "W8", subject: "reseat", figure: "connection_us", pace: asConnections, net: 150, poll: 130},
 }
 
 // against returns the measured figure with a driver.
 func (b bar) against(r *Results, driver string) stat.Spread {
-	suffix := ""
-	if driver != "" {
-		suffix = "@" + driver
-	}
-	if b.versus == "" {
-		return r.spread(b.workload, b.subject+suffix, b.figure)
-	}
 	versus := b.versus
-	if versus == "reseat" || versus == "plain" {
-		versus += suffix
+	switch versus {
+	case "":
+		return r.spread(b.workload, b.subject+"@"+driver, b.figure)
+	case "reseat", "plain":
+		versus += "@" + driver
 	}
-	return r.ratio(b.workload, b.subject+suffix, b.figure, versus)
+	return r.ratio(b.workload, b.subject+"@"+driver, b.figure, versus)
 }
 
-func (b bar) met(v, limit float64) bool {
-	if b.least {
-		return v >= limit
-	}
-	return v <= limit
-}
+// drivers are the gateway's.
+var drivers = []string{"net", "poll"}
 
 // barTable compares the gateway with its bars, for each driver.
 func (r *Results) barTable() table {
 	t := table{head: []string{"", "driver", "target", "measured", ""}}
 	for _, b := range bars {
-		for _, driver := range r.drivers() {
-			limit, ok := b.limit(driver)
-			s := b.against(r, driver)
-			if !ok || s.N == 0 {
+		for i, driver := range drivers {
+			s, limit, sign, verdict := b.against(r, driver), []float64{b.net, b.poll}[i], "≤ ", "met"
+			if s.N == 0 {
 				continue
 			}
-			sign, verdict := "≤ ", "met"
 			if b.least {
 				sign = "≥ "
 			}
@@ -117,14 +96,10 @@ func (r *Results) barTable() table {
 				limit *= f
 				shown += fmt.Sprintf(" × %.1f = %s", f, number(limit))
 			}
-			if !b.met(s.Median, limit) {
+			if s.Median != limit && s.Median > limit != b.least {
 				verdict = "**missed**"
 			}
-			name := driver
-			if name == "" {
-				name = "net"
-			}
-			t.rows = append(t.rows, []string{b.what, name, shown, fmt.Sprintf("%s [%s–%s]", number(s.Median), number(s.Low), number(s.High)), verdict})
+			t.rows = append(t.rows, []string{b.what, driver, shown, fmt.Sprintf("%s [%s–%s]", number(s.Median), number(s.Low), number(s.High)), verdict})
 		}
 	}
 	return t
@@ -139,14 +114,4 @@ func (t table) missed() table {
 		}
 	}
 	return few
-}
-
-// drivers returns the drivers in the subjects' names.
-func (r *Results) drivers() (list []string) {
-	for _, s := range r.Subjects {
-		if name, driver, _ := strings.Cut(s.Name, "@"); name == "reseat" {
-			list = append(list, driver)
-		}
-	}
-	return list
 }

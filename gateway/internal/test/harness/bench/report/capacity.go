@@ -22,27 +22,20 @@ const (
 // capacityTable shows what fits on a machine like this one, for each driver.
 func (r *Results) capacityTable() table {
 	t := table{head: []string{"", "sessions a GiB, idle", "detached ones with 32 KiB each", "messages/s a core, W1", "messages/s a core, W2", "messages/s a core, as fast as they are taken (W4)", "resumes/s a core"}}
-	for _, d := range r.drivers() {
-		f := func(w, figure string, of float64) string {
-			s := r.spread(w, named("reseat", d), figure)
-			if s.N == 0 || s.Median == 0 {
-				return ""
-			}
-			return thousands(of / s.Median)
+	for _, d := range drivers {
+		cost := func(w, figure string) float64 { return r.spread(w, "reseat@"+d, figure).Median }
+		row := []string{d + " driver"}
+		for _, n := range []float64{1 << 20 / cost("W6", "used_kib"), 1 << 20 / (cost("W6", "opened_kib") + cost("W6det", "detached_kib")),
+			1e6 / cost("W1", "cpu_us"), 1e6 / cost("W2", "cpu_us"), 1e6 / cost("W4", "cpu_us"), 1e6 / cost("W7", "resume_us")} {
+			row = append(row, thousands(n))
 		}
-		detached := ""
-		if add, used := r.spread("W6det", named("reseat", d), "detached_kib"), r.spread("W6", named("reseat", d), "opened_kib"); add.N > 0 && used.N > 0 {
-			detached = thousands(1 << 20 / (add.Median + used.Median))
-		}
-		t.rows = append(t.rows, []string{d + " driver", f("W6", "used_kib", 1<<20), detached,
-			f("W1", "cpu_us", 1e6), f("W2", "cpu_us", 1e6), f("W4", "cpu_us", 1e6), f("W7", "resume_us", 1e6)})
+		t.rows = append(t.rows, row)
 	}
 	return t
 }
 
 // A plan is what a million players need.
 type plan struct {
-	Driver                              string
 	Messages, Cores, Processes, Each    string
 	SessionsGiB, BuffersGiB, ProcessGiB string
 	Files, CutCPU, Share                string
@@ -50,29 +43,23 @@ type plan struct {
 
 // million returns the plan with one driver.
 func (r *Results) million(driver string) plan {
-	cpu := r.spread("W2", named("reseat", driver), "cpu_us").Median
-	used := r.spread("W6", named("reseat", driver), "used_kib").Median
-	resume := r.spread("W7", named("reseat", driver), "resume_us").Median
-	cores := math.Ceil(players * ratePlayer * cpu / 1e6 / coreLoad)
+	cost := func(w, figure string) float64 { return r.spread(w, "reseat@"+driver, figure).Median }
+	cores := math.Ceil(players * ratePlayer * cost("W2", "cpu_us") / 1e6 / coreLoad)
 	processes := math.Ceil(cores / coresProcess)
-	sessions, buffers := players*used/(1<<20), players*awayShare*awaySeconds*downPlayer*payload/2/float64(1<<30)
+	sessions, buffers := players*cost("W6", "used_kib")/(1<<20), players*awayShare*awaySeconds*downPlayer*payload/2/float64(1<<30)
 	each := players / processes
 	return plan{
-		Driver: driver, Messages: thousands(players * ratePlayer), Cores: thousands(cores), Processes: thousands(processes), Each: thousands(each),
+		Messages: thousands(players * ratePlayer), Cores: thousands(cores), Processes: thousands(processes), Each: thousands(each),
 		SessionsGiB: number(sessions), BuffersGiB: number(buffers), ProcessGiB: number((sessions + buffers) / processes),
-		Files: thousands(each * filesSession), CutCPU: number(each * resume / 1e6), Share: fmt.Sprintf("%.0f %%", coreLoad*100),
+		Files: thousands(each * filesSession), CutCPU: number(each * cost("W7", "resume_us") / 1e6), Share: fmt.Sprintf("%.0f %%", coreLoad*100),
 	}
 }
 
-func named(subject, driver string) string {
-	if driver == "" {
-		return subject
-	}
-	return subject + "@" + driver
-}
-
-// thousands formats a large number with two digits, in groups of three.
+// thousands formats a large number with two digits, in groups of three; "" if it is unknown.
 func thousands(v float64) string {
+	if math.IsInf(v, 0) {
+		return ""
+	}
 	if v >= 100 {
 		p := math.Pow(10, math.Floor(math.Log10(v))-1)
 		v = math.Round(v/p) * p

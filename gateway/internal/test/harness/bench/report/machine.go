@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,36 +39,30 @@ func thisMachine(binary string) Machine {
 
 // fileField returns the value after a name in a file such as /proc/cpuinfo.
 func fileField(file, name string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "unknown"
-	}
-	for line := range bytes.Lines(b) {
-		if k, v, ok := bytes.Cut(line, []byte(":")); ok && strings.TrimSpace(string(k)) == name {
-			return strings.TrimSpace(string(v))
-		}
-	}
-	return "unknown"
+	b, _ := os.ReadFile(file)
+	return found(`(?m)^`+name+`\s*:\s*(.*)`, string(b))
 }
 
 // said returns what matches pattern in a program's version output.
 func said(pattern, program string, arg string) string {
-	b, err := exec.Command(program, arg).CombinedOutput()
-	m := regexp.MustCompile(pattern).FindStringSubmatch(string(b))
-	if err != nil || m == nil {
-		return "unknown"
+	b, _ := exec.Command(program, arg).CombinedOutput()
+	return found(pattern, string(b))
+}
+
+// found returns the last group of a pattern, or what matches it.
+func found(pattern, text string) string {
+	if m := regexp.MustCompile(pattern).FindStringSubmatch(text); m != nil {
+		return m[len(m)-1]
 	}
-	return m[len(m)-1]
+	return "unknown"
 }
 
 func module(path string) string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, d := range info.Deps {
-		if d.Path == path {
-			return d.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Path == path {
+				return d.Version
+			}
 		}
 	}
 	return "unknown"

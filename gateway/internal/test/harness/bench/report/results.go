@@ -4,6 +4,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -21,8 +22,8 @@ type Results struct {
 	Date     string         `json:"date"`
 	Command  string         `json:"command"`
 	Machine  Machine        `json:"machine"`
-	Notes    []string       `json:"notes,omitempty"`
-	Sessions map[string]int `json:"sessions"` // per workload
+	Notes    []string       `json:"notes,omitempty"` // of a person, on the run
+	Sessions map[string]int `json:"sessions"`        // per workload
 	Subjects []Subject      `json:"subjects"`
 	Samples  []Sample       `json:"samples"`
 }
@@ -42,10 +43,9 @@ type Sample struct {
 }
 
 // New returns the Results of a run that starts now.
-func New(binary, command string, notes []string) *Results {
+func New(binary, command string) *Results {
 	return &Results{
-		Date: time.Now().UTC().Format(time.DateOnly), Command: command, Machine: thisMachine(binary),
-		Notes: notes, Sessions: map[string]int{},
+		Date: time.Now().UTC().Format(time.DateOnly), Command: command, Machine: thisMachine(binary), Sessions: map[string]int{},
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *Results) raw() ([]byte, error) {
 	return append(b, "\n  ]\n}\n"...), nil
 }
 
-// Write writes performance.md, its charts and performance.json into dir. The page is made of the
+// Write writes performance.md and performance.json into dir. The page is made of the
 // figures in performance.json, so that it does not change when it is made again.
 func Write(r *Results, dir string) error {
 	raw, err := r.raw()
@@ -126,16 +126,7 @@ func Write(r *Results, dir string) error {
 	if err := json.Unmarshal(raw, r); err != nil {
 		return err
 	}
-	files := map[string][]byte{"performance.json": raw, "performance.md": []byte(document(r))}
-	for name, c := range charts(r) {
-		files[name] = []byte(c.SVG())
-	}
-	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(os.WriteFile(filepath.Join(dir, "performance.json"), raw, 0o644), os.WriteFile(filepath.Join(dir, "performance.md"), []byte(document(r)), 0o644))
 }
 
 // Line formats one measurement in a line, to show progress.

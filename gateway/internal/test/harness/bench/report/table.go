@@ -58,7 +58,7 @@ func (r *Results) cell(c column, subject string) string {
 		if base != c.of {
 			return ""
 		}
-		versus = named(versus, driver)
+		versus += "@" + driver
 	}
 	for _, f := range c.figures {
 		var s stat.Spread

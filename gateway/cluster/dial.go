@@ -1,0 +1,218 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// This file connects to other nodes.
+
+const (
+	askTime = time.Second
+	// idleConns connections to a node are kept for the next request: a drain makes as many at a time.
+	idleConns = 32
+	// maxDials bounds the connections to a node that are made at once. When the players of a node come
+	// back all at once, the others wait for their turn for dialTurn, in order: a slow node does not
+	// fill this one.
+	maxDials = 64
+	dialTurn = 3 * time.Second
+	// refusedEvery limits the log lines about one address with other keys.
+	refusedEvery = time.Minute
+	// refusedKept bounds how many such addresses are remembered.
+	refusedKept = 64
+)
+
+// HelloPath is the path at a node's listener that says which node it is.
+const HelloPath = "/node/v1/hello"
+
+// A Hello is the answer at HelloPath.
+type Hello struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Cluster string    `json:"cluster"`
+	Version string    `json:"version"`
+	Level   int       `json:"level"`
+	Formats []int     `json:"formats"`
+	Time    time.Time `json:"time"`
+}
+
+// Hello describes this node to others.
+func (c *Cluster) Hello() Hello {
+	return Hello{ID: c.ID(), Name: c.cfg.NodeName, Cluster: c.cfg.Name, Version: c.cfg.Version, Level: Level, Formats: c.cfg.Formats, Time: time.Now().UTC()}
+}
+
+// Dial returns a TLS connection to a node's --node-listen. Both sides are verified, and the node has
+// this id. The error is ErrUnknown, ErrGone, ErrBusy, ErrSilent, ErrOtherNode, or that of the connection.
+//
+// The kernel of a process that stands still goes on taking connections. So a node that is not heard is
+// asked for an answer first, once for all, and a judgement ends the connections being made: their
+// clients get a retry delay before they give up by themselves.
+func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
+	c.mu.Lock()
+	p := c.peers[id]
+	if p != nil && p.silent && p.gone == "" {
+		c.mu.Unlock()
+		if j := c.Judge(ctx, id); j.Verdict != Alive {
+			return nil, ErrSilent
+		}
+		c.mu.Lock()
+		p = c.peers[id]
+	}
+	if p == nil || p.gone != "" {
+		c.mu.Unlock()
+		if p != nil {
+			return nil, ErrGone
+		}
+		return nil, ErrUnknown
+	}
+	if p.dials == nil {
+		p.dials = make(chan struct{}, maxDials)
+	}
+	if p.reach == nil {
+		p.reach, p.cut = context.WithCancel(c.ctx)
+	}
+	dials, address, reach := p.dials, p.Address, p.reach
+	c.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(reach, cancel)()
+	conn, err := c.dial(ctx, id, address, dials)
+	if err != nil && reach.Err() != nil {
+		err = ErrSilent
+	}
+	return conn, err
+}
+
+// dial connects as soon as there is a place in dials.
+func (c *Cluster) dial(ctx context.Context, id, address string, dials chan struct{}) (net.Conn, error) {
+	select {
+	case dials <- struct{}{}:
+		defer func() { <-dials }()
+		return c.connect(ctx, id, address)
+	case <-time.After(dialTurn):
+		return nil, ErrBusy
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, error) {
+	conn, err := c.connectOnce(ctx, id, address)
+	if errors.Is(err, errNotResumed) { // an upgraded node has lost the key of its sessions
+		conn, err = c.connectOnce(ctx, id, address)
+	}
+	if err != nil && otherKeys(err) {
+		c.Refused(address, err)
+	}
+	return conn, handshakeError(err)
+}
+
+func (c *Cluster) connectOnce(ctx context.Context, id, address string) (net.Conn, error) {
+	raw, err := c.cfg.Dialer(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, c.cfg.Identity.client(id))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// cutDials ends the connections being made.
+func (p *peer) cutDials() {
+	if p.reach != nil {
+		p.cut()
+		p.reach, p.cut = nil, nil
+	}
+}
+
+// Refused notes in the log that a node has other keys.
+func (c *Cluster) Refused(address string, err error) {
+	now := time.Now()
+	c.mu.Lock()
+	again := now.Sub(c.refused[address]) < refusedEvery
+	if !again {
+		if len(c.refused) > refusedKept {
+			clear(c.refused)
+		}
+		c.refused[address] = now
+	}
+	c.mu.Unlock()
+	if !again {
+		c.cfg.Log.Error("node.refused", "address", address, "why", "other keys", "err", err)
+	}
+}
+
+// Transport makes requests to nodes: a URL's host is a node's id.
+func (c *Cluster) Transport() *http.Transport {
+	return &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			id, _, _ := net.SplitHostPort(address)
+			return c.Dial(ctx, id)
+		},
+		MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// Ask asks which node answers at an address, and waits for a second at most. This node need not have joined.
+func (c *Cluster) Ask(ctx context.Context, address string) (Hello, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return c.hello(ctx, address)
+}
+
+// hello asks which node answers at an address.
+func (c *Cluster) hello(ctx context.Context, address string) (h Hello, err error) {
+	conn, err := c.connect(ctx, "", address)
+	if err != nil {
+		return h, err
+	}
+	defer conn.Close()
+	if until, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(until)
+	}
+	t := &http.Transport{
+		DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
+	}
+	defer t.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://node"+HelloPath, nil)
+	if err != nil {
+		return h, err
+	}
+	resp, err := t.RoundTrip(r)
+	if err != nil {
+		return h, err
+	}
+	defer resp.Body.Close()
+	err = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&h)
+	return h, err
+}
+
+// Errors of Dial.
+var (
+	// ErrUnknown: the table has no address for this id.
+	ErrUnknown = errors.New("no such node is known")
+	// ErrGone: that node has ended.
+	ErrGone = errors.New("that node is gone")
+	// ErrBusy: too many connections to that node are being made, and for too long.
+	ErrBusy = errors.New("too many connections to that node are being made")
+	// ErrSilent: that node does not answer.
+	ErrSilent = errors.New("that node does not answer")
+	// ErrOtherNode: another node answers at its address.
+	ErrOtherNode = errors.New("another node answers at that address")
+)
+
+// ConnectionRefused reports whether a machine has refused a connection: nobody listens there.
+func ConnectionRefused(err error) bool { return refused(err) }
+
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -1,0 +1,50 @@
+package upgrade
+
+import (
+	"net/http"
+
+	"reseat/gateway/dial"
+	"reseat/gateway/front"
+	"reseat/gateway/transport/rawconn"
+)
+
+// movedTo returns the Successor that has the sessions, nil if there is none.
+func (u *Sessions) movedTo() Successor {
+	if to := u.successor.Load(); to != nil {
+		return *to
+	}
+	return nil
+}
+
+// Moved reports whether a successor has the sessions.
+func (u *Sessions) Moved() bool { return u.movedTo() != nil }
+
+// Forward hands the client of r over to the process that has the sessions.
+func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) {
+	conn, early, err := front.Hijack(w)
+	if err != nil {
+		u.Log.Debug("client.disconnected_early", "err", err)
+		return
+	}
+	u.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: front.Head(r.Request), Early: early, Secure: r.TLS != nil})
+}
+
+// ForwardMoved hands the client of r over if a successor has the sessions. This process has left the
+// cluster then, so its failed lookups there prove nothing.
+func (u *Sessions) ForwardMoved(w http.ResponseWriter, r *front.Request) bool {
+	if u.movedTo() == nil {
+		return false
+	}
+	u.Forward(w, r)
+	return true
+}
+
+// ForwardAnswered hands a client over that was refused because its session has moved.
+func (u *Sessions) ForwardAnswered(r *front.Request, a *dial.Arrival, id string) bool {
+	to := u.movedTo()
+	if to == nil || u.Registry.Find(id) != nil {
+		return false
+	}
+	to.Conn(LateConn{Conn: rawconn.OffLoop(a.Conn), Request: front.Head(r.Request), Early: a.Early, Answered: true, Secure: r.TLS != nil})
+	return true
+}

@@ -1,0 +1,69 @@
+package watch
+
+import (
+	"reseat/gateway/front"
+	"reseat/gateway/registry"
+	"reseat/gateway/session"
+)
+
+// RouteFigures are what a gateway has counted for one route, since the process began.
+type RouteFigures struct {
+	Pattern  string      `json:"pattern"`
+	Upstream string      `json:"upstream"` // its URL, without a password
+	Sessions StateCounts `json:"sessions"` // of the moment
+
+	Created  uint64 `json:"created"`
+	Detached uint64 `json:"detached"` // how often a client was lost
+	Resumed  uint64 `json:"resumed"`
+	Refused  uint64 `json:"refused"` // first handshakes and resumes
+	Ended    uint64 `json:"ended"`
+
+	// Keepalive is the flag for what clients send at a steady pace, to paste; "" if nothing was noticed.
+	Keepalive string `json:"keepalive"`
+}
+
+// counts are those of a session's route.
+func (w *Watch) counts(e *registry.Record) *front.Counts { return w.o.Table.Route(e.Route).Counts }
+
+// routeFigures are those of each route, in the order of the settings.
+func (w *Watch) routeFigures(all *registry.Survey) []RouteFigures {
+	states := make(map[string]*StateCounts)
+	for i, e := range all.List {
+		n := states[e.Route]
+		if n == nil {
+			n = new(StateCounts)
+			states[e.Route] = n
+		}
+		switch all.Infos[i].State {
+		case session.Connecting:
+			n.Connecting++
+		case session.Attached:
+			n.Attached++
+		case session.Detached:
+			n.Detached++
+		}
+	}
+	list := make([]RouteFigures, 0, len(w.o.Routes))
+	for _, r := range w.o.Routes {
+		c := w.o.Table.Route(r.Pattern).Counts
+		f := RouteFigures{
+			Pattern: r.Pattern, Upstream: r.Upstream.URL.Redacted(),
+			Created: c.Created.Load(), Detached: c.Detached.Load(), Resumed: c.Resumed.Load(), Refused: c.Refused.Load(), Ended: c.Ended.Load(),
+		}
+		if n := states[r.Pattern]; n != nil {
+			f.Sessions = *n
+		}
+		if flag := c.Keepalive.Load(); flag != nil {
+			f.Keepalive = *flag
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// StateCounts is how many sessions live.
+type StateCounts struct {
+	Connecting int `json:"connecting"`
+	Attached   int `json:"attached"`
+	Detached   int `json:"detached"`
+}
