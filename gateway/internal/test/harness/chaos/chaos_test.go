@@ -29,7 +29,7 @@ func program(t *testing.T, name string) string {
 
 func chaos(t *testing.T, cfg Config) (*Report, string) {
 	t.Helper()
-	cfg.Dir = t.TempDir()
+	cfg.Dir = t.ArtifactDir() // with the logs: go test -artifacts keeps it
 	// Tests run on any machine, next to others: what takes a moment may take seconds.
 	cfg.Late, cfg.Expiry, cfg.Drain, cfg.Limit = 20*time.Second, 25*time.Second, max(cfg.Drain, 6*time.Second), 8*time.Minute
 	rep, err := Run(t.Context(), cfg)

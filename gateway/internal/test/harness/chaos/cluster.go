@@ -41,6 +41,7 @@ type cluster struct {
 	counts   map[string]int // of troubles by name, and of refusals by code
 	troubles int
 	slowest  map[string]time.Duration
+	why      map[string]string // sessions could not be passed on, by the last line about each
 	trace    []string // what has happened to it
 }
 
@@ -84,7 +85,7 @@ type server struct {
 }
 
 func newCluster(r *run, game string) *cluster {
-	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, claims: map[string][]take{}, ends: map[string]int{}, counts: map[string]int{}, slowest: map[string]time.Duration{}}
+	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, claims: map[string][]take{}, ends: map[string]int{}, counts: map[string]int{}, slowest: map[string]time.Duration{}, why: map[string]string{}}
 	of := c.parties.Of
 	if r.cfg.Round == 0 {
 		of = func(net.Conn) string { return "" } // looking takes time
@@ -192,6 +193,10 @@ func (c *cluster) logged(l *life, line process.Line) {
 		l.id.Store(line.Node)
 	case "session.claimed":
 		c.noteClaim(l, line)
+	case "resume.not_forwarded":
+		c.mu.Lock()
+		c.why[line.Session] = line.Why
+		c.mu.Unlock()
 	case "node.up":
 		l.known.LoadOrStore(line.Node, now())
 	case "drain.released":

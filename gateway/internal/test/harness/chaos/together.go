@@ -219,7 +219,10 @@ func (c *cluster) judgeRefusal(p *player, a *arrival, k *seat.Closing) (served b
 		at := front.now.Load()
 		knew := at.knew(id, a.began)
 		if now() > since && knew && !at.leaves.Load() && !c.touched(front.name, owner.node.name, a.began) { // one that exits ends its dials
-			p.fault("%s does not reach %s, without any fault between them: %s", front.name, owner.node.name, k.Reason)
+			c.mu.Lock()
+			why := c.why[p.sessionID()]
+			c.mu.Unlock()
+			p.fault("%s does not reach %s, without any fault between them: %s (%s)", front.name, owner.node.name, k.Reason, why)
 		}
 		return knew && !isLost
 	}

@@ -45,7 +45,7 @@ type Process struct {
 // A Line is the part of a log line that is examined.
 type Line struct {
 	Level, Msg, Addr, Session, Reason string
-	Node, Evidence                    string
+	Node, Evidence, Why               string
 	Silent                            string // a duration
 	Epoch                             uint64
 	Sessions                          int
