@@ -33,16 +33,16 @@ type cluster struct {
 	stoodStill atomic.Int64 // when this machine did, last
 
 	mu       sync.Mutex
-	claims   map[string][]take // of durable sessions
-	ends     map[string]int    // how often a session has ended
-	lives    map[string]*life  // by node id
+	claims   map[string][]take   // of durable sessions
+	ends     map[string][]string // of sessions: by which gateway, and why
+	lives    map[string]*life    // by node id
 	all      []*life
 	outages  []outage
 	counts   map[string]int // of troubles by name, and of refusals by code
 	troubles int
 	slowest  map[string]time.Duration
 	why      map[string]string // sessions could not be passed on, by the last line about each
-	trace    []string // what has happened to it
+	trace    []string          // what has happened to it
 }
 
 const clusterSize = 3
@@ -85,7 +85,7 @@ type server struct {
 }
 
 func newCluster(r *run, game string) *cluster {
-	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, claims: map[string][]take{}, ends: map[string]int{}, counts: map[string]int{}, slowest: map[string]time.Duration{}, why: map[string]string{}}
+	c := &cluster{r: r, game: game, parties: process.NewParties(), lives: map[string]*life{}, claims: map[string][]take{}, ends: map[string][]string{}, counts: map[string]int{}, slowest: map[string]time.Duration{}, why: map[string]string{}}
 	of := c.parties.Of
 	if r.cfg.Round == 0 {
 		of = func(net.Conn) string { return "" } // looking takes time
@@ -188,7 +188,7 @@ func (c *cluster) logged(l *life, line process.Line) {
 			l.id.Store(line.Session[:8])
 		}
 	case "session.ended":
-		c.noteEnd(line.Session, line.Reason)
+		c.noteEnd(l, line)
 	case "cluster.joined":
 		l.id.Store(line.Node)
 	case "session.claimed":

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"reseat/gateway/internal/test/harness/process"
@@ -51,18 +52,18 @@ func (c *cluster) takes(session string) []take {
 
 // noteEnd notes that a gateway has said that a session has ended: no other may. But if NATS was away then, the seat does
 // not say so, and is found once the gateway is lost.
-func (c *cluster) noteEnd(session, reason string) {
+func (c *cluster) noteEnd(l *life, line process.Line) {
 	c.mu.Lock()
-	if c.ends[session] > 0 && reason == "node_lost" {
+	if len(c.ends[line.Session]) > 0 && line.Reason == "node_lost" {
 		c.counts["late"]++
 		c.mu.Unlock()
 		return
 	}
-	n := c.ends[session] + 1
-	c.ends[session] = n
+	all := append(c.ends[line.Session], fmt.Sprintf("%s at %s, %.3f", line.Reason, l.node.name, float64(now())/1e9))
+	c.ends[line.Session] = all
 	c.mu.Unlock()
-	if n > 1 {
-		c.r.fault("session %s has ended %d times", session, n)
+	if len(all) > 1 {
+		c.r.fault("session %s has ended %d times: %s", line.Session, len(all), strings.Join(all, "; "))
 	}
 }
 
