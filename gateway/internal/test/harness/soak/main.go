@@ -57,7 +57,7 @@ func main() {
 
 // Print writes a table, one line per measurement.
 func (r *run) Print(w io.Writer) {
-	fmt.Fprintf(w, "%d sessions, %d resumes, driver %s, seed %d\n\n", r.Sessions, r.resumes, r.Driver, r.Seed)
+	fmt.Fprintf(w, "%d sessions, %d resumes, %d of them after the grace period, driver %s, seed %d\n\n", r.Sessions, r.resumes, r.late, r.Driver, r.Seed)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "sessions\tlive heap KiB\tresident KiB\tgoroutines\tdescriptors\tbuffer bytes\t")
 	for _, s := range r.samples {

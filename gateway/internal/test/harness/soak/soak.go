@@ -35,6 +35,7 @@ type run struct {
 	mu      sync.Mutex
 	ends    map[string]int
 	resumes int
+	late    int // resumes that this machine made after the grace period
 	samples []sample
 	faults  []string
 }
@@ -214,11 +215,18 @@ func (r *run) live(ctx context.Context, k kind, rnd *rand.Rand) error {
 	}
 	if !plain && rnd.IntN(2) == 0 { // disconnected, with an unread message
 		c.Send(ctx, false, make([]byte, rnd.IntN(20_000)))
+		since := time.Now()
 		c.Drop()
 		r.mu.Lock()
 		r.resumes++
 		r.mu.Unlock()
 		newer, hello, err := r.resume(ctx, h.Token)
+		if errors.Is(err, errOver) && time.Since(since) > grace {
+			r.mu.Lock()
+			r.late++
+			r.mu.Unlock()
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -248,6 +256,9 @@ func echo(ctx context.Context, c *seat.Conn, text string) error {
 	return err
 }
 
+// errOver is the refusal of a resume whose session is over.
+var errOver = errors.New("refused with 4404")
+
 // resume resumes after the first message.
 func (r *run) resume(ctx context.Context, token string) (*seat.Conn, *seat.Hello, error) {
 	c, _, err := seat.Dial(ctx, r.client, "ws://"+r.gateway.Addr+"/", seat.Offer{Token: token, Received: 1})
@@ -257,6 +268,9 @@ func (r *run) resume(ctx context.Context, token string) (*seat.Conn, *seat.Hello
 	h, k, err := c.Hello(ctx)
 	if k != nil {
 		err = fmt.Errorf("refused with %d %s", k.Code, k.Reason)
+		if k.Code == 4404 {
+			err = fmt.Errorf("%w: %s", errOver, k.Reason)
+		}
 	}
 	if err != nil {
 		c.Drop()
