@@ -187,6 +187,7 @@ func TestEvictionDoesNotWaitForLargeMessage(t *testing.T) {
 		}
 		for _, game := range games {
 			go game.Text(kib(900))
+			synctest.Wait() // else all three may be incomplete, which wait for memory longer
 		}
 		time.Sleep(2 * time.Second)
 		ended := 0
