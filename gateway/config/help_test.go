@@ -92,8 +92,8 @@ const flagsPage = "../../docs/flags.md"
 
 const flagsHead = `# Flags
 
-All flags, as in ` + "`reseat --help`" + `. Each can also be set by its environment variable, or in the [config file](running.md#the-config-file) under its name
-without the dashes. A flag overrides the environment, which overrides the file.
+All flags, as in ` + "`reseat --help`" + `. ` + "`--buffer-bytes`" + ` can also be set by the environment variable ` + "`RESEAT_BUFFER_BYTES`" + `, or as ` + "`buffer-bytes`" + ` in the
+[config file](running.md#the-config-file). A flag overrides the environment, which overrides the file.
 
 - **(R)** can also be set for a single route. An empty value (` + "`on-detach=`" + `) switches a global text or timer off for that route.
 - **(+)** can be repeated; in the environment, write one value a line.
@@ -111,7 +111,7 @@ func flagsText() string {
 		f := &table[i]
 		if f.group != group {
 			group = f.group
-			b.WriteString("\n## " + group + "\n\n| flag | default | environment | meaning |\n| --- | --- | --- | --- |\n")
+			b.WriteString("\n## " + group + "\n\n| flag | default | meaning |\n| --- | --- | --- |\n")
 		}
 		b.WriteString(f.pageRow())
 	}
@@ -120,17 +120,14 @@ func flagsText() string {
 
 func (f *flag) pageRow() string {
 	cell := strings.NewReplacer("|", `\|`).Replace
-	env, marks := "`"+envName(f.name)+"`", ""
-	if f.onlyArg() {
-		env = ""
-	}
+	marks := ""
 	if f.perRoute() {
 		marks += " **(R)**"
 	}
 	if f.repeat {
 		marks += " **(+)**"
 	}
-	return "| `" + cell(strings.TrimSpace("--"+f.name+" "+f.arg)) + "` | " + cell(f.shownDefault()) + " | " + env + " | " + cell(escaped(f.help)) + marks + " |\n"
+	return "| `" + cell(strings.TrimSpace("--"+f.name+" "+f.arg)) + "` | " + cell(f.shownDefault()) + " | " + cell(escaped(f.help)) + marks + " |\n"
 }
 
 // escaped escapes Markdown in a help text.
