@@ -92,7 +92,7 @@ const flagsPage = "../../docs/flags.md"
 
 const flagsHead = `# Flags
 
-All flags, as in ` + "`reseat --help`" + `. ` + "`--buffer-bytes`" + ` can also be set by the environment variable ` + "`RESEAT_BUFFER_BYTES`" + `, or as ` + "`buffer-bytes`" + ` in the
+All flags, with their defaults, as in ` + "`reseat --help`" + `. ` + "`--buffer-bytes`" + ` can also be set by the environment variable ` + "`RESEAT_BUFFER_BYTES`" + `, or as ` + "`buffer-bytes`" + ` in the
 [config file](running.md#the-config-file). A flag overrides the environment, which overrides the file.
 
 - **(R)** can also be set for a single route. An empty value (` + "`on-detach=`" + `) switches a global text or timer off for that route.
@@ -111,23 +111,26 @@ func flagsText() string {
 		f := &table[i]
 		if f.group != group {
 			group = f.group
-			b.WriteString("\n## " + group + "\n\n| flag | default | meaning |\n| --- | --- | --- |\n")
+			b.WriteString("\n## " + group + "\n\n")
 		}
 		b.WriteString(f.pageRow())
 	}
 	return b.String()
 }
 
+// pageRow returns a list item: the flag, its default if it has one, its marks, its help.
 func (f *flag) pageRow() string {
-	cell := strings.NewReplacer("|", `\|`).Replace
-	marks := ""
+	row := "- `" + strings.TrimSpace("--"+f.name+" "+f.arg) + "`"
+	if d := f.shownDefault(); d != "" {
+		row += " (" + escaped(d) + ")"
+	}
 	if f.perRoute() {
-		marks += " **(R)**"
+		row += " **(R)**"
 	}
 	if f.repeat {
-		marks += " **(+)**"
+		row += " **(+)**"
 	}
-	return "| `" + cell(strings.TrimSpace("--"+f.name+" "+f.arg)) + "` | " + cell(f.shownDefault()) + " | " + cell(escaped(f.help)) + marks + " |\n"
+	return row + ": " + escaped(f.help) + "\n"
 }
 
 // escaped escapes Markdown in a help text.
@@ -150,7 +153,7 @@ func TestFlagsPageIsGeneratedFromTheTable(t *testing.T) {
 		t.Errorf("%s does not match the table (go test ./gateway/config -update writes it)", flagsPage)
 	}
 	for i := range table {
-		if n := strings.Count(want, "| `--"+table[i].name); n < 1 {
+		if n := strings.Count(want, "- `--"+table[i].name); n < 1 {
 			t.Errorf("--%s is not on the page", table[i].name)
 		}
 	}
