@@ -121,7 +121,7 @@ func flagsText() string {
 // pageRow returns a list item: the flag, its default if it has one, its marks, its help.
 func (f *flag) pageRow() string {
 	row := "- `" + strings.TrimSpace("--"+f.name+" "+f.arg) + "`"
-	if d := f.shownDefault(); d != "" {
+	if d := f.shownDefault(); d != "" && d != "none" {
 		row += " (" + escaped(d) + ")"
 	}
 	if f.perRoute() {
