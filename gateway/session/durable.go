@@ -205,7 +205,7 @@ func (s *Session) recount(now Time) {
 		s.shutUpstream(s.up)
 		return
 	}
-	why := "told a count that does not hold"
+	why := "Reseat-Up-From does not hold"
 	if s.replaces(now, noCode) {
 		s.replaceUpstream(now, why, frame.ClosePayload(wire.CodeGoingAway, movedText))
 		return
