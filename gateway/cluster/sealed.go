@@ -114,7 +114,7 @@ type sealer struct {
 	older   map[string]string    // address, by the id of a node that seals nothing
 	asked   map[string]time.Time // when addresses were asked that unsealed records name
 	strange []string             // addresses that records name which are sealed by another key
-	said    time.Time            // when it was logged that a record is not believed
+	said    time.Time            // when it was said in the log that a record is not believed
 }
 
 func newSealer(c *Cluster, e Engine, derive func(string, int) ([][]byte, error)) *sealer {

@@ -115,7 +115,7 @@ func (o *Owner) FindPlain(w http.ResponseWriter, r *front.Request, token string)
 	return s.refuse(unreachable())
 }
 
-// isHere reports whether this node has a session. It releases one that the token shows to have moved to
+// isHere reports whether this node has a session. It lets go of one that the token shows to have gone to
 // another node since.
 func (o *Owner) isHere(c tokens.Claims) bool {
 	e := o.Registry.Find(c.Session)
@@ -170,7 +170,7 @@ func (o *Owner) findBySeat(s *search) Found {
 			switch answer, _ := o.passOn(s, seat.Owner); {
 			case answer == passServed:
 				return served
-			case answer == passNotThere: // it was just claimed there, handed over, or released
+			case answer == passNotThere: // it was just claimed there, handed over, or let go
 				claimable = denied.Owner == seat.Owner && denied.Revision == seat.Revision // and nobody has taken it
 				denied = seat
 			case s.lost():

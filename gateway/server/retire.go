@@ -105,7 +105,7 @@ const servingWait = 10 * time.Second
 // finish forwards bytes until nobody needs it, or the time for it is over, waits for the requests
 // that are being served, and returns the exit status. It does not return before the successor
 // serves: systemd would take the end of the main process for the end of the unit, and kill the
-// successor, which has not yet announced itself as the main one.
+// successor, which has not said yet that it is the main one.
 func (p *process) finish(g *giving, requests <-chan struct{}, signals <-chan os.Signal) int {
 	serving := g.serving
 	if clients, waiting := p.gateway.Conns().Counts(); clients > waiting {
@@ -188,7 +188,7 @@ func (g *giving) sendLate() {
 // It closes quiet as soon as none can come to this process any more, but from a connection that
 // had one under way: those go on until they are answered.
 func (p *process) finishRequests(g *giving, quiet chan<- struct{}) {
-	p.gateway.Watch().Events.Close() // event streams end, and their readers reconnect
+	p.gateway.Watch().Events.Close() // event streams end, their readers come again
 	ctx, cancel := context.WithTimeout(context.Background(), lateGrace)
 	defer cancel()
 	var both sync.WaitGroup

@@ -60,7 +60,7 @@ type injected struct {
 // errTooLate ends a takeover whose predecessor goes on by itself.
 var errTooLate = errors.New("restoring the sessions took so long that the process to take over from continues with them")
 
-// errPredecessorCrashed means that the predecessor has exited without an answer.
+// errPredecessorCrashed means that the predecessor has exited without a word.
 var errPredecessorCrashed = errors.New("the process to take over from has exited")
 
 // predecessor returns the channel to the process that this one will take over, nil if there
