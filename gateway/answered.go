@@ -36,6 +36,6 @@ func (g *Gateway) ResumeAnswered(c upgrade.LateConn) error {
 			return nil
 		}
 	}
-	c.Conn.Close() // it comes again
+	c.Conn.Close() // the client tries again
 	return nil
 }

@@ -213,7 +213,7 @@ func newFieldName(name string) *fieldName {
 	}
 }
 
-// nameOf returns the fieldName of name, which is made anew only if it is none of usualNames.
+// nameOf returns the fieldName of name, which is allocated only if it is none of usualNames.
 func nameOf(name string) *fieldName {
 	if n := usualNames[name]; n != nil {
 		return n

@@ -33,7 +33,7 @@ type Cluster interface {
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool
-	// OnLost calls f with each node that has ended without having said so, with its sessions. f does not block.
+	// OnLost calls f with each node that has ended unannounced, and its sessions. f does not block.
 	OnLost(f func(Node))
 	// OnEngineUp calls f whenever this node is connected to the engine again. f does not block.
 	OnEngineUp(f func())

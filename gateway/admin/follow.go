@@ -41,7 +41,7 @@ func (f *feed) follow(ctx context.Context) {
 			return
 		case m := <-f.news:
 			if f.taken == nil || m.Number <= f.number {
-				continue // read already. If NATS has begun anew, the next look shows it
+				continue // read already. If NATS has restarted, the next read shows it
 			}
 			if m.Number == f.number+1 {
 				f.place(m)

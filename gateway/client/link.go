@@ -47,7 +47,7 @@ type link struct {
 	bye      bool
 	useful   bool      // it brought anything new
 	parts    *parts    // of the message that comes in parts; nil: none does
-	repeated time.Time // when the last ack was last said again for it, or it began
+	repeated time.Time // when the last ack was last repeated for it, or it began
 	since    time.Time
 	verdict  *verdict
 }

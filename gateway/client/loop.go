@@ -394,7 +394,7 @@ func (p *loop) hello(l *link, h wire.Hello) {
 		p.broken(l, fmt.Errorf("%w: hello", errBroken))
 		return
 	}
-	if failover { // numbers begin anew after what the handshake stated
+	if failover { // numbers restart after what the handshake stated
 		p.inbox, p.taken = nil, l.stated
 	}
 	first, now := p.hellos == 0, time.Now()

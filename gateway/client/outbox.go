@@ -89,7 +89,7 @@ func (o *outbox) rewind(n uint64) {
 }
 
 // unacked reports whether a message sent on the present connection is unacked. What
-// the gateway's hello said it had received was not sent on it.
+// the gateway's hello reported as received was not sent on it.
 func (o *outbox) unacked() bool { return o.cursor > o.received }
 
 // drained reports whether the present connection was given everything.

@@ -57,8 +57,8 @@ type Cluster struct {
 	synced    bool
 	up        bool                 // the engine
 	upSince   time.Time            // nothing could be heard before
-	lost      bool                 // it was said in the log that the engine is
-	refused   map[string]time.Time // when it was said in the log that an address has other keys
+	lost      bool                 // it was logged that the engine is
+	refused   map[string]time.Time // when it was logged that an address has other keys
 	peers     map[string]*peer
 	heard     map[string]time.Time // also of nodes that the table has forgotten
 	asked     map[string]time.Time // when nodes were first asked for that were never heard of
@@ -75,7 +75,7 @@ type peer struct {
 	recordAt time.Time
 	silent   bool               // not heard, while others are
 	gone     string             // the evidence, "" while it may live
-	left     bool               // it has said that it is gone
+	left     bool               // it has announced its end
 	dials    chan struct{}      // a place for each connection being made; nil before the first
 	reach    context.Context    // of the connections being made; nil if there was none since the last cut
 	cut      context.CancelFunc // ends reach
@@ -141,7 +141,7 @@ func (c *Cluster) ReloadEngine() error { return c.cfg.Engine.Reload() }
 // Engine describes the connection to the engine.
 func (c *Cluster) Engine() EngineStatus { return c.cfg.Engine.Status() }
 
-// Stop stops without a word: a successor continues this node.
+// Stop announces no end: a successor continues this node.
 func (c *Cluster) Stop() {
 	c.stop()
 	c.run.Wait()

@@ -95,7 +95,7 @@ func leaf(id string, ca *x509.Certificate, caKey ed25519.PrivateKey) (tls.Certif
 	return tls.Certificate{Certificate: [][]byte{der, ca.Raw}, PrivateKey: key}, err
 }
 
-// Load makes everything anew, for the node with this id. Connections that exist stay.
+// Load makes everything again, for the node with this id. Connections that exist stay.
 func (i *Identity) Load(id string) error {
 	seeds, err := i.derive(caPurpose, ed25519.SeedSize)
 	if err != nil {

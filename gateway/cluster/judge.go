@@ -27,7 +27,7 @@ const (
 	// Silent: it sends no heartbeats and answers no connections. It may be cut off: a session of it is
 	// not known to be lost.
 	Silent
-	// Gone: it has said so, was replaced, or its machine refuses connections.
+	// Gone: it has announced its end, was replaced, or its machine refuses connections.
 	Gone
 )
 
@@ -132,7 +132,7 @@ func (c *Cluster) judge(id string, p *peer) {
 // conclude notes if a node is gone by a judgement.
 func (c *Cluster) conclude(p *peer, j Judgement) Judgement {
 	c.mu.Lock()
-	if p.gone != "" { // it has said so meanwhile
+	if p.gone != "" { // it has announced its end meanwhile
 		j.Verdict, j.Evidence = Gone, p.gone
 	}
 	ends := j.Verdict == Gone && p.gone == ""

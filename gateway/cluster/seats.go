@@ -254,8 +254,8 @@ type fenced struct {
 	Epoch   uint64 `json:"epoch"`
 }
 
-// Fence tells a node that a session which it owned has gone on to a later epoch. It never blocks, and the
-// message may be lost: its conditional writes tell the node as well.
+// Fence notifies a node that a session which it owned is at a later epoch. It never blocks, and the
+// message may be lost: its conditional writes fail as well.
 func (s *Seats) Fence(node, session string, epoch uint64) {
 	b, err := json.Marshal(nodeMessage{&fenced{session, epoch}})
 	if err == nil {

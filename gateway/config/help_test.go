@@ -92,8 +92,8 @@ const flagsPage = "../../docs/flags.md"
 
 const flagsHead = `# Flags
 
-All flags, as in ` + "`reseat --help`" + `. Each can also be set by its environment variable, or in the [config file](running.md#the-config-file) under its name
-without the dashes. A flag overrides the environment, which overrides the file.
+All flags, with their defaults, as in ` + "`reseat --help`" + `. ` + "`--buffer-bytes`" + ` can also be set by the environment variable ` + "`RESEAT_BUFFER_BYTES`" + `, or as ` + "`buffer-bytes`" + ` in the
+[config file](running.md#the-config-file). A flag overrides the environment, which overrides the file.
 
 - **(R)** can also be set for a single route. An empty value (` + "`on-detach=`" + `) switches a global text or timer off for that route.
 - **(+)** can be repeated; in the environment, write one value a line.
@@ -111,26 +111,26 @@ func flagsText() string {
 		f := &table[i]
 		if f.group != group {
 			group = f.group
-			b.WriteString("\n## " + group + "\n\n| flag | default | environment | meaning |\n| --- | --- | --- | --- |\n")
+			b.WriteString("\n## " + group + "\n\n")
 		}
 		b.WriteString(f.pageRow())
 	}
 	return b.String()
 }
 
+// pageRow returns a list item: the flag, its default if it has one, its marks, its help.
 func (f *flag) pageRow() string {
-	cell := strings.NewReplacer("|", `\|`).Replace
-	env, marks := "`"+envName(f.name)+"`", ""
-	if f.onlyArg() {
-		env = ""
+	row := "- `" + strings.TrimSpace("--"+f.name+" "+f.arg) + "`"
+	if d := f.shownDefault(); d != "" && d != "none" {
+		row += " (" + escaped(d) + ")"
 	}
 	if f.perRoute() {
-		marks += " **(R)**"
+		row += " **(R)**"
 	}
 	if f.repeat {
-		marks += " **(+)**"
+		row += " **(+)**"
 	}
-	return "| `" + cell(strings.TrimSpace("--"+f.name+" "+f.arg)) + "` | " + cell(f.shownDefault()) + " | " + env + " | " + cell(escaped(f.help)) + marks + " |\n"
+	return row + ": " + escaped(f.help) + "\n"
 }
 
 // escaped escapes Markdown in a help text.
@@ -153,7 +153,7 @@ func TestFlagsPageIsGeneratedFromTheTable(t *testing.T) {
 		t.Errorf("%s does not match the table (go test ./gateway/config -update writes it)", flagsPage)
 	}
 	for i := range table {
-		if n := strings.Count(want, "| `--"+table[i].name); n < 1 {
+		if n := strings.Count(want, "- `--"+table[i].name); n < 1 {
 			t.Errorf("--%s is not on the page", table[i].name)
 		}
 	}

@@ -58,7 +58,7 @@ func (t *Gate) begin(v *Visit) *Visit {
 	return v
 }
 
-// TryEnter is Enter for callers that can come again: it does not wait, and returns nil while the
+// TryEnter is Enter for callers that can try again: it does not wait, and returns nil while the
 // sessions are frozen.
 func (t *Gate) TryEnter() *Visit {
 	t.mu.Lock()

@@ -28,7 +28,7 @@ func Check(r *http.Request) *Fault {
 	bad := func(status int, text string) *Fault {
 		return &Fault{status, text}
 	}
-	// By the names as package http stores them: it would make others anew for each call.
+	// By the names as package http stores them: it would allocate others at each call.
 	versions, keys := r.Header["Sec-Websocket-Version"], r.Header["Sec-Websocket-Key"]
 	switch {
 	case r.Method != http.MethodGet:

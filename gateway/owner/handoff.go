@@ -176,12 +176,12 @@ func (o *Owner) afterFailedHandoff(ctx context.Context, e *registry.Record, node
 	e.UpdateSeat(func(s *registry.Seat) { s.Covered = false })
 	if o.seats.writeHeld(e); e.Seat().Covered {
 		h.Revision = e.Seat().Revision
-		return fmt.Errorf("%w: %v", errNotTaken, cause) // not errTaken, though the node may have said so
+		return fmt.Errorf("%w: %v", errNotTaken, cause) // not errTaken, though that may have been the answer
 	}
 	return fmt.Errorf("%w: %w", errTaken, cause)
 }
 
-// handedOver lets go of a session that another node has taken.
+// handedOver releases a session that another node has taken.
 func (o *Owner) handedOver(e *registry.Record, node string) {
 	o.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
 	o.Watch.Metrics.Handoffs.WithLabelValues("ok").Inc()

@@ -163,7 +163,7 @@ func (o *Owner) describedRequest(r *front.Request) []byte {
 }
 
 // relay copies bytes between the client of r and the owner of its session until one
-// connection ends. first is what the owner has said already.
+// connection ends. first is what the owner has already sent.
 func (o *Owner) relay(w http.ResponseWriter, r *front.Request, owner net.Conn, first []byte) {
 	client, early, err := front.Hijack(w)
 	if err != nil {

@@ -243,7 +243,7 @@ func (k *seatKeeper) seatOf(e *registry.Record, i session.Info) cluster.Seat {
 func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 	last := k.seatOf(e, i)
 	last.Ended, last.Reason = i.Ending.Code, i.Ending.Text
-	if last.Ended == wire.CodeNodeUnreachable { // it ended in silence: if it can be written, it was this node's
+	if last.Ended == wire.CodeNodeUnreachable { // it ended silently: if it can be written, it was this node's
 		last.Ended, last.Reason = wire.CodeNoSession, wire.Name(wire.CodeNoSession)
 	}
 	done := make(chan struct{})
@@ -271,7 +271,7 @@ func (k *seatKeeper) writeEnd(last cluster.Seat) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), 2*seatTime)
 	defer cancel()
 	err := cluster.ErrSeatTaken
-	if last.Ended == wire.CodeNoSession && last.Epoch == 0 { // else an older owner that wakes may write it anew
+	if last.Ended == wire.CodeNoSession && last.Epoch == 0 { // else an older owner that wakes may write it again
 		err = k.store.Delete(ctx, last.Session, last.Revision)
 	}
 	if errors.Is(err, cluster.ErrSeatTaken) {
@@ -313,7 +313,7 @@ func (k *seatKeeper) await(e *registry.Record) {
 	}
 }
 
-// fence lets go of a session that another node has.
+// fence releases a session that another node has.
 func (k *seatKeeper) fence(e *registry.Record, why string) {
 	d := e.Driver()
 	if d == nil {

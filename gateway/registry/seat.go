@@ -153,7 +153,7 @@ func (r *Registry) MovedOn(e *Record, info session.Info) {
 	e.live.Store(nil)
 }
 
-// Ended reports whether a session is remembered that has ended here. One that has ended in silence may be another
+// Ended reports whether a session is remembered that has ended here. One that has ended silently may be another
 // node's: its seat says so.
 func (r *Registry) Ended(id string) bool {
 	r.mu.RLock()

@@ -34,7 +34,7 @@ func (r *report) cluster(ctx context.Context, set *config.Settings) {
 	}
 	keys, err := tokens.Load(set.TokenKeyFiles, tokens.Options{Audience: set.TokenAudience})
 	if err != nil {
-		return // it was said
+		return // already reported
 	}
 	address, identity := advertise(c, c.Listen), cluster.DerivedIdentity(keys.Derive)
 	node, err := cluster.New(cluster.Config{

@@ -24,7 +24,7 @@ type configFile struct {
 	args, environ []string
 
 	mu     sync.Mutex
-	logged []byte // what the file said when the log did last
+	logged []byte // the content that was last logged
 }
 
 // watchConfig returns nil if there is no file, or if it cannot be read twice.
@@ -78,7 +78,7 @@ func (c *configFile) stat() fileStat {
 }
 
 // compare warns where the file says something else now than at the start, and whether a
-// restart would take it. What the log has said of the file is said again only if asked.
+// restart would take it. What was logged of the file is logged again only if asked.
 func (c *configFile) compare(log *slog.Logger, asked bool) {
 	if c == nil {
 		return

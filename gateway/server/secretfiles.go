@@ -45,7 +45,7 @@ func secretFiles(set *config.Settings) (list []namedSecret) {
 func refuseWritable(set *config.Settings) error {
 	for _, f := range secretFiles(set) {
 		if _, writable := keyfile.Exposure(f.name); writable {
-			return fmt.Errorf("--%s: want a file that others cannot write, got %.100q: chmod o-w it, and make its content anew", f.flag, f.name)
+			return fmt.Errorf("--%s: want a file that others cannot write, got %.100q: chmod o-w it, and replace its content", f.flag, f.name)
 		}
 	}
 	return nil

@@ -261,7 +261,7 @@ func (s *Session) SendToken(now Time, p Pass) {
 	s.renewAt, s.expires = now.Add(p.Renew), p.Expires
 }
 
-// Move asks the client to open a new connection within a time: protocol section 4, move. The
+// Move asks the client to open a new connection within a time: protocol section 5. The
 // present one is served until then. It does nothing for a client that cannot resume.
 func (s *Session) Move(_ Time, within time.Duration, reason string) {
 	a := s.att

@@ -162,7 +162,7 @@ func (s *Session) dataFrame(now Time, h frame.Header, raw []byte) bool {
 	if (h.Op == frame.Continuation) != sc.open {
 		return s.upstreamFault(now, wire.CodeProtocolError, "continuation frame out of place")
 	}
-	// A new message: everything but the state of the buffer starts anew.
+	// A new message: reset everything but the state of the buffer.
 	if !sc.open {
 		*sc = scanner{text: h.Op == frame.Text && s.cfg.Resumable, full: sc.full, overflowed: sc.overflowed}
 	}

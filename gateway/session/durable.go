@@ -26,12 +26,12 @@ type durable struct {
 	moved string // how the session came to this node: wire.MovedFailover or wire.MovedHandoff; "": it began here
 	epoch uint64 // of the seat, at that time
 	base  uint64 // messages numbered before that; after a claim, a client may state more
-	told  uint64 // what the next upstream was told of the client's messages: see Counts; zero: nothing
+	told  uint64 // Reseat-Up-From of the next upstream's request: see Counts; zero: none
 	stale bool   // no dial has begun since a hand-off failed, and another node may have the session, or since goOnFrom
 
 	owned Time // until then the node is known to have the session
 	asked Time // since when the answer to AskOwner is awaited; zero: it is not
-	endBy Time // the session ends, without a word if there is no answer until then; zero: its time is not over
+	endBy Time // the session ends, silently if there is no answer until then; zero: its time is not over
 
 	leaving Time // since when the session is being handed over; zero: it is not
 	closing bool // the upstream has been sent its Close frame
@@ -41,7 +41,7 @@ type durable struct {
 const (
 	// ownedFor limits acting for a player without being certain again to have the session.
 	ownedFor = time.Second
-	// askWait limits the wait for that certainty. After it the session ends in silence.
+	// askWait limits the wait for that certainty. After it the session ends silently: see endSilently.
 	askWait = 2 * time.Second
 	// leaveTime limits the wait for the upstream to close before a hand-off.
 	leaveTime = 5 * time.Second
@@ -120,7 +120,7 @@ func (s *Session) gotFurther(r Resume) bool {
 
 // goOnFrom continues from what r states, as if the session had been claimed with it. If that differs from
 // what the upstream was told, the upstream must be replaced, and what it has sent is worth nothing: a game
-// server that counts sends it to the next one again, and any other begins anew there. goOnFrom then
+// server that counts sends it to the next one again, and any other starts over there. goOnFrom then
 // reports true: see NeedsUpstream. An upstream that has closed is the last one; its messages get later numbers.
 func (s *Session) goOnFrom(now Time, r Resume) (replaced bool) {
 	if !s.gotFurther(r) {
@@ -150,7 +150,7 @@ func (s *Session) renumber(r Resume, keep bool) {
 			s.ring.Restart(r.Received)
 		}
 		s.durable.base, s.acked = r.Received, r.Received
-		s.outage.heard.after = math.MaxUint64 // its messages are from elsewhere: they prove nothing of what was said here
+		s.outage.heard.after = math.MaxUint64 // its messages are from elsewhere: they prove nothing of what was sent here
 		s.sentN, s.sentOff = s.ring.Base().N, s.ring.Base().Off
 	}
 	if at := (tally{n: r.Settled}); at.n > s.received.n {
@@ -189,7 +189,7 @@ func (s *Session) Counts(r Resume) (up, down uint64) {
 	return s.written.n + 1, s.ring.Last().N + 1
 }
 
-// recount replaces an upstream that was told a count which does not hold: while it was dialled, an older one
+// recount replaces an upstream whose Reseat-Up-From does not hold: while it was dialled, an older one
 // took messages whose write was in flight.
 func (s *Session) recount(now Time) {
 	d := s.durable
@@ -205,7 +205,7 @@ func (s *Session) recount(now Time) {
 		s.shutUpstream(s.up)
 		return
 	}
-	why := "told a count that does not hold"
+	why := "Reseat-Up-From does not hold"
 	if s.replaces(now, noCode) {
 		s.replaceUpstream(now, why, frame.ClosePayload(wire.CodeGoingAway, movedText))
 		return
@@ -258,7 +258,7 @@ func (s *Session) ask(now Time) {
 	s.emit(Event{Kind: AskOwner})
 }
 
-// mayEnd reports whether a session whose time is over may end with a word. One whose client is here may. If it
+// mayEnd reports whether a session whose time is over may end with a Close frame. One whose client is attached may. If it
 // is not certain, it waits for the answer until endBy.
 func (s *Session) mayEnd(now Time) bool {
 	if s.state != Detached || s.certain(now) {

@@ -86,7 +86,7 @@ func (s *Session) nextEnd() (t Time) {
 }
 
 // endSilently ends a durable session while nobody knows whether another node has it: the game server's
-// connection is closed without a word, and a resume gets no verdict.
+// connection is closed without a Close frame, and a resume gets no verdict.
 func (s *Session) endSilently(now Time, e ending) {
 	if !s.up.released {
 		s.shutUpstream(s.up)

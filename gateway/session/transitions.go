@@ -235,7 +235,7 @@ func (s *Session) enterDetached(now Time) {
 	s.graceEnd = now.Add(s.grace())
 }
 
-// retimeGrace computes the end of the grace period anew.
+// retimeGrace recomputes the end of the grace period.
 func (s *Session) retimeGrace() { s.graceEnd = s.detached.Add(s.paused + s.grace()) }
 
 // NeedsUpstream reports whether the session has no upstream (--disconnect hard). A

@@ -41,7 +41,7 @@ type Offer struct {
 	SettledOK bool
 }
 
-// Settled says in each handshake how far the client's own messages have come: protocol section 2.
+// Settled says in each handshake how far the client's own messages have come: protocol section 5.6.
 type Settled struct {
 	Acked uint64 // the newest one acked, by an ack or by hello.received
 	Sent  uint64 // the newest that it gave to any connection
@@ -87,7 +87,7 @@ func ParseOffer(h http.Header) Offer {
 	return o
 }
 
-// parseSettled reads A.C. A client cannot have been told of more than it has sent.
+// parseSettled reads A.S, where A cannot exceed S.
 func parseSettled(s string) (v Settled, ok bool) {
 	acked, sent, _ := strings.Cut(s, ".")
 	var first, second bool

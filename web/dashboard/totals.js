@@ -19,7 +19,7 @@ export function Tiles({ overview, samples }) {
         value=${count(attached)}
         more=${most ? `of ${count(most)} at most` : connecting ? `${count(connecting)} connecting` : 'connected now'}
       />
-      <${Tile} name="Detached" value=${count(detached)} more="away, seats kept" />
+      <${Tile} name="Detached" value=${count(detached)} more="sessions kept" />
       <${Tile} name="Resumed" value=${whole(totals.resumed)} more=${refusals(totals)} />
       <${Tile}
         name="Messages"

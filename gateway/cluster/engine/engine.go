@@ -103,7 +103,7 @@ type Engine struct {
 	suspect bool // a bucket may be lost
 	missed  bool // an operation has failed, and the handler may want to repeat it
 
-	// What the log has said, so that it is said once.
+	// What was logged, so that it is logged once.
 	noEventsSaid string // why there is no stream of events
 	noSeatsSaid  string // why buckets of seats are missing
 }
@@ -603,7 +603,7 @@ func (e *Engine) lookForBuckets() {
 	}
 }
 
-// catchUp says that the buckets are there, if an operation has failed since that was said: a bucket may
+// catchUp says that the buckets are there, if an operation has failed since that was reported: a bucket may
 // have had no leader for a while.
 func (e *Engine) catchUp() {
 	e.mu.Lock()
@@ -694,7 +694,7 @@ func (e *Engine) Skew() (time.Duration, bool) {
 }
 
 // Reload implements cluster.Engine. The files are read at each connect: if they have changed,
-// the connection is made anew.
+// the connection is made again.
 func (e *Engine) Reload() error {
 	contents, err := e.o.files()
 	if err != nil {

@@ -254,7 +254,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	}
 	failed := c.wait(&c.in, c.mayRead, func() bool {
 		if !c.edge.Load() && !c.more.Load() && !c.ending.Load() {
-			return false // the loop would have said so
+			return false // the loop would have reported it
 		}
 		n, err = c.receive(p)
 		return n > 0 || err != nil

@@ -72,7 +72,7 @@ func (s *Session) received(l *leg, p []byte) (settled bool) {
 // right now, and whether it is settled: settle has nothing left to do.
 //
 // The descriptor is kept between two reads of this kind, because releasing it would
-// mean preparing the runtime's poller anew.
+// mean preparing the runtime's poller again.
 func (s *Session) readLoop(l *leg) {
 	ready := func(fd uintptr) (enough bool) {
 		for {

@@ -593,7 +593,7 @@ func (g *game) tells(r session.Resume) promise {
 	return g.line.promises(up, down)
 }
 
-// mistold reports whether the current upstream was told a count that does not hold.
+// mistold reports whether the current upstream was dialled with a Reseat-Up-From that does not hold.
 func (g *game) mistold() bool {
 	u := g.ups
 	return g.cfg.Durable && u.told.dial > 0 && u.received == 0 && g.core.Info().Written+1 != u.told.up

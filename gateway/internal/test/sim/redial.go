@@ -70,7 +70,7 @@ func (g *game) lostEvent(e session.Event) {
 		c.hit("outage, silent")
 	case "write failed":
 		ok = u.leg.failing && g.w.scarce
-	case "told a count that does not hold":
+	case "Reseat-Up-From does not hold":
 		u.parting, u.partText = 1001, "moved"
 		ok = g.mistold()
 		c.hit("upstream mistold, outage")

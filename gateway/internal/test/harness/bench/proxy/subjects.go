@@ -51,10 +51,10 @@ func Subjects() []Subject {
 		}
 	}
 	list := []Subject{
-		{Name: Direct, Title: "no proxy: the game server itself", start: func(p Place, _ netip.AddrPort) (*Proxy, error) { return &Proxy{Addrs: []netip.AddrPort{p.Game}}, nil }},
-		{Name: NGINX, Title: "nginx, 1 worker", start: nginx},
-		{Name: "haproxy", Title: "HAProxy, 1 thread", start: haproxy},
-		{Name: "library", Title: "two legs on coder/websocket", start: self("serve-library")},
+		{Name: Direct, Title: "no proxy", start: func(p Place, _ netip.AddrPort) (*Proxy, error) { return &Proxy{Addrs: []netip.AddrPort{p.Game}}, nil }},
+		{Name: NGINX, Title: "nginx", start: nginx},
+		{Name: "haproxy", Title: "HAProxy", start: haproxy},
+		{Name: "library", Title: "two legs", start: self("serve-library")},
 		{Name: "floor", Title: "bytes relayed, nothing else", Only: []string{"W1", "W3", "W8"}, Named: true, start: self("serve-floor")},
 	}
 	for _, driver := range []string{"net", "poll"} {
@@ -65,9 +65,9 @@ func Subjects() []Subject {
 			{Name: "eddsa", Title: ", Ed25519 tokens", Resumable: true, Only: []string{"W7", "W8"}, start: withEd25519(flags)},
 			{Name: "nodes3", Title: ", a cluster of 3 nodes", Resumable: true, Only: []string{"C1"}, start: nodes(3, false, flags)},
 			{Name: "nodes5", Title: ", a cluster of 5 nodes", Resumable: true, Only: []string{"C1"}, start: nodes(5, false, flags)},
-			{Name: "hop", Title: ", each player at another node than the session", Resumable: true, Only: []string{"H1", "H7"}, start: nodes(2, true, flags)},
+			{Name: "hop", Title: ", each player at another node", Resumable: true, Only: []string{"H1", "H7"}, start: nodes(2, true, flags)},
 		} {
-			s.Name, s.Title = s.Name+"@"+driver, "**Reseat**"+s.Title+", "+driver+" driver"
+			s.Name, s.Title = s.Name+"@"+driver, "**Reseat**"+s.Title+", "+driver
 			list = append(list, s)
 		}
 	}

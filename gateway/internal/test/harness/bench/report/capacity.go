@@ -24,7 +24,7 @@ func (r *Results) capacityTable() table {
 	t := table{head: []string{"", "sessions a GiB, idle", "detached ones with 32 KiB each", "messages/s a core, W1", "messages/s a core, W2", "messages/s a core, as fast as they are taken (W4)", "resumes/s a core"}}
 	for _, d := range drivers {
 		cost := func(w, figure string) float64 { return r.spread(w, "reseat@"+d, figure).Median }
-		row := []string{d + " driver"}
+		row := []string{d}
 		for _, n := range []float64{1 << 20 / cost("W6", "used_kib"), 1 << 20 / (cost("W6", "opened_kib") + cost("W6det", "detached_kib")),
 			1e6 / cost("W1", "cpu_us"), 1e6 / cost("W2", "cpu_us"), 1e6 / cost("W4", "cpu_us"), 1e6 / cost("W7", "resume_us")} {
 			row = append(row, thousands(n))

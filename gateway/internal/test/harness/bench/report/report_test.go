@@ -62,7 +62,7 @@ func TestMillionPlayersAreComputedFromTheFigures(t *testing.T) {
 	if p.Cores != "250" || p.Processes != "63" || p.Each != "16,000" || p.SessionsGiB != "3.81" || p.BuffersGiB != "0.358" || p.CutCPU != "1.59" {
 		t.Errorf("got %+v, want 250 cores, 63 processes of 16,000 players, 3.81 GiB and 0.358, 1.59 s", p)
 	}
-	if got, want := r.capacityTable().String(), "| poll driver | 260,000 | 26,000 |  | 100,000 |  | 10,000 |"; !strings.Contains(got, want) {
+	if got, want := r.capacityTable().String(), "| poll | 260,000 | 26,000 |  | 100,000 |  | 10,000 |"; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
 }
