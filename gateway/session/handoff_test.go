@@ -148,7 +148,7 @@ func TestHandOffWithoutUpstreamIsReadyAtOnce(t *testing.T) {
 	} {
 		b := attached(t, append(tt.options, durable)...)
 		b.play(`client> one; game> a; ` + tt.script + `; leave; happens left=1; outage none`)
-		if b.s.TakesUpstream(true) || b.s.TakesUpstream(false) {
+		if b.takesFromOutage() || b.s.TakesUpstream(0) {
 			t.Errorf("%s: it takes an upstream that is dialled yet", tt.script)
 		}
 		if b.lent[b.up] != nil {
@@ -283,11 +283,11 @@ func TestSessionStays(t *testing.T) {
 				b.play(steps[2])
 			}
 			b.play(`detached; 5s; owned`)
-			if b.s.TakesUpstream(false) {
+			if b.s.TakesUpstream(0) {
 				t.Errorf("%s: an upstream is taken that was dialled before", stage)
 			}
 			b.play(`ask`)
-			if !b.s.TakesUpstream(false) {
+			if !b.s.TakesUpstream(0) {
 				t.Errorf("%s: no upstream is taken", stage)
 			}
 			b.play(`states 0 0; join; hello received=0 moved=; game< one; client> one, two; game< two
@@ -397,7 +397,7 @@ func TestFenceWithoutUpstream(t *testing.T) {
 	left.play(leaves)
 	for name, b := range map[string]*table{"claimed": claims, "dialling": dials, "outage": outage, "left": left} {
 		b.play(`fence; ended; game<`)
-		if b.s.TakesUpstream(true) || b.s.TakesUpstream(false) || b.s.NeedsUpstream() || b.s.Next() != 0 {
+		if b.takesFromOutage() || b.s.TakesUpstream(0) || b.s.NeedsUpstream() || b.s.Next() != 0 {
 			t.Errorf("%s: the session goes on", name)
 		}
 		b.play(`free`)

@@ -244,11 +244,12 @@ func (s *Session) NeedsUpstream() bool {
 	return s.up.released && !s.up.over && s.outage.since == 0 && s.state != Ended
 }
 
-// TakesUpstream reports whether Reconnect may be called with an upstream that was dialled in
-// an outage, or else for a waiting client. What one was dialled for may be over.
-func (s *Session) TakesUpstream(inOutage bool) bool {
-	if inOutage {
-		return s.outage.since > 0 && s.state != Ended
+// TakesUpstream reports whether Reconnect may be called with an upstream that was dialled in the outage that
+// began then, or, with zero, for a waiting client. What one was dialled for may be over: its request had other
+// counts then (see Counts).
+func (s *Session) TakesUpstream(outage Time) bool {
+	if outage > 0 {
+		return s.outage.since == outage && s.state != Ended
 	}
 	return s.NeedsUpstream() && !s.isLeaving() && (s.durable == nil || !s.durable.stale)
 }
