@@ -136,28 +136,19 @@ func (a *api) pass(w http.ResponseWriter, r *http.Request, node Node, path strin
 		return
 	}
 	switch answer, _ := a.forward(w, r, body, node, path); answer {
-	case passNotThere:
+	case owner.NotThere:
 		problem(w, http.StatusNotFound, noSession)
-	case passFailed:
+	case owner.Lost:
 		a.unreachable(w, r.WithContext(context.WithoutCancel(r.Context())), node)
 	}
 }
-
-// A passAnswer is the result of passing a call on.
-type passAnswer uint8
-
-const (
-	passDone     passAnswer = iota // the caller has been answered
-	passNotThere                   // the node does not have the session
-	passFailed                     // it did not answer
-)
 
 // errNotThere is the answer of a node that does not have the session.
 var errNotThere = errors.New("the session is not there")
 
 // forward sends a call to another node, and its answer to the caller, unless the node does not have the
 // session or does not answer. Then movedTo is the node that has it now, if that one knows.
-func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node Node, path string) (answer passAnswer, movedTo string) {
+func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node Node, path string) (answer owner.Answer, movedTo string) {
 	ctx, cancel := r.Context(), func() {}
 	if !slow(r) {
 		ctx, cancel = context.WithTimeout(ctx, passTimeout)
@@ -188,8 +179,8 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			if answer = passNotThere; !errors.Is(err, errNotThere) {
-				answer = passFailed
+			if answer = owner.NotThere; !errors.Is(err, errNotThere) {
+				answer = owner.Lost
 				a.log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
 			}
 		},
@@ -198,6 +189,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 	if strings.HasSuffix(r.URL.Path, "/events") {
 		w = streamWriter{w}
 	}
+	answer = owner.Served
 	visitOf(r.Context()).Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
 	return answer, movedTo
 }

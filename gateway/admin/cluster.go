@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 )
 
@@ -27,9 +26,6 @@ type Cluster interface {
 	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
 	// the node could not be reached or did not answer.
 	RoundTrip(node string, r *http.Request) (*http.Response, error)
-	// Seat returns the seat of a durable session, or cluster.ErrNoSeat. Any other error means that
-	// nobody knows now.
-	Seat(ctx context.Context, session string) (cluster.Seat, error)
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool

@@ -78,14 +78,6 @@ func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
 	return p.transport.RoundTrip(r)
 }
 
-// Seat implements admin.Cluster.
-func (p *peers) Seat(ctx context.Context, session string) (cluster.Seat, error) {
-	if p.seats == nil {
-		return cluster.Seat{}, cluster.ErrNoSeat
-	}
-	return p.seats.Get(ctx, session)
-}
-
 // Gone implements admin.Cluster. A node that nobody has ever heard of has no session that a call could reach.
 func (p *peers) Gone(ctx context.Context, id string) bool {
 	return p.Cluster.IsStrange(id) || p.Cluster.Judge(ctx, id).EndsSessions(p.longest)
