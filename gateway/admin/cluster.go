@@ -37,9 +37,8 @@ type Cluster interface {
 	Log() events.Log
 	// Seal returns a message that only nodes can read, and only this one can have published.
 	Seal(message []byte) ([]byte, error)
-	// Open returns what a node has sealed. It reports isOlder if that is nothing, since the node is of a version that
-	// seals nothing.
-	Open(node string, sealed []byte) (message []byte, isOlder bool, err error)
+	// Open returns what a node has sealed.
+	Open(node string, sealed []byte) (message []byte, err error)
 }
 
 // A Node is a node of the cluster as the API shows it.

@@ -45,7 +45,6 @@ type place struct {
 	asks int // requests that other nodes have sent
 
 	down, gone bool // it does not answer; it is known to have ended
-	older      bool // it seals nothing
 	deaf       bool // its connection to the log is lost
 	lost       func(Node)
 	up         func()
@@ -190,15 +189,12 @@ func (p *place) Seal(message []byte) ([]byte, error) {
 }
 
 // Open implements Cluster.
-func (p *place) Open(node string, sealed []byte) ([]byte, bool, error) {
+func (p *place) Open(node string, sealed []byte) ([]byte, error) {
 	message, ok := bytes.CutPrefix(sealed, []byte(node))
-	if older := p.find(node); len(sealed) == 0 && older != nil && older.older {
-		return nil, true, nil
-	}
 	if !ok {
-		return nil, false, errors.New("it is not sealed")
+		return nil, errors.New("it is not sealed")
 	}
-	return message, false, nil
+	return message, nil
 }
 
 // placeID is a node as its gateway sees it: clients that come back elsewhere are not tested

@@ -62,13 +62,14 @@ func newFeed(a *api) *feed {
 
 // A message has some events of a node.
 type message struct {
-	// After is the ID of the node's event before these. Nodes of older versions look for gaps by it.
-	After uint64 `json:"after"`
 	// IDs of the Events, at the node. A Gap has that of the event before.
 	IDs    []uint64       `json:"ids"`
 	Events []events.Event `json:"events"`
-	// Sealed has the message itself: beside it there is a gap, for nodes of older versions.
-	Sealed []byte `json:"sealed,omitempty"`
+}
+
+// A sealedMessage is what the log has of it.
+type sealedMessage struct {
+	Sealed []byte `json:"sealed"`
 }
 
 // encode returns a message as other nodes get it.
@@ -80,21 +81,17 @@ func (f *feed) encode(m message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	newest := m.IDs[len(m.IDs)-1]
-	gap := map[string]any{"type": events.Gap, "time": time.Now().UTC(), "node": f.self.Name}
-	return json.Marshal(map[string]any{"after": newest, "ids": []uint64{newest}, "events": []any{gap}, "sealed": data})
+	return json.Marshal(sealedMessage{data})
 }
 
 // decode returns the message that a node has encoded.
 func (f *feed) decode(node string, data []byte) (m message, err error) {
-	if err = json.Unmarshal(data, &m); err != nil {
+	var s sealedMessage
+	if err = json.Unmarshal(data, &s); err != nil {
 		return m, err
 	}
-	opened, isOlder, err := f.a.cluster.Open(node, m.Sealed)
-	switch {
-	case isOlder:
-		return parseMessage(data)
-	case err != nil:
+	opened, err := f.a.cluster.Open(node, s.Sealed)
+	if err != nil {
 		return m, err
 	}
 	return parseMessage(opened)
@@ -177,7 +174,7 @@ func (f *feed) publishAll(ctx context.Context, own *events.Reader, last uint64) 
 			return
 		case n := <-f.lost: // nobody publishes the end of its sessions. One of the other nodes stores it
 			gap := events.Event{Type: events.Gap, Time: time.Now().UTC(), Node: n.Name, Reason: nodeLost}
-			if !f.store(ctx, "lost-"+n.ID, message{After: last, IDs: []uint64{last}, Events: []events.Event{gap}}) {
+			if !f.store(ctx, "lost-"+n.ID, message{IDs: []uint64{last}, Events: []events.Event{gap}}) {
 				return
 			}
 			continue
@@ -186,7 +183,7 @@ func (f *feed) publishAll(ctx context.Context, own *events.Reader, last uint64) 
 		list, open = own.Next(list[:0])
 		for rest := list; len(rest) > 0; {
 			n := fitting(rest)
-			m := message{After: last, Events: rest[:n]}
+			m := message{Events: rest[:n]}
 			for i := range m.Events {
 				m.Events[i].Node = f.self.Name
 				m.IDs = append(m.IDs, m.Events[i].ID)

@@ -154,8 +154,7 @@ type network struct {
 
 	elsewhere func(context.Context) (net.Conn, error) // at all other addresses
 
-	cluster string // of the nodes that are made, and their level
-	level   int
+	cluster string // of the nodes that are made
 }
 
 // answers sets what becomes of connections to an address.
@@ -207,10 +206,10 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 		n.t.Fatal(err)
 	}
 	ln := wstest.NewListener(64 << 10)
-	cluster, level := n.cluster, n.level
+	cluster := n.cluster
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster, Level: level})
+			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster, Level: Level})
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}

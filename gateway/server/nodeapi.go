@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -101,9 +100,8 @@ func (p *peers) Seal(message []byte) ([]byte, error) {
 }
 
 // Open implements admin.Cluster.
-func (p *peers) Open(node string, sealed []byte) ([]byte, bool, error) {
-	message, err := p.Cluster.Open(eventsRoot+node, node, sealed)
-	return message, errors.Is(err, cluster.ErrOlder), err
+func (p *peers) Open(node string, sealed []byte) ([]byte, error) {
+	return p.Cluster.Open(eventsRoot+node, sealed)
 }
 
 // Log implements admin.Cluster.
