@@ -280,6 +280,16 @@ func onStage(t *testing.T, f func(*testing.T, *stage), change ...func(*Config)) 
 // peerAnswers has a node with this id, and the keys of all, answer at the peer's address.
 func (s *stage) peerAnswers(id string) { s.net.answers(peerAddr, s.net.node(id, keys("k"))) }
 
+// Find returns a node of the table.
+func (s *stage) Find(id string) (Node, bool) {
+	for _, n := range s.Nodes() {
+		if n.ID == id {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
+
 // wantState checks the state of a node in the table, "unknown" if it is not there.
 func (s *stage) wantState(id, want string) {
 	s.t.Helper()

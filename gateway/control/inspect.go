@@ -48,13 +48,9 @@ func (c *Control) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
 	return c.Session(id)
 }
 
-// End ends a session: the upstream gets code and reason, the client 4410 and reason.
-func (c *Control) End(id string, code int, reason string) Outcome {
-	return c.EndBy("", id, code, reason)
-}
-
-// EndBy is End, with the name of a caller of the control API, for the session's record.
-func (c *Control) EndBy(by, id string, code int, reason string) Outcome {
+// End ends a session: the upstream gets code and reason, the client 4410 and reason. by is the name of a caller of
+// the control API, for the session's record.
+func (c *Control) End(by, id string, code int, reason string) Outcome {
 	if e := c.reg.Find(id); e != nil && e.Driver() == nil {
 		e.CancelFirstDial() // still connecting: the client gets the dial's failure
 		e.Do(func(core *session.Session, now session.Time) { Terminate(e, core, now, by, code, reason) })
