@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func (h *Handler) NodeHandler() http.Handler {
 		}
 		r = r.Clone(r.Context())
 		r.URL = &own
-		w.Header().Set(nodeHeader, a.cluster.Self().ID)
+		w.Header().Set(nodeHeader, a.self().ID)
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -92,7 +93,7 @@ func (a *api) fromNode(next http.Handler) http.Handler {
 
 // describe sets the headers that another node needs of r's caller.
 func (a *api) describe(h http.Header, r *http.Request) {
-	h.Set(fromHeader, a.cluster.Self().ID)
+	h.Set(fromHeader, a.self().ID)
 	h.Set(callerHeader, callerOf(r).name)
 	h.Set(peerHeader, r.RemoteAddr)
 }
@@ -116,7 +117,7 @@ type nodeTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t nodeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.cluster.RoundTrip(t.node, r)
+	resp, err := t.cluster.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -250,6 +251,18 @@ func (a *api) ask(r *http.Request, nodes []Node, method, path, query string) []n
 		all.Wait()
 	})
 	return list
+}
+
+// askEach is ask for answers of one type, nil where a node did not give one in time. missing are those nodes.
+func askEach[T any](a *api, r *http.Request, nodes []Node, method, path, query string) (list []*T, missing []Node) {
+	for _, answer := range a.ask(r, nodes, method, path, query) {
+		v := new(T)
+		if answer.status != http.StatusOK || json.Unmarshal(answer.body, v) != nil {
+			v, missing = nil, append(missing, answer.node)
+		}
+		list = append(list, v)
+	}
+	return list, missing
 }
 
 func (a *api) askOne(ctx context.Context, r *http.Request, n Node, method, path, query string) (status int, body []byte) {

@@ -8,24 +8,20 @@ import (
 	"slices"
 	"strings"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 )
 
 // A Cluster reaches the other nodes for the control API. Its methods may be called from
 // any goroutine.
 type Cluster interface {
-	// Self describes this node.
-	Self() Node
-	// Others lists the other nodes, except those that are gone, in any order.
-	Others() []Node
-	// Known lists the other nodes, also those that are gone, by name.
-	Known() []Node
+	// Nodes lists all nodes, also those that are gone: this one first, the others by name.
+	Nodes() []Node
 	// Status describes the cluster's engine.
 	Status() ClusterStatus
-	// RoundTrip sends a request to the node listener of the node with this id, which serves
-	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
-	// the node could not be reached or did not answer.
-	RoundTrip(node string, r *http.Request) (*http.Response, error)
+	// RoundTrip sends a request to the node listener of the node whose id is the host of its URL, which
+	// serves Handler.NodeHandler there. The error says why the node could not be reached or did not answer.
+	http.RoundTripper
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool
@@ -75,18 +71,29 @@ func (a *api) nodeName() string {
 	if a.cluster == nil {
 		return ""
 	}
-	return a.cluster.Self().Name
+	return a.self().Name
+}
+
+// self describes this node.
+func (a *api) self() Node { return a.cluster.Nodes()[0] }
+
+// others lists the other nodes, except those that are gone, by name.
+func (a *api) others() []Node { return a.present()[1:] }
+
+// present lists all nodes that are not gone, this one first, the others by name.
+func (a *api) present() []Node {
+	return slices.DeleteFunc(a.cluster.Nodes(), func(n Node) bool { return n.State == cluster.StateGone.String() })
 }
 
 // nodes lists all nodes by id.
 func (a *api) nodes() []Node {
-	return slices.SortedFunc(slices.Values(slices.Concat(a.cluster.Others(), []Node{a.cluster.Self()})), func(x, y Node) int { return cmp.Compare(x.ID, y.ID) })
+	return slices.SortedFunc(slices.Values(a.present()), func(x, y Node) int { return cmp.Compare(x.ID, y.ID) })
 }
 
 // findNode returns the node with an id, or with a name that no other node has.
 func (a *api) findNode(name string) (Node, error) {
 	if name == ownNode {
-		return a.cluster.Self(), nil
+		return a.self(), nil
 	}
 	var found []Node
 	var ids []string
@@ -109,7 +116,7 @@ func (a *api) findNode(name string) (Node, error) {
 
 // byID returns another node.
 func (a *api) byID(id string) (Node, bool) {
-	others := a.cluster.Others()
+	others := a.others()
 	i := slices.IndexFunc(others, func(n Node) bool { return n.ID == id })
 	if i < 0 {
 		return Node{}, false
@@ -129,7 +136,7 @@ func (a *api) steer(next http.Handler) http.Handler {
 		switch {
 		case err != nil:
 			refuse(w, err)
-		case node.ID == a.cluster.Self().ID:
+		case node.ID == a.self().ID:
 			next.ServeHTTP(w, alone(r))
 		default:
 			a.pass(w, r, node, pathIn(r))
@@ -153,7 +160,7 @@ func (a *api) passToHolder(w http.ResponseWriter, r *http.Request) {
 
 // findHolder asks all nodes which one has the session, or remembers how it ended.
 func (a *api) findHolder(r *http.Request) (node Node, missing []Node) {
-	for _, n := range a.ask(r, a.cluster.Others(), http.MethodGet, "/sessions/"+id(r), "") {
+	for _, n := range a.ask(r, a.others(), http.MethodGet, "/sessions/"+id(r), "") {
 		switch n.status {
 		case http.StatusOK:
 			return n.node, nil

@@ -103,13 +103,11 @@ func (p *place) set(change func(*place)) {
 	change(p)
 }
 
-// Self implements Cluster.
-func (p *place) Self() Node { return p.node }
-
-// Others implements Cluster.
-func (p *place) Others() (list []Node) {
+// Nodes implements Cluster.
+func (p *place) Nodes() []Node {
 	p.town.mu.Lock()
 	defer p.town.mu.Unlock()
+	list := []Node{p.node}
 	for _, o := range p.town.nodes {
 		if o != p && !o.gone {
 			list = append(list, o.node)
@@ -117,9 +115,6 @@ func (p *place) Others() (list []Node) {
 	}
 	return list
 }
-
-// Known implements Cluster.
-func (p *place) Known() []Node { return p.Others() }
 
 // Status implements Cluster.
 func (p *place) Status() ClusterStatus {
@@ -138,8 +133,8 @@ func (p *place) find(id string) *place {
 }
 
 // RoundTrip implements Cluster. A node that is down never answers.
-func (p *place) RoundTrip(node string, r *http.Request) (*http.Response, error) {
-	to := p.find(node)
+func (p *place) RoundTrip(r *http.Request) (*http.Response, error) {
+	to := p.find(r.URL.Host)
 	if to == nil {
 		return nil, errNodeDown
 	}

@@ -110,7 +110,7 @@ func parseMessage(data []byte) (m message, err error) {
 }
 
 func (f *feed) run(ctx context.Context) {
-	f.self = f.a.cluster.Self()
+	f.self = f.a.self()
 	own, last := f.own.Live(), f.own.Last()
 	f.a.cluster.OnLost(func(n Node) {
 		select {

@@ -23,7 +23,7 @@ type EngineStatus struct {
 func (a *api) listNodes(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, struct {
 		Nodes []Node `json:"nodes"`
-	}{append([]Node{a.cluster.Self()}, a.cluster.Known()...)})
+	}{a.cluster.Nodes()})
 }
 
 func (a *api) clusterStatus(w http.ResponseWriter, _ *http.Request) {

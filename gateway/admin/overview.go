@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -145,13 +144,11 @@ const maxRefusals = 100
 
 // refusalsElsewhere adds those of the other nodes, in order of time.
 func (a *api) refusalsElsewhere(r *http.Request, page *refusalPage) {
-	var missing []Node
-	for _, ans := range a.ask(r, a.cluster.Others(), http.MethodGet, "/refusals", "") {
-		var there refusalPage
-		if ans.status != http.StatusOK || json.Unmarshal(ans.body, &there) != nil {
-			missing = append(missing, ans.node)
+	list, missing := askEach[refusalPage](a, r, a.others(), http.MethodGet, "/refusals", "")
+	for _, there := range list {
+		if there != nil {
+			page.Refusals = append(page.Refusals, there.Refusals...)
 		}
-		page.Refusals = append(page.Refusals, there.Refusals...)
 	}
 	slices.SortStableFunc(page.Refusals, func(x, y refusal) int { return y.Time.Compare(x.Time) })
 	page.Refusals = page.Refusals[:min(len(page.Refusals), maxRefusals)]

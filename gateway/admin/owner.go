@@ -78,7 +78,7 @@ type search struct {
 // if it does not know.
 func (s *search) ask(node string) (_ owner.Answer, next string) {
 	s.silent = nil
-	if node == s.a.cluster.Self().ID {
+	if node == s.a.self().ID {
 		if _, known := s.a.g.Control().Settled(visitOf(s.r.Context()), id(s.r)); !known {
 			return owner.NotThere, s.a.g.Owner().MovedTo(id(s.r))
 		}

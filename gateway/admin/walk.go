@@ -77,30 +77,24 @@ func (a *api) listAll(w http.ResponseWriter, r *http.Request) {
 
 // pages returns a page of each of the nodes, nil for one that did not answer.
 func (a *api) pages(r *http.Request, f registry.Filter, nodes []Node) []*nodePage {
-	self := a.cluster.Self().ID
-	others := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.ID == self })
-	answers := a.ask(r, others, http.MethodGet, "/sessions", pageQuery(f))
-	list := make([]*nodePage, len(nodes))
-	for i, n := range nodes {
-		page := new(nodePage)
-		if n.ID == self {
-			sessions, next := a.sessions(f)
-			for i := range sessions {
-				raw, _ := json.Marshal(&sessions[i])
-				page.Sessions = append(page.Sessions, raw)
-			}
-			if next > 0 {
-				page.Next = strconv.FormatUint(next, 10)
-			}
-			list[i] = page
-			continue
-		}
-		if ans := answers[0]; ans.status == http.StatusOK && json.Unmarshal(ans.body, page) == nil {
-			list[i] = page
-		}
-		answers = answers[1:]
+	own := slices.IndexFunc(nodes, func(n Node) bool { return n.ID == a.self().ID })
+	if own >= 0 {
+		nodes = slices.Delete(slices.Clone(nodes), own, own+1)
 	}
-	return list
+	list, _ := askEach[nodePage](a, r, nodes, http.MethodGet, "/sessions", pageQuery(f))
+	if own < 0 {
+		return list
+	}
+	page := new(nodePage)
+	sessions, next := a.sessions(f)
+	for i := range sessions {
+		raw, _ := json.Marshal(&sessions[i])
+		page.Sessions = append(page.Sessions, raw)
+	}
+	if next > 0 {
+		page.Next = strconv.FormatUint(next, 10)
+	}
+	return slices.Insert(list, own, page)
 }
 
 // parseCursor splits a cursor into a node's id and a position among its sessions.

@@ -43,22 +43,9 @@ func nodeOf(n *cluster.Node) admin.Node {
 	}
 }
 
-// Self implements admin.Cluster.
-func (p *peers) Self() admin.Node { return nodeOf(&p.Cluster.Nodes()[0]) }
-
-// Others implements admin.Cluster.
-func (p *peers) Others() (list []admin.Node) {
-	for _, n := range p.Cluster.Nodes()[1:] {
-		if n.State != cluster.StateGone {
-			list = append(list, nodeOf(&n))
-		}
-	}
-	return list
-}
-
-// Known implements admin.Cluster.
-func (p *peers) Known() (list []admin.Node) {
-	for _, n := range p.Cluster.Nodes()[1:] {
+// Nodes implements admin.Cluster.
+func (p *peers) Nodes() (list []admin.Node) {
+	for _, n := range p.Cluster.Nodes() {
 		list = append(list, nodeOf(&n))
 	}
 	return list
@@ -73,7 +60,7 @@ func (p *peers) Status() admin.ClusterStatus {
 }
 
 // RoundTrip implements admin.Cluster.
-func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
+func (p *peers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.transport.RoundTrip(r)
 }
 
