@@ -43,8 +43,8 @@ func (m member) Takers(string) (list []string) {
 	return list
 }
 
-// HandOver implements owner.Cluster.
-func (m member) HandOver(_ context.Context, node string, h *owner.Handoff) error {
+// HandOff implements owner.Cluster.
+func (m member) HandOff(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -322,7 +322,7 @@ func TestHandOffThatMeetsTroubleIsWhole(t *testing.T) {
 }
 
 // A game server that writes to the sessions of a draining node moves none of them into nowhere.
-func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
+func TestCallsForSessionThatIsHandedOffWait(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		outcomes := make(chan control.Outcome, 2)
 		d.handingOver = func() {

@@ -427,4 +427,4 @@ func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 
 func (placeID) Takers(string) []string { return nil }
 
-func (placeID) HandOver(context.Context, string, *owner.Handoff) error { return errNodeDown }
+func (placeID) HandOff(context.Context, string, *owner.Handoff) error { return errNodeDown }

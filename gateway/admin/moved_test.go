@@ -85,8 +85,8 @@ func (n neighbour) each(f func(*place)) {
 	}
 }
 
-// HandOver implements owner.Cluster.
-func (n neighbour) HandOver(_ context.Context, node string, h *owner.Handoff) error {
+// HandOff implements owner.Cluster.
+func (n neighbour) HandOff(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -203,8 +203,8 @@ func TestCallsReachSessionThatAnotherNodeHasClaimed(t *testing.T) {
 	})
 }
 
-// The node that a session's id names knows where it has handed it over, and else the seat does.
-func TestCallsReachSessionThatWasHandedOver(t *testing.T) {
+// The node that a session's id names knows where it has handed it off, and else the seat does.
+func TestCallsReachSessionThatWasHandedOff(t *testing.T) {
 	inDurableTown(t, three, func(t *testing.T, nodes []*place, seats *clustertest.Seats) {
 		p, game := nodes[0].beginDurable()
 		p.Sync()

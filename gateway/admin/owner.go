@@ -37,7 +37,7 @@ func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 }
 
 // passToOwner passes a call to the node that has the session: the one that has made it, one to which
-// it was handed over, or the one that its seat names.
+// it was handed off, or the one that its seat names.
 func (a *api) passToOwner(w http.ResponseWriter, r *http.Request, here http.HandlerFunc) {
 	body, err := readBody(w, r, passedBody(r))
 	if err != nil {

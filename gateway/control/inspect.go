@@ -40,7 +40,7 @@ func (c *Control) Session(id string) (registry.Snapshot, bool) {
 }
 
 // Settled is Session for a call that is passed on if the session is not here: it waits while the session is
-// handed over to another node.
+// handed off to another node.
 func (c *Control) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
 	if e := c.reg.Find(id); e != nil && e.Durable {
 		v.Away(func() { e.Hold()() })

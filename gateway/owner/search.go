@@ -18,7 +18,7 @@ import (
 
 // This file answers where a session is: for a resume, and for a call of the control API. Both ask, in this
 // order: this node; the node that the token names, or else the one where the session began; the nodes to which
-// that one has handed it over; and the session's seat, which names its owner. If the owner is lost, a resume
+// that one has handed it off; and the session's seat, which names its owner. If the owner is lost, a resume
 // claims the session (claim.go); a call never does.
 
 const (
@@ -74,7 +74,7 @@ func (o *Owner) Search(ctx context.Context, q *Query, node string) (t Trace) {
 		if t.Seat, t.Err = o.readSeat(ctx, q); t.Err != nil {
 			return t
 		}
-		own := q.Claim != nil && t.Seat.Owner == o.seats.self()
+		own := q.Claim != nil && t.Seat.Owner == o.Cluster.ID()
 		switch t.Answer = NotThere; {
 		case q.Claim != nil && t.Seat.Ended != 0:
 			return t
@@ -89,7 +89,7 @@ func (o *Owner) Search(ctx context.Context, q *Query, node string) (t Trace) {
 			if q.Claim(ctx, t.Seat) {
 				return t
 			}
-		default: // it was just claimed there, handed over, or let go
+		default: // it was just claimed there, handed off, or let go
 			denied = t.Seat
 		}
 		pause(ctx, q.Visit, findPause)

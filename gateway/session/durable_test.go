@@ -471,7 +471,7 @@ func TestRepeatsWithoutUpstream(t *testing.T) {
 func TestResumeOfSessionThatHasMovedIsToComeBack(t *testing.T) {
 	for name, leave := range map[string]func(b *table){
 		"fenced":      func(b *table) { b.s.Fence(b.now) },
-		"handed over": func(b *table) { b.s.HandedOver(b.now, time.Second) },
+		"handed off": func(b *table) { b.s.HandedOff(b.now, time.Second) },
 	} {
 		b := claimed(t)
 		b.play(`join`)

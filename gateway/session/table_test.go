@@ -331,7 +331,7 @@ var calls = map[string]func(b *table, arg string){
 	},
 	"leave": func(b *table, _ string) { // begins a hand-off
 		if !b.s.Leave(b.now) {
-			b.fail("the session cannot be handed over")
+			b.fail("the session cannot be handed off")
 		}
 	},
 	"passes": func(b *table, d string) { b.now = b.now.Add(b.duration(d)) }, // without a Tick

@@ -215,7 +215,7 @@ func (s *Session) detach(now Time, why string, f CloseMode, final []byte) {
 	s.enterDetached(now)
 }
 
-// detachArrived detaches the client of a session that another node has handed over, whose clock was d
+// detachArrived detaches the client of a session that another node has handed off, whose clock was d
 // behind: the connection has stayed there.
 func (s *Session) detachArrived(now Time, d time.Duration) {
 	s.awaiting = 0
@@ -255,7 +255,7 @@ func (s *Session) TakesUpstream(outage Time) bool {
 }
 
 // BeginRedial says that a client waits while a new upstream is dialled. The grace timer
-// pauses until the client is attached, or until CancelRedial. A session that is being handed over
+// pauses until the client is attached, or until CancelRedial. A session that is being handed off
 // gets none.
 func (s *Session) BeginRedial(now Time) {
 	if s.state == Detached && !s.isLeaving() {
