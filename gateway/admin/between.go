@@ -66,7 +66,7 @@ func (h *Handler) NodeHandler() http.Handler {
 		if own.Path = apiPath + rest; own.RawPath != "" {
 			own.RawPath = apiPath + strings.TrimPrefix(own.RawPath, nodePath)
 		}
-		if !ok || a.cluster == nil {
+		if !ok || a.Cluster == nil {
 			notFound(w, r)
 			return
 		}
@@ -170,7 +170,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 				p.Out.Body = io.NopCloser(bytes.NewReader(body))
 			}
 		},
-		Transport: nodeTransport{a.cluster, node.ID},
+		Transport: nodeTransport{a.Cluster, node.ID},
 		ModifyResponse: func(resp *http.Response) error {
 			moved, ok := resp.Header[owner.MovedHeader]
 			if resp.Header.Del(owner.MovedHeader); ok && resp.StatusCode == http.StatusNotFound {
@@ -182,7 +182,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			if answer = owner.NotThere; !errors.Is(err, errNotThere) {
 				answer = owner.Lost
-				a.log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
+				a.Log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
 			}
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -268,13 +268,13 @@ func askEach[T any](a *api, r *http.Request, nodes []Node, method, path, query s
 func (a *api) askOne(ctx context.Context, r *http.Request, n Node, method, path, query string) (status int, body []byte) {
 	out := (&http.Request{Method: method, URL: nodeURL(n.ID, path, query), Header: make(http.Header)}).WithContext(ctx)
 	a.describe(out.Header, r)
-	resp, err := nodeTransport{a.cluster, n.ID}.RoundTrip(out)
+	resp, err := nodeTransport{a.Cluster, n.ID}.RoundTrip(out)
 	if err == nil {
 		defer resp.Body.Close()
 		if body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err == nil {
 			return resp.StatusCode, body
 		}
 	}
-	a.log.Debug("admin.node_missing", "node", n.ID, "name", n.Name, "path", clip(path), "err", err)
+	a.Log.Debug("admin.node_missing", "node", n.ID, "name", n.Name, "path", clip(path), "err", err)
 	return 0, nil
 }

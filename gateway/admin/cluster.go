@@ -63,26 +63,26 @@ func alone(r *http.Request) *http.Request {
 
 // alone reports whether r concerns this node alone.
 func (a *api) alone(r *http.Request) bool {
-	return a.cluster == nil || r.Context().Value(aloneKey{}) != nil
+	return a.Cluster == nil || r.Context().Value(aloneKey{}) != nil
 }
 
 // nodeName is this node's name, "" outside a cluster.
 func (a *api) nodeName() string {
-	if a.cluster == nil {
+	if a.Cluster == nil {
 		return ""
 	}
 	return a.self().Name
 }
 
 // self describes this node.
-func (a *api) self() Node { return a.cluster.Nodes()[0] }
+func (a *api) self() Node { return a.Cluster.Nodes()[0] }
 
 // others lists the other nodes, except those that are gone, by name.
 func (a *api) others() []Node { return a.present()[1:] }
 
 // present lists all nodes that are not gone, this one first, the others by name.
 func (a *api) present() []Node {
-	return slices.DeleteFunc(a.cluster.Nodes(), func(n Node) bool { return n.State == cluster.StateGone.String() })
+	return slices.DeleteFunc(a.Cluster.Nodes(), func(n Node) bool { return n.State == cluster.StateGone.String() })
 }
 
 // nodes lists all nodes by id.
@@ -174,7 +174,7 @@ func (a *api) findHolder(r *http.Request) (node Node, missing []Node) {
 
 // unreachable answers a call for a node that did not answer.
 func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node Node) {
-	if id(r) != "" && a.cluster.Gone(r.Context(), node.ID) {
+	if id(r) != "" && a.Cluster.Gone(r.Context(), node.ID) {
 		problem(w, http.StatusNotFound, noSession+": its node was lost")
 		return
 	}

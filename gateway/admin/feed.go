@@ -24,7 +24,7 @@ const (
 // Run stores the events of this node in the log of the cluster's events, and follows that, until ctx is done or
 // the gateway is closed. Outside a cluster it does nothing.
 func (h *Handler) Run(ctx context.Context) {
-	if h.a.cluster != nil {
+	if h.a.Cluster != nil {
 		h.a.feed.run(ctx)
 	}
 }
@@ -55,7 +55,7 @@ type feed struct {
 
 func newFeed(a *api) *feed {
 	return &feed{
-		a: a, log: a.cluster.Log(), own: a.g.Watch().Events.Hub, lost: make(chan Node, maxNews), news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
+		a: a, log: a.Cluster.Log(), own: a.g.Watch().Events.Hub, lost: make(chan Node, maxNews), news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads), begun: make(chan struct{}), seen: make(map[string]uint64),
 	}
 }
@@ -76,7 +76,7 @@ type sealedMessage struct {
 func (f *feed) encode(m message) ([]byte, error) {
 	data, err := json.Marshal(m)
 	if err == nil {
-		data, err = f.a.cluster.Seal(data)
+		data, err = f.a.Cluster.Seal(data)
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (f *feed) decode(node string, data []byte) (m message, err error) {
 	if err = json.Unmarshal(data, &s); err != nil {
 		return m, err
 	}
-	opened, err := f.a.cluster.Open(node, s.Sealed)
+	opened, err := f.a.Cluster.Open(node, s.Sealed)
 	if err != nil {
 		return m, err
 	}
@@ -112,13 +112,13 @@ func parseMessage(data []byte) (m message, err error) {
 func (f *feed) run(ctx context.Context) {
 	f.self = f.a.self()
 	own, last := f.own.Live(), f.own.Last()
-	f.a.cluster.OnLost(func(n Node) {
+	f.a.Cluster.OnLost(func(n Node) {
 		select {
 		case f.lost <- n:
 		default: // more nodes than a cluster has
 		}
 	})
-	f.a.cluster.OnEngineUp(f.lookSoon) // what was stored meanwhile was not passed on
+	f.a.Cluster.OnEngineUp(f.lookSoon) // what was stored meanwhile was not passed on
 	end, err := f.log.Watch(func(m events.Message) {
 		select {
 		case f.news <- m:
@@ -126,7 +126,7 @@ func (f *feed) run(ctx context.Context) {
 		}
 	})
 	if err != nil {
-		f.a.log.Error("events.not_followed", "err", err)
+		f.a.Log.Error("events.not_followed", "err", err)
 	} else {
 		defer end()
 	}
@@ -213,7 +213,7 @@ func fitting(list []events.Event) (n int) {
 func (f *feed) store(ctx context.Context, id string, m message) bool {
 	data, err := f.encode(m)
 	if err != nil {
-		f.a.log.Error("events.not_published", "err", err)
+		f.a.Log.Error("events.not_published", "err", err)
 		return true
 	}
 	for {
@@ -221,7 +221,7 @@ func (f *feed) store(ctx context.Context, id string, m message) bool {
 		if err == nil {
 			return true
 		}
-		f.a.log.Debug("events.not_stored", "err", err)
+		f.a.Log.Debug("events.not_stored", "err", err)
 		if !wait(ctx, appendAgain) {
 			return false
 		}

@@ -52,7 +52,7 @@ func (a *api) overviewOfAll(r *http.Request, v registry.View, since time.Time) o
 			addTotals(&sum.Samples[i], p.at(sum.Samples[i].Time))
 		}
 	}
-	engine := a.cluster.Status().Engine
+	engine := a.Cluster.Status().Engine
 	sum.Nodes, sum.Missing, sum.Engine = a.present(), names(missing), &engine
 	return sum
 }

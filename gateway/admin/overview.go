@@ -58,7 +58,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 
 // ownOverview is the overview of this node.
 func (a *api) ownOverview(r *http.Request, v registry.View, since time.Time) overview {
-	o := overview{Overview: a.g.Watch().Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since), Upgrade: a.upgrade()}
+	o := overview{Overview: a.g.Watch().Overview(v), Host: a.Host, Version: a.Version, Listen: a.Listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.Recorder.since(since), Upgrade: a.Upgrade()}
 	if o.Sessions == nil {
 		o.Sessions = []registry.Snapshot{}
 	}

@@ -56,7 +56,7 @@ func (a *api) passToOwner(w http.ResponseWriter, r *http.Request, here http.Hand
 		problem(w, http.StatusNotFound, noSession)
 	case s.silent == nil:
 		s.fail("no node has it now: it is on its way to another one, or its client has not come back yet", nil)
-	case a.cluster.Gone(r.Context(), t.Seat.Owner):
+	case a.Cluster.Gone(r.Context(), t.Seat.Owner):
 		s.fail("its node was lost, and no other node has it until its client comes back", s.silent)
 	default:
 		a.unreachable(w, r, *s.silent)
@@ -101,7 +101,7 @@ func (s *search) ask(node string) (_ owner.Answer, next string) {
 // afterLoss answers a call for a session without a seat, whose node does not answer. If that node was
 // lost, another one may remember how the session has ended there.
 func (s *search) afterLoss(node Node) {
-	if s.a.cluster.Gone(s.r.Context(), node.ID) {
+	if s.a.Cluster.Gone(s.r.Context(), node.ID) {
 		if at, _ := s.a.findHolder(s.r); at.ID != "" {
 			if answer, _ := s.ask(at.ID); answer == owner.Served {
 				return
