@@ -270,7 +270,7 @@ func TestTokenForAnotherSubjectIsRefused(t *testing.T) {
 				ended, _ := w.loginAs("ann")
 				living.Sync()
 				ended.Sync()
-				w.gw.Control().End(ended.Hello.Session, 1000, "the secret reason")
+				w.gw.Control().End("", ended.Hello.Session, 1000, "the secret reason")
 				synctest.Wait()
 				before := w.metrics()
 				for _, subject := range []string{"bob", ended.Hello.Session[:8], "x"} {

@@ -132,7 +132,7 @@
 // Between the client's library and the upstream's socket every data message of a
 // resumable session arrives once and in order, both ways, across any number of
 // connections within the grace period, while this process, its successors in upgrades, and the
-// nodes that it hands durable sessions over to live. The guarantee ends with a crash (docs/sessions.md
+// nodes that it hands durable sessions off to live. The guarantee ends with a crash (docs/sessions.md
 // says what is left of it for durable sessions), where --overflow drops messages (and reports how many), and at the
 // upstream's socket: the game server is responsible for what it has read.
 package gateway

@@ -43,8 +43,8 @@ func (m member) Takers(string) (list []string) {
 	return list
 }
 
-// HandOver implements owner.Cluster.
-func (m member) HandOver(_ context.Context, node string, h *owner.Handoff) error {
+// HandOff implements owner.Cluster.
+func (m member) HandOff(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func newDurableNodes(t *testing.T, n int, p policy.Policy) *durableNodes {
 		for _, w := range d.of {
 			list, _ := w.gw.Control().Sessions(registry.Filter{Limit: 100})
 			for _, e := range list {
-				w.gw.Control().End(e.ID, wire.CodeNormal, "")
+				w.gw.Control().End("", e.ID, wire.CodeNormal, "")
 			}
 		}
 		time.Sleep(20 * time.Second) // fake: all have ended
@@ -322,7 +322,7 @@ func TestHandOffThatMeetsTroubleIsWhole(t *testing.T) {
 }
 
 // A game server that writes to the sessions of a draining node moves none of them into nowhere.
-func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
+func TestCallsForSessionThatIsHandedOffWait(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, game *wstest.Peer) {
 		outcomes := make(chan control.Outcome, 2)
 		d.handingOver = func() {
@@ -330,7 +330,7 @@ func TestCallsForSessionThatIsHandedOverWait(t *testing.T) {
 				_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("late"), nil)
 				outcomes <- o
 			}()
-			go func() { outcomes <- d.of[0].gw.Control().EndBy("", p.Hello.Session, wire.CodeNormal, "late") }()
+			go func() { outcomes <- d.of[0].gw.Control().End("", p.Hello.Session, wire.CodeNormal, "late") }()
 			time.Sleep(100 * time.Millisecond)
 		}
 		d.drain(0)
@@ -360,7 +360,7 @@ func TestCallsAreAnsweredOnceTheSeatHasTheChange(t *testing.T) {
 		d.links[0].SetBefore(func() { time.Sleep(200 * time.Millisecond) })
 		_, o := d.of[0].gw.Control().SetData(p.Hello.Session, []byte("score"), nil)
 		wstest.Equal(t, "SetData", o, control.Done)
-		wstest.Equal(t, "EndBy", d.of[0].gw.Control().EndBy("", q.Hello.Session, wire.CodeNormal, "kicked"), control.Done)
+		wstest.Equal(t, "End", d.of[0].gw.Control().End("", q.Hello.Session, wire.CodeNormal, "kicked"), control.Done)
 		d.links[0].SetCut(true)
 		d.lose(0, lostNode)
 		d.resumeAt(p, 1, 0, 0, 0)

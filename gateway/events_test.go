@@ -391,7 +391,7 @@ var endings = map[string]struct {
 	"message_too_big":    {testPolicy(), closedWith(wire.CodeMessageTooBig, func(_ *world, p *wstest.Player) { p.Text(strings.Repeat("x", 1<<20+1)) })},
 	"internal_error":     {testPolicy(), closedWith(wire.CodeInternalError, func(w *world, p *wstest.Player) { gateway.Fail(w.gw, p.Hello.Session) })},
 	"protocol_violation": {testPolicy(), closedWith(wire.CodeProtocolViolation, func(_ *world, p *wstest.Player) { p.Ack(7) })},
-	"ended":              {testPolicy(), closedWith(wire.CodeEnded, func(w *world, p *wstest.Player) { w.gw.Control().End(p.Hello.Session, wire.CodeNormal, "") })},
+	"ended":              {testPolicy(), closedWith(wire.CodeEnded, func(w *world, p *wstest.Player) { w.gw.Control().End("", p.Hello.Session, wire.CodeNormal, "") })},
 	"draining":           {testPolicy(), closedWith(wire.CodeDraining, func(w *world, _ *wstest.Player) { w.gw.BeginDrain() })},
 	"too_fast":           {rated(session.Rate{Messages: 1, End: true}), closedWith(wire.CodeTooFast, func(_ *world, p *wstest.Player) { sendAll(p.Peer, numbered(1, 10)) })},
 }

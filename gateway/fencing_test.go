@@ -274,7 +274,7 @@ func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
 		q.Sync()
 		synctest.Wait()
 		d.seats.SetAway(true)
-		d.of[0].gw.Control().End(p.Hello.Session, wire.CodeNormal, "kicked")
+		d.of[0].gw.Control().End("", p.Hello.Session, wire.CodeNormal, "kicked")
 		q.Control("bye")
 		time.Sleep(10 * time.Second)
 		d.seats.SetAway(false)

@@ -206,7 +206,7 @@ func TestSessionEndCancelsItsDial(t *testing.T) {
 		c := p.TryResume(p.Hello.Token, "0")
 		time.Sleep(time.Second)
 		began := time.Now()
-		wstest.Equal(t, "End", w.gw.Control().End(p.Hello.Session, 1000, "enough"), control.Done)
+		wstest.Equal(t, "End", w.gw.Control().End("", p.Hello.Session, 1000, "enough"), control.Done)
 		wstest.Equal(t, "reason", c.WantClosing(wire.CodeEnded).Reason, "enough")
 		synctest.Wait()
 		wstest.Equal(t, "the client waited", time.Since(began), 0)
@@ -259,7 +259,7 @@ func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 			if got := w.gw.Watch().BufferBytes() - before; (got >= 20<<10) != isHard || got > 28<<10 {
 				t.Errorf("hard %t: %d bytes more are counted", isHard, got)
 			}
-			w.gw.Control().End(p.Hello.Session, 1000, "")
+			w.gw.Control().End("", p.Hello.Session, 1000, "")
 			synctest.Wait()
 			p.Drop()
 			time.Sleep(10 * time.Second) // both legs are closed

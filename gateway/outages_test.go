@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -239,6 +240,52 @@ func TestHardDetachEndsOutage(t *testing.T) {
 		wstest.Equal(t, "Reseat-Resumed", again.Req.Header.Get("Reseat-Resumed"), "hard")
 		again.Want("waits")
 	})
+}
+
+// A dial may hang while a hard detach ends its outage, and until the next outage: its request had older numbers.
+func TestDialOfEndedOutageCountsForNothing(t *testing.T) {
+	both := changed(redials(), func(p *policy.Policy) { p.Hard = true })
+	for name, status := range map[string]int{"answered": 101, "refused": 403} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, both, func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
+				p.Sync()
+				var dials atomic.Int64
+				hangs, given := make(chan struct{}), make(chan struct{})
+				w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
+					if dials.Add(1) > 1 {
+						return false
+					}
+					go func() {
+						io.Copy(io.Discard, c)
+						close(given)
+					}()
+					<-hangs
+					if status != 101 {
+						fmt.Fprintf(c, "HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n", status)
+						c.Close()
+					}
+					return status != 101
+				}
+				wantLoss(t, p, game)
+				time.Sleep(time.Second)
+				w.detach(p)
+				began := time.Now()
+				p = p.Resume(0)
+				game = w.game.Next()
+				if <-given; time.Since(began) > time.Second {
+					t.Errorf("the dial of the ended outage goes on for %v", time.Since(began))
+				}
+				wantUpstream(t, p, "back")
+				wantLoss(t, p, game)
+				close(hangs)
+				if status == 101 {
+					w.game.Next().WantEnd()
+				}
+				goesOn(p, w.wantBack(p))
+				wstest.Equal(t, "dials", dials.Load(), 3)
+			})
+		})
+	}
 }
 
 // The headers may hold what the login has renewed since.

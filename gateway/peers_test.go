@@ -335,7 +335,7 @@ func TestOwnersRefusalReachesTheClient(t *testing.T) {
 		p.Sync() // it has used the second token
 		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
 		p.TryResume(p.Hello.Token, "99").WantClosing(wire.CodeProtocolViolation)
-		n.of[0].gw.Control().EndBy("test", p.Hello.Session, 1000, "over")
+		n.of[0].gw.Control().End("test", p.Hello.Session, 1000, "over")
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
 	})
 }
@@ -432,7 +432,7 @@ func TestPlainClientResumesByCookieAtAnyNode(t *testing.T) {
 		p.Pass(game, "up")
 
 		// Its session has ended: the front node begins a new one by itself.
-		n.of[0].gw.Control().EndBy("test", n.of[0].onlySession().ID, 1000, "over")
+		n.of[0].gw.Control().End("test", n.of[0].onlySession().ID, 1000, "over")
 		p.WantClose(1000)
 		synctest.Wait()
 		if _, another := n.of[1].visit(cookie); another == cookie {
@@ -552,7 +552,7 @@ func TestSecondLoginAtAnotherNodeIsRejectedWhileTheFirstAnswers(t *testing.T) {
 
 func TestEndedSessionReleasesItsPlayer(t *testing.T) {
 	inNodesWithPlayers(t, policy.Takeover, func(t *testing.T, n *nodes, d *directory, p *wstest.Player, _ *wstest.Peer) {
-		n.of[0].gw.Control().EndBy("test", p.Hello.Session, 1000, "")
+		n.of[0].gw.Control().End("test", p.Hello.Session, 1000, "")
 		synctest.Wait()
 		wstest.Equal(t, "players that are held", len(d.of), 0)
 	})

@@ -54,7 +54,7 @@ func TestLoginDoesNotWaitForAHolderThatEnds(t *testing.T) {
 		p.Sync()
 		p.Mute.Store(true)
 		began := time.Now()
-		time.AfterFunc(500*time.Millisecond, func() { w.gw.Control().End(p.Hello.Session, 1000, "over") })
+		time.AfterFunc(500*time.Millisecond, func() { w.gw.Control().End("", p.Hello.Session, 1000, "over") })
 		w.Player("/?player=ann")
 		wstest.Equal(t, "it waited", time.Since(began), 500*time.Millisecond)
 	})
@@ -132,7 +132,7 @@ func TestNothingIsHeldAfterTheLastSession(t *testing.T) {
 		players[0].Control(`bye {"code":1000,"reason":""}`)
 		players[1].Drop()
 		players[2].TryResume("bad", "0").WantClosing(wire.CodeBadToken)
-		w.gw.Control().End(players[2].Hello.Session, 1000, "")
+		w.gw.Control().End("", players[2].Hello.Session, 1000, "")
 		players[3].Resume(0).Drop()
 		plain.Close(1000, "")
 		game.Close(1000, "")
@@ -316,7 +316,7 @@ func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
 		c := p.At(w.gatedDoor(gate)).TryResume(p.Hello.Token, "0")
 		game := w.game.Next()
 		synctest.Wait()
-		w.gw.Control().End(p.Hello.Session, 1000, "enough")
+		w.gw.Control().End("", p.Hello.Session, 1000, "enough")
 		close(gate)
 		c.WantClosing(wire.CodeEnded)
 		game.WantEnd()
@@ -330,7 +330,7 @@ func TestEndCancelsFirstDial(t *testing.T) {
 		"ahead":     func(w *world) { w.gw.Create(w.t.Context(), nil, gateway.CreateRequest{Path: "/"}) },
 	} {
 		for how, end := range map[string]func(w *world){
-			"End":   func(w *world) { w.gw.Control().End(w.onlySession().ID, 1000, "enough") },
+			"End":   func(w *world) { w.gw.Control().End("", w.onlySession().ID, 1000, "enough") },
 			"Close": func(w *world) { w.gw.Close() },
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {

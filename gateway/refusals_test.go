@@ -429,7 +429,7 @@ func TestEachRouteHasItsFigures(t *testing.T) {
 		chess.Sync()
 		ended := w.Player("/chess/2")
 		w.game.Next()
-		w.gw.Control().End(ended.Hello.Session, 1000, "enough")
+		w.gw.Control().End("", ended.Hello.Session, 1000, "enough")
 		w.Handshake("/chess/3", nil, "Origin: https://elsewhere.example\r\n")
 		synctest.Wait()
 		got := w.gw.Watch().Overview(registry.View{}).Routes
@@ -488,7 +488,7 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 		p.Sync()
 		p = p.Resume(0)
 		p.Sync()
-		w.gw.Control().EndBy("admin-token line 2", id, 1000, "enough")
+		w.gw.Control().End("admin-token line 2", id, 1000, "enough")
 		synctest.Wait()
 		for _, msg := range []string{"session.created", "session.detached", "session.resumed", "session.superseded", "session.ended"} {
 			wantLine(t, said, msg, "session="+id, "player=ann", "path=/match/caf%C3%A9", "client=resumable")
@@ -522,15 +522,15 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 func TestASessionIsEndedByTheFirstWhoEndsIt(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
 		p.Sync()
-		w.gw.Control().EndBy("first", p.Hello.Session, 1000, "")
-		w.gw.Control().EndBy("second", p.Hello.Session, 1000, "")
+		w.gw.Control().End("first", p.Hello.Session, 1000, "")
+		w.gw.Control().End("second", p.Hello.Session, 1000, "")
 		if info, _ := w.gw.Control().Session(p.Hello.Session); info.By != "first" {
 			t.Errorf("ended by %q", info.By)
 		}
 		q, _ := w.play()
 		q.Control(`bye {"code":1000,"reason":""}`)
 		synctest.Wait()
-		w.gw.Control().EndBy("late", q.Hello.Session, 1000, "")
+		w.gw.Control().End("late", q.Hello.Session, 1000, "")
 		if info, _ := w.gw.Control().Session(q.Hello.Session); info.By != "" || info.Reason != "bye" {
 			t.Errorf("ended by %q, %s", info.By, info.Reason)
 		}

@@ -60,11 +60,11 @@ func New(cfg Config) (*Gateway, error) {
 		Cluster: cfg.Cluster, Seats: cfg.Seats, Players: cfg.Players,
 		Ctx: ctx, Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver, Keys: g.keys,
 		Registry: g.reg, Store: g.store, Table: g.table, Default: cfg.Default, TokenTTL: cfg.TokenTTL,
-		Observe:  g.observe,
-		Dialling: func(e *registry.Record) bool { return g.dialer.Dialling(e) },
-		Late:     func(id string) bool { return g.upgrade.Late.Has(id) },
-		Moved:    func() bool { return g.upgrade.Moved() },
-		Draining: g.draining.Load, MemoryLow: g.memory.low,
+		Observe:    g.observe,
+		Dialling:   func(e *registry.Record) bool { return g.dialer.Dialling(e) },
+		Late:       func(id string) bool { return g.upgrade.Late.Has(id) },
+		HandedOver: func() bool { return g.upgrade.Moved() },
+		Draining:   g.draining.Load, MemoryLow: g.memory.low,
 	})
 	g.dialer = dial.New(dial.Options{
 		Ctx: ctx, Running: &g.running, Conns: g.conns, Gate: g.gate, Clock: g.clock, Log: g.watch.Limited,

@@ -374,7 +374,7 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old.Control().End(ended.hello.Session, 4400, "cheated")
+	old.Control().End("", ended.hello.Session, 4400, "cheated")
 	old.becomes(ended.hello.Session, session.Ended)
 	_, refusedBefore := old.resume(ended)
 	_, tag, _ := old.Control().Data(id)
@@ -537,7 +537,7 @@ func TestSessionThatEndsLateIsRefusedWithItsReason(t *testing.T) {
 		sessions, visits := next.Upgrade().Left()
 		return sessions == 0 && visits == 1
 	})
-	old.Control().End(player.hello.Session, 4000, "banned")
+	old.Control().End("", player.hello.Session, 4000, "banned")
 	eventually(t, "a tombstone", func() bool {
 		list, last := old.Upgrade().Tombstones(0, 10)
 		for _, b := range list {

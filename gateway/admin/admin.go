@@ -52,21 +52,15 @@ type Handler struct {
 }
 
 type api struct {
-	g        *gateway.Gateway
-	log      *slog.Logger
-	host     string
-	version  string
-	listen   string
-	guard    guard
-	recorder *Recorder
-	upgrade  func() Upgrade
-	refused  *refusals
-	metrics  prometheus.Gatherers
-	streams  streams
-	routes   *chi.Mux
-	cluster  Cluster
-	heard    figures
-	feed     *feed // the events of all nodes; nil without a cluster
+	Options
+	g       *gateway.Gateway
+	guard   guard
+	refused *refusals
+	metrics prometheus.Gatherers
+	streams streams
+	routes  *chi.Mux
+	heard   figures
+	feed    *feed // the events of all nodes; nil without a cluster
 }
 
 //go:embed openapi.json
@@ -77,15 +71,15 @@ func New(g *gateway.Gateway, o Options) *Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, upgrade: o.Upgrade, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux(), cluster: o.Cluster}
-	a.metrics = prometheus.Gatherers{g.Watch().Metrics.Registry, a.refused.registry}
-	if a.upgrade == nil {
-		a.upgrade = func() Upgrade { return Upgrade{State: "none"} }
+	if o.Upgrade == nil {
+		o.Upgrade = func() Upgrade { return Upgrade{State: "none"} }
 	}
+	a := &api{Options: o, g: g, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
+	a.metrics = prometheus.Gatherers{g.Watch().Metrics.Registry, a.refused.registry}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)
 	}
-	if a.cluster != nil {
+	if o.Cluster != nil {
 		a.feed = newFeed(a)
 	}
 	a.guard = loopbackGuard{}
@@ -186,7 +180,7 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Get(v1+"/drain", a.drain)
 	r.Post(v1+"/drain", a.beginDrain)
 	r.Delete(v1+"/drain", a.cancelDrain)
-	if a.cluster != nil {
+	if a.Cluster != nil {
 		r.Get(v1+"/nodes", a.listNodes)
 		r.Get(v1+"/cluster", a.clusterStatus)
 		r.Get(v1+"/nodes/{name}/drain", a.nodeDrain(a.drain))

@@ -27,7 +27,7 @@ func (a *api) audit(next http.Handler) http.Handler {
 		if id == "" {
 			id = chi.URLParam(r, "id")
 		}
-		log, who := a.log, callerOf(r)
+		log, who := a.Log, callerOf(r)
 		if who.node != "" {
 			log = log.With("from_node", who.node)
 		}
@@ -54,7 +54,7 @@ func (a *api) recoverPanic(next http.Handler) http.Handler {
 			case http.ErrAbortHandler:
 				panic(v)
 			default:
-				a.log.Error("admin.panicked", "method", clip(r.Method), "path", clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
+				a.Log.Error("admin.panicked", "method", clip(r.Method), "path", clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
 				problem(w, http.StatusInternalServerError, "internal error: see the gateway's log")
 			}
 		}()

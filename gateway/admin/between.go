@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,13 +66,13 @@ func (h *Handler) NodeHandler() http.Handler {
 		if own.Path = apiPath + rest; own.RawPath != "" {
 			own.RawPath = apiPath + strings.TrimPrefix(own.RawPath, nodePath)
 		}
-		if !ok || a.cluster == nil {
+		if !ok || a.Cluster == nil {
 			notFound(w, r)
 			return
 		}
 		r = r.Clone(r.Context())
 		r.URL = &own
-		w.Header().Set(nodeHeader, a.cluster.Self().ID)
+		w.Header().Set(nodeHeader, a.self().ID)
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -92,7 +93,7 @@ func (a *api) fromNode(next http.Handler) http.Handler {
 
 // describe sets the headers that another node needs of r's caller.
 func (a *api) describe(h http.Header, r *http.Request) {
-	h.Set(fromHeader, a.cluster.Self().ID)
+	h.Set(fromHeader, a.self().ID)
 	h.Set(callerHeader, callerOf(r).name)
 	h.Set(peerHeader, r.RemoteAddr)
 }
@@ -116,7 +117,7 @@ type nodeTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t nodeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.cluster.RoundTrip(t.node, r)
+	resp, err := t.cluster.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -136,28 +137,19 @@ func (a *api) pass(w http.ResponseWriter, r *http.Request, node Node, path strin
 		return
 	}
 	switch answer, _ := a.forward(w, r, body, node, path); answer {
-	case passNotThere:
+	case owner.NotThere:
 		problem(w, http.StatusNotFound, noSession)
-	case passFailed:
+	case owner.Lost:
 		a.unreachable(w, r.WithContext(context.WithoutCancel(r.Context())), node)
 	}
 }
-
-// A passAnswer is the result of passing a call on.
-type passAnswer uint8
-
-const (
-	passDone     passAnswer = iota // the caller has been answered
-	passNotThere                   // the node does not have the session
-	passFailed                     // it did not answer
-)
 
 // errNotThere is the answer of a node that does not have the session.
 var errNotThere = errors.New("the session is not there")
 
 // forward sends a call to another node, and its answer to the caller, unless the node does not have the
 // session or does not answer. Then movedTo is the node that has it now, if that one knows.
-func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node Node, path string) (answer passAnswer, movedTo string) {
+func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node Node, path string) (answer owner.Answer, movedTo string) {
 	ctx, cancel := r.Context(), func() {}
 	if !slow(r) {
 		ctx, cancel = context.WithTimeout(ctx, passTimeout)
@@ -178,7 +170,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 				p.Out.Body = io.NopCloser(bytes.NewReader(body))
 			}
 		},
-		Transport: nodeTransport{a.cluster, node.ID},
+		Transport: nodeTransport{a.Cluster, node.ID},
 		ModifyResponse: func(resp *http.Response) error {
 			moved, ok := resp.Header[owner.MovedHeader]
 			if resp.Header.Del(owner.MovedHeader); ok && resp.StatusCode == http.StatusNotFound {
@@ -188,9 +180,9 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			if answer = passNotThere; !errors.Is(err, errNotThere) {
-				answer = passFailed
-				a.log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
+			if answer = owner.NotThere; !errors.Is(err, errNotThere) {
+				answer = owner.Lost
+				a.Log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
 			}
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -198,6 +190,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 	if strings.HasSuffix(r.URL.Path, "/events") {
 		w = streamWriter{w}
 	}
+	answer = owner.Served
 	visitOf(r.Context()).Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
 	return answer, movedTo
 }
@@ -260,16 +253,28 @@ func (a *api) ask(r *http.Request, nodes []Node, method, path, query string) []n
 	return list
 }
 
+// askEach is ask for answers of one type, nil where a node did not give one in time. missing are those nodes.
+func askEach[T any](a *api, r *http.Request, nodes []Node, method, path, query string) (list []*T, missing []Node) {
+	for _, answer := range a.ask(r, nodes, method, path, query) {
+		v := new(T)
+		if answer.status != http.StatusOK || json.Unmarshal(answer.body, v) != nil {
+			v, missing = nil, append(missing, answer.node)
+		}
+		list = append(list, v)
+	}
+	return list, missing
+}
+
 func (a *api) askOne(ctx context.Context, r *http.Request, n Node, method, path, query string) (status int, body []byte) {
 	out := (&http.Request{Method: method, URL: nodeURL(n.ID, path, query), Header: make(http.Header)}).WithContext(ctx)
 	a.describe(out.Header, r)
-	resp, err := nodeTransport{a.cluster, n.ID}.RoundTrip(out)
+	resp, err := nodeTransport{a.Cluster, n.ID}.RoundTrip(out)
 	if err == nil {
 		defer resp.Body.Close()
 		if body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err == nil {
 			return resp.StatusCode, body
 		}
 	}
-	a.log.Debug("admin.node_missing", "node", n.ID, "name", n.Name, "path", clip(path), "err", err)
+	a.Log.Debug("admin.node_missing", "node", n.ID, "name", n.Name, "path", clip(path), "err", err)
 	return 0, nil
 }

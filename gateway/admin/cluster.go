@@ -15,21 +15,13 @@ import (
 // A Cluster reaches the other nodes for the control API. Its methods may be called from
 // any goroutine.
 type Cluster interface {
-	// Self describes this node.
-	Self() Node
-	// Others lists the other nodes, except those that are gone, in any order.
-	Others() []Node
-	// Known lists the other nodes, also those that are gone, by name.
-	Known() []Node
+	// Nodes lists all nodes, also those that are gone: this one first, the others by name.
+	Nodes() []Node
 	// Status describes the cluster's engine.
 	Status() ClusterStatus
-	// RoundTrip sends a request to the node listener of the node with this id, which serves
-	// Handler.NodeHandler there. The host of r's URL is the node's id. The error says why
-	// the node could not be reached or did not answer.
-	RoundTrip(node string, r *http.Request) (*http.Response, error)
-	// Seat returns the seat of a durable session, or cluster.ErrNoSeat. Any other error means that
-	// nobody knows now.
-	Seat(ctx context.Context, session string) (cluster.Seat, error)
+	// RoundTrip sends a request to the node listener of the node whose id is the host of its URL, which
+	// serves Handler.NodeHandler there. The error says why the node could not be reached or did not answer.
+	http.RoundTripper
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
 	// asked about nodes that did not answer, or that are not among the Others.
 	Gone(ctx context.Context, node string) bool
@@ -41,9 +33,8 @@ type Cluster interface {
 	Log() events.Log
 	// Seal returns a message that only nodes can read, and only this one can have published.
 	Seal(message []byte) ([]byte, error)
-	// Open returns what a node has sealed. It reports isOlder if that is nothing, since the node is of a version that
-	// seals nothing.
-	Open(node string, sealed []byte) (message []byte, isOlder bool, err error)
+	// Open returns what a node has sealed.
+	Open(node string, sealed []byte) (message []byte, err error)
 }
 
 // A Node is a node of the cluster as the API shows it.
@@ -72,26 +63,37 @@ func alone(r *http.Request) *http.Request {
 
 // alone reports whether r concerns this node alone.
 func (a *api) alone(r *http.Request) bool {
-	return a.cluster == nil || r.Context().Value(aloneKey{}) != nil
+	return a.Cluster == nil || r.Context().Value(aloneKey{}) != nil
 }
 
 // nodeName is this node's name, "" outside a cluster.
 func (a *api) nodeName() string {
-	if a.cluster == nil {
+	if a.Cluster == nil {
 		return ""
 	}
-	return a.cluster.Self().Name
+	return a.self().Name
+}
+
+// self describes this node.
+func (a *api) self() Node { return a.Cluster.Nodes()[0] }
+
+// others lists the other nodes, except those that are gone, by name.
+func (a *api) others() []Node { return a.present()[1:] }
+
+// present lists all nodes that are not gone, this one first, the others by name.
+func (a *api) present() []Node {
+	return slices.DeleteFunc(a.Cluster.Nodes(), func(n Node) bool { return n.State == cluster.StateGone.String() })
 }
 
 // nodes lists all nodes by id.
 func (a *api) nodes() []Node {
-	return slices.SortedFunc(slices.Values(slices.Concat(a.cluster.Others(), []Node{a.cluster.Self()})), func(x, y Node) int { return cmp.Compare(x.ID, y.ID) })
+	return slices.SortedFunc(slices.Values(a.present()), func(x, y Node) int { return cmp.Compare(x.ID, y.ID) })
 }
 
 // findNode returns the node with an id, or with a name that no other node has.
 func (a *api) findNode(name string) (Node, error) {
 	if name == ownNode {
-		return a.cluster.Self(), nil
+		return a.self(), nil
 	}
 	var found []Node
 	var ids []string
@@ -114,7 +116,7 @@ func (a *api) findNode(name string) (Node, error) {
 
 // byID returns another node.
 func (a *api) byID(id string) (Node, bool) {
-	others := a.cluster.Others()
+	others := a.others()
 	i := slices.IndexFunc(others, func(n Node) bool { return n.ID == id })
 	if i < 0 {
 		return Node{}, false
@@ -134,7 +136,7 @@ func (a *api) steer(next http.Handler) http.Handler {
 		switch {
 		case err != nil:
 			refuse(w, err)
-		case node.ID == a.cluster.Self().ID:
+		case node.ID == a.self().ID:
 			next.ServeHTTP(w, alone(r))
 		default:
 			a.pass(w, r, node, pathIn(r))
@@ -158,7 +160,7 @@ func (a *api) passToHolder(w http.ResponseWriter, r *http.Request) {
 
 // findHolder asks all nodes which one has the session, or remembers how it ended.
 func (a *api) findHolder(r *http.Request) (node Node, missing []Node) {
-	for _, n := range a.ask(r, a.cluster.Others(), http.MethodGet, "/sessions/"+id(r), "") {
+	for _, n := range a.ask(r, a.others(), http.MethodGet, "/sessions/"+id(r), "") {
 		switch n.status {
 		case http.StatusOK:
 			return n.node, nil
@@ -172,7 +174,7 @@ func (a *api) findHolder(r *http.Request) (node Node, missing []Node) {
 
 // unreachable answers a call for a node that did not answer.
 func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node Node) {
-	if id(r) != "" && a.cluster.Gone(r.Context(), node.ID) {
+	if id(r) != "" && a.Cluster.Gone(r.Context(), node.ID) {
 		problem(w, http.StatusNotFound, noSession+": its node was lost")
 		return
 	}

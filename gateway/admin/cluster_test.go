@@ -45,7 +45,6 @@ type place struct {
 	asks int // requests that other nodes have sent
 
 	down, gone bool // it does not answer; it is known to have ended
-	older      bool // it seals nothing
 	deaf       bool // its connection to the log is lost
 	lost       func(Node)
 	up         func()
@@ -104,13 +103,11 @@ func (p *place) set(change func(*place)) {
 	change(p)
 }
 
-// Self implements Cluster.
-func (p *place) Self() Node { return p.node }
-
-// Others implements Cluster.
-func (p *place) Others() (list []Node) {
+// Nodes implements Cluster.
+func (p *place) Nodes() []Node {
 	p.town.mu.Lock()
 	defer p.town.mu.Unlock()
+	list := []Node{p.node}
 	for _, o := range p.town.nodes {
 		if o != p && !o.gone {
 			list = append(list, o.node)
@@ -118,9 +115,6 @@ func (p *place) Others() (list []Node) {
 	}
 	return list
 }
-
-// Known implements Cluster.
-func (p *place) Known() []Node { return p.Others() }
 
 // Status implements Cluster.
 func (p *place) Status() ClusterStatus {
@@ -139,8 +133,8 @@ func (p *place) find(id string) *place {
 }
 
 // RoundTrip implements Cluster. A node that is down never answers.
-func (p *place) RoundTrip(node string, r *http.Request) (*http.Response, error) {
-	to := p.find(node)
+func (p *place) RoundTrip(r *http.Request) (*http.Response, error) {
+	to := p.find(r.URL.Host)
 	if to == nil {
 		return nil, errNodeDown
 	}
@@ -190,15 +184,12 @@ func (p *place) Seal(message []byte) ([]byte, error) {
 }
 
 // Open implements Cluster.
-func (p *place) Open(node string, sealed []byte) ([]byte, bool, error) {
+func (p *place) Open(node string, sealed []byte) ([]byte, error) {
 	message, ok := bytes.CutPrefix(sealed, []byte(node))
-	if older := p.find(node); len(sealed) == 0 && older != nil && older.older {
-		return nil, true, nil
-	}
 	if !ok {
-		return nil, false, errors.New("it is not sealed")
+		return nil, errors.New("it is not sealed")
 	}
-	return message, false, nil
+	return message, nil
 }
 
 // placeID is a node as its gateway sees it: clients that come back elsewhere are not tested
@@ -436,4 +427,4 @@ func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 
 func (placeID) Takers(string) []string { return nil }
 
-func (placeID) HandOver(context.Context, string, *owner.Handoff) error { return errNodeDown }
+func (placeID) HandOff(context.Context, string, *owner.Handoff) error { return errNodeDown }

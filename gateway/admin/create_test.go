@@ -193,7 +193,7 @@ func TestEndDuringDialIsConflict(t *testing.T) {
 		w.game.Refuse = func(_ net.Conn, r *http.Request) bool { asked <- r.Header.Get("Reseat-Session"); return true }
 		go func() {
 			id := <-asked
-			w.gw.Control().End(id, 1000, "")
+			w.gw.Control().End("", id, 1000, "")
 		}()
 		w.wantRefused("POST", sessions, `{"path":"/match/7"}`, http.StatusConflict, "ended")
 		w.wantList("")

@@ -15,7 +15,7 @@ func (a *api) nodeDrain(own http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case err != nil:
 			refuse(w, err)
-		case node.ID == a.cluster.Self().ID:
+		case node.ID == a.self().ID:
 			own(w, r)
 		default:
 			a.pass(w, r, node, "/drain")

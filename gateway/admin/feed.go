@@ -24,7 +24,7 @@ const (
 // Run stores the events of this node in the log of the cluster's events, and follows that, until ctx is done or
 // the gateway is closed. Outside a cluster it does nothing.
 func (h *Handler) Run(ctx context.Context) {
-	if h.a.cluster != nil {
+	if h.a.Cluster != nil {
 		h.a.feed.run(ctx)
 	}
 }
@@ -55,46 +55,43 @@ type feed struct {
 
 func newFeed(a *api) *feed {
 	return &feed{
-		a: a, log: a.cluster.Log(), own: a.g.Watch().Events.Hub, lost: make(chan Node, maxNews), news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
+		a: a, log: a.Cluster.Log(), own: a.g.Watch().Events.Hub, lost: make(chan Node, maxNews), news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads), begun: make(chan struct{}), seen: make(map[string]uint64),
 	}
 }
 
 // A message has some events of a node.
 type message struct {
-	// After is the ID of the node's event before these. Nodes of older versions look for gaps by it.
-	After uint64 `json:"after"`
 	// IDs of the Events, at the node. A Gap has that of the event before.
 	IDs    []uint64       `json:"ids"`
 	Events []events.Event `json:"events"`
-	// Sealed has the message itself: beside it there is a gap, for nodes of older versions.
-	Sealed []byte `json:"sealed,omitempty"`
+}
+
+// A sealedMessage is what the log has of it.
+type sealedMessage struct {
+	Sealed []byte `json:"sealed"`
 }
 
 // encode returns a message as other nodes get it.
 func (f *feed) encode(m message) ([]byte, error) {
 	data, err := json.Marshal(m)
 	if err == nil {
-		data, err = f.a.cluster.Seal(data)
+		data, err = f.a.Cluster.Seal(data)
 	}
 	if err != nil {
 		return nil, err
 	}
-	newest := m.IDs[len(m.IDs)-1]
-	gap := map[string]any{"type": events.Gap, "time": time.Now().UTC(), "node": f.self.Name}
-	return json.Marshal(map[string]any{"after": newest, "ids": []uint64{newest}, "events": []any{gap}, "sealed": data})
+	return json.Marshal(sealedMessage{data})
 }
 
 // decode returns the message that a node has encoded.
 func (f *feed) decode(node string, data []byte) (m message, err error) {
-	if err = json.Unmarshal(data, &m); err != nil {
+	var s sealedMessage
+	if err = json.Unmarshal(data, &s); err != nil {
 		return m, err
 	}
-	opened, isOlder, err := f.a.cluster.Open(node, m.Sealed)
-	switch {
-	case isOlder:
-		return parseMessage(data)
-	case err != nil:
+	opened, err := f.a.Cluster.Open(node, s.Sealed)
+	if err != nil {
 		return m, err
 	}
 	return parseMessage(opened)
@@ -113,15 +110,15 @@ func parseMessage(data []byte) (m message, err error) {
 }
 
 func (f *feed) run(ctx context.Context) {
-	f.self = f.a.cluster.Self()
+	f.self = f.a.self()
 	own, last := f.own.Live(), f.own.Last()
-	f.a.cluster.OnLost(func(n Node) {
+	f.a.Cluster.OnLost(func(n Node) {
 		select {
 		case f.lost <- n:
 		default: // more nodes than a cluster has
 		}
 	})
-	f.a.cluster.OnEngineUp(f.lookSoon) // what was stored meanwhile was not passed on
+	f.a.Cluster.OnEngineUp(f.lookSoon) // what was stored meanwhile was not passed on
 	end, err := f.log.Watch(func(m events.Message) {
 		select {
 		case f.news <- m:
@@ -129,7 +126,7 @@ func (f *feed) run(ctx context.Context) {
 		}
 	})
 	if err != nil {
-		f.a.log.Error("events.not_followed", "err", err)
+		f.a.Log.Error("events.not_followed", "err", err)
 	} else {
 		defer end()
 	}
@@ -177,7 +174,7 @@ func (f *feed) publishAll(ctx context.Context, own *events.Reader, last uint64) 
 			return
 		case n := <-f.lost: // nobody publishes the end of its sessions. One of the other nodes stores it
 			gap := events.Event{Type: events.Gap, Time: time.Now().UTC(), Node: n.Name, Reason: nodeLost}
-			if !f.store(ctx, "lost-"+n.ID, message{After: last, IDs: []uint64{last}, Events: []events.Event{gap}}) {
+			if !f.store(ctx, "lost-"+n.ID, message{IDs: []uint64{last}, Events: []events.Event{gap}}) {
 				return
 			}
 			continue
@@ -186,7 +183,7 @@ func (f *feed) publishAll(ctx context.Context, own *events.Reader, last uint64) 
 		list, open = own.Next(list[:0])
 		for rest := list; len(rest) > 0; {
 			n := fitting(rest)
-			m := message{After: last, Events: rest[:n]}
+			m := message{Events: rest[:n]}
 			for i := range m.Events {
 				m.Events[i].Node = f.self.Name
 				m.IDs = append(m.IDs, m.Events[i].ID)
@@ -216,7 +213,7 @@ func fitting(list []events.Event) (n int) {
 func (f *feed) store(ctx context.Context, id string, m message) bool {
 	data, err := f.encode(m)
 	if err != nil {
-		f.a.log.Error("events.not_published", "err", err)
+		f.a.Log.Error("events.not_published", "err", err)
 		return true
 	}
 	for {
@@ -224,7 +221,7 @@ func (f *feed) store(ctx context.Context, id string, m message) bool {
 		if err == nil {
 			return true
 		}
-		f.a.log.Debug("events.not_stored", "err", err)
+		f.a.Log.Debug("events.not_stored", "err", err)
 		if !wait(ctx, appendAgain) {
 			return false
 		}

@@ -127,7 +127,7 @@ func (f *feed) check(ctx context.Context, first, last uint64) bool {
 	}
 	// NATS has lost the events, and would use their numbers again.
 	err := f.log.Advance(ctx, f.number)
-	f.a.log.Warn("events.lost", "err", err, "text", "NATS has lost the events that it had: readers get a gap")
+	f.a.Log.Warn("events.lost", "err", err, "text", "NATS has lost the events that it had: readers get a gap")
 	f.shrunk = err != nil
 	return false
 }
@@ -168,7 +168,7 @@ func (f *feed) place(s events.Message) {
 	f.number = s.Number
 	m, err := f.decode(s.Node, s.Data)
 	if err != nil {
-		f.a.log.Debug("events.not_taken", "node", s.Node, "err", err)
+		f.a.Log.Debug("events.not_taken", "node", s.Node, "err", err)
 		return
 	}
 	if len(f.seen) > maxSeen {

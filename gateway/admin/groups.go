@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 
@@ -37,21 +36,17 @@ type groupSize struct {
 // groupElsewhere sends a call for a group, which has been done here to n sessions, to the
 // other nodes.
 func (a *api) groupElsewhere(w http.ResponseWriter, r *http.Request, n int) {
-	var missing []Node
-	for _, ans := range a.ask(r, a.cluster.Others(), r.Method, pathIn(r), "") {
-		var there groupSize
-		if ans.status != http.StatusOK || json.Unmarshal(ans.body, &there) != nil {
-			missing = append(missing, ans.node)
-			continue
+	list, missing := askEach[groupSize](a, r, a.others(), r.Method, pathIn(r), "")
+	for _, there := range list {
+		if there != nil {
+			n += there.Sessions
 		}
-		n += there.Sessions
 	}
 	if missing == nil {
 		answer(w, http.StatusOK, groupSize{n, []string{}})
 		return
 	}
-	list := names(missing)
-	details{Status: http.StatusBadGateway, Detail: "it was not done by nodes that did not answer: repeat the call", Sessions: &n, Missing: list}.write(w)
+	details{Status: http.StatusBadGateway, Detail: "it was not done by nodes that did not answer: repeat the call", Sessions: &n, Missing: names(missing)}.write(w)
 }
 
 // groupOf returns the group in a path.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -53,29 +52,19 @@ func (a *api) overviewOfAll(r *http.Request, v registry.View, since time.Time) o
 			addTotals(&sum.Samples[i], p.at(sum.Samples[i].Time))
 		}
 	}
-	engine := a.cluster.Status().Engine
-	sum.Nodes, sum.Missing, sum.Engine = a.nodeStrip(), names(missing), &engine
+	engine := a.Cluster.Status().Engine
+	sum.Nodes, sum.Missing, sum.Engine = a.present(), names(missing), &engine
 	return sum
-}
-
-// nodeStrip lists all nodes, this one first, the others by name.
-func (a *api) nodeStrip() []Node {
-	others := a.cluster.Others()
-	slices.SortFunc(others, func(x, y Node) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
-	return append([]Node{a.cluster.Self()}, others...)
 }
 
 // overviewsElsewhere returns the overviews of the other nodes by their ids; nil for those
 // that did not answer.
 func (a *api) overviewsElsewhere(r *http.Request, query string) (list map[string]*overview, missing []Node) {
+	nodes := a.others()
+	answers, missing := askEach[overview](a, r, nodes, http.MethodGet, "/overview", query)
 	list = make(map[string]*overview)
-	for _, ans := range a.ask(r, a.cluster.Others(), http.MethodGet, "/overview", query) {
-		o := new(overview)
-		if ans.status != http.StatusOK || json.Unmarshal(ans.body, o) != nil {
-			o = nil
-			missing = append(missing, ans.node)
-		}
-		list[ans.node.ID] = o
+	for i, n := range nodes {
+		list[n.ID] = answers[i]
 	}
 	a.heard.keep(list)
 	return list, missing

@@ -85,8 +85,8 @@ func (n neighbour) each(f func(*place)) {
 	}
 }
 
-// HandOver implements owner.Cluster.
-func (n neighbour) HandOver(_ context.Context, node string, h *owner.Handoff) error {
+// HandOff implements owner.Cluster.
+func (n neighbour) HandOff(_ context.Context, node string, h *owner.Handoff) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -100,14 +100,6 @@ func (n neighbour) HandOver(_ context.Context, node string, h *owner.Handoff) er
 	rec := httptest.NewRecorder()
 	to.gw.Owner().ServeHandoff(rec, httptest.NewRequest(http.MethodPost, owner.HandoffPath+h.Session, strings.NewReader(string(b))))
 	return owner.HandoffError(rec.Result())
-}
-
-// Seat implements Cluster.
-func (p *place) Seat(ctx context.Context, session string) (cluster.Seat, error) {
-	if p.seats == nil {
-		return cluster.Seat{}, cluster.ErrNoSeat
-	}
-	return p.seats.Get(ctx, session)
 }
 
 // beginDurable begins a durable session.
@@ -211,8 +203,8 @@ func TestCallsReachSessionThatAnotherNodeHasClaimed(t *testing.T) {
 	})
 }
 
-// The node that a session's id names knows where it has handed it over, and else the seat does.
-func TestCallsReachSessionThatWasHandedOver(t *testing.T) {
+// The node that a session's id names knows where it has handed it off, and else the seat does.
+func TestCallsReachSessionThatWasHandedOff(t *testing.T) {
 	inDurableTown(t, three, func(t *testing.T, nodes []*place, seats *clustertest.Seats) {
 		p, game := nodes[0].beginDurable()
 		p.Sync()
@@ -275,7 +267,7 @@ func TestSessionThatNoNodeHasIsNotUnknown(t *testing.T) {
 				body := map[string]string{"PATCH": `{}`, "PUT": "x"}[method]
 				began := time.Now()
 				at.wantRefused(method, path(p)+end, body, http.StatusBadGateway, "no node has it now")
-				if d := time.Since(began); d != seatTries*seatPause {
+				if d := time.Since(began); d > time.Second {
 					t.Errorf("%s at %s: given up after %v", c, at.node.Name, d)
 				}
 			}

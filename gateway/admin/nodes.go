@@ -23,9 +23,9 @@ type EngineStatus struct {
 func (a *api) listNodes(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, struct {
 		Nodes []Node `json:"nodes"`
-	}{append([]Node{a.cluster.Self()}, a.cluster.Known()...)})
+	}{a.Cluster.Nodes()})
 }
 
 func (a *api) clusterStatus(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, a.cluster.Status())
+	answer(w, http.StatusOK, a.Cluster.Status())
 }

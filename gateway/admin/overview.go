@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -59,7 +58,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 
 // ownOverview is the overview of this node.
 func (a *api) ownOverview(r *http.Request, v registry.View, since time.Time) overview {
-	o := overview{Overview: a.g.Watch().Overview(v), Host: a.host, Version: a.version, Listen: a.listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.recorder.since(since), Upgrade: a.upgrade()}
+	o := overview{Overview: a.g.Watch().Overview(v), Host: a.Host, Version: a.Version, Listen: a.Listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.Recorder.since(since), Upgrade: a.Upgrade()}
 	if o.Sessions == nil {
 		o.Sessions = []registry.Snapshot{}
 	}
@@ -145,13 +144,11 @@ const maxRefusals = 100
 
 // refusalsElsewhere adds those of the other nodes, in order of time.
 func (a *api) refusalsElsewhere(r *http.Request, page *refusalPage) {
-	var missing []Node
-	for _, ans := range a.ask(r, a.cluster.Others(), http.MethodGet, "/refusals", "") {
-		var there refusalPage
-		if ans.status != http.StatusOK || json.Unmarshal(ans.body, &there) != nil {
-			missing = append(missing, ans.node)
+	list, missing := askEach[refusalPage](a, r, a.others(), http.MethodGet, "/refusals", "")
+	for _, there := range list {
+		if there != nil {
+			page.Refusals = append(page.Refusals, there.Refusals...)
 		}
-		page.Refusals = append(page.Refusals, there.Refusals...)
 	}
 	slices.SortStableFunc(page.Refusals, func(x, y refusal) int { return y.Time.Compare(x.Time) })
 	page.Refusals = page.Refusals[:min(len(page.Refusals), maxRefusals)]

@@ -20,5 +20,5 @@ type UpgradeSessions struct {
 }
 
 func (a *api) upgradeState(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, a.upgrade())
+	answer(w, http.StatusOK, a.Upgrade())
 }

@@ -12,7 +12,8 @@ import (
 	"reseat/gateway/registry"
 )
 
-// maxWalk is the max number of nodes that a page asks, one after another.
+// maxWalk is the max number of nodes that a page asks, all at once. A filter by player or group asks all nodes: they
+// have few such sessions.
 const maxWalk = 4
 
 // A nodePage is a page of one node's sessions. Those of other nodes are passed on verbatim.
@@ -23,12 +24,13 @@ type nodePage struct {
 
 // listAll lists the sessions of all nodes, by the nodes' ids and on each node in the order
 // of their creation. A cursor is a node's id and a position there, so that a page costs few
-// nodes, and neither sessions nor nodes that come or go move others out of the list.
+// nodes, and neither sessions nor nodes that come or go move others out of the list. A page ends before
+// a node whose sessions do not all fit, unless it has no others.
 func (a *api) listAll(w http.ResponseWriter, r *http.Request) {
 	f, err := filterOfAll(r)
-	from, after := "", uint64(0)
+	from := ""
 	if s := r.URL.Query().Get("cursor"); err == nil && s != "" {
-		if from, after, err = parseCursor(s); err != nil {
+		if from, f.After, err = parseCursor(s); err != nil {
 			err = badCursor()
 		}
 	}
@@ -36,17 +38,63 @@ func (a *api) listAll(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	walk := walk{a: a, r: r, filter: f, nodes: a.nodes()}
-	walk.nodes = slices.DeleteFunc(walk.nodes, func(n Node) bool { return n.ID < from })
-	if len(walk.nodes) > 0 && walk.nodes[0].ID == from {
-		walk.filter.After = after
+	left := slices.DeleteFunc(a.nodes(), func(n Node) bool { return n.ID < from })
+	if len(left) == 0 || left[0].ID != from {
+		f.After = 0
 	}
-	list, next := walk.page()
+	asked := left
+	switch {
+	case f.After > 0:
+		asked = left[:1]
+	case f.Player == "" && f.Group == "":
+		asked = left[:min(maxWalk, len(left))]
+	}
+	list, missing, next := []json.RawMessage{}, []Node{}, ""
+	if len(asked) < len(left) {
+		next = left[len(asked)].ID + "-0"
+	}
+	for i, page := range a.pages(r, f, asked) {
+		if page == nil {
+			missing = append(missing, asked[i])
+			continue
+		}
+		if len(list)+len(page.Sessions) > f.Limit {
+			next = asked[i].ID + "-0"
+			break
+		}
+		list = append(list, page.Sessions...)
+		if page.Next != "" {
+			next = asked[i].ID + "-" + page.Next
+			break
+		}
+	}
 	answer(w, http.StatusOK, struct {
 		Sessions []json.RawMessage `json:"sessions"`
 		Next     string            `json:"next"`
 		Missing  []string          `json:"nodes_missing"`
-	}{list, next, names(walk.missing)})
+	}{list, next, names(missing)})
+}
+
+// pages returns a page of each of the nodes, nil for one that did not answer.
+func (a *api) pages(r *http.Request, f registry.Filter, nodes []Node) []*nodePage {
+	own := slices.IndexFunc(nodes, func(n Node) bool { return n.ID == a.self().ID })
+	if own >= 0 {
+		nodes = slices.Delete(slices.Clone(nodes), own, own+1)
+	}
+	list, _ := askEach[nodePage](a, r, nodes, http.MethodGet, "/sessions", pageQuery(f))
+	if own < 0 {
+		return list
+	}
+	page := new(nodePage)
+	sessions, next := a.sessions(f)
+	for i := range sessions {
+		raw, _ := json.Marshal(&sessions[i])
+		page.Sessions = append(page.Sessions, raw)
+	}
+	if next > 0 {
+		page.Next = strconv.FormatUint(next, 10)
+	}
+	return slices.Insert(list, own, page)
 }
 
 // parseCursor splits a cursor into a node's id and a position among its sessions.
@@ -59,103 +107,8 @@ func parseCursor(s string) (node string, after uint64, err error) {
 	return node, after, err
 }
 
-// A walk gathers one page of sessions from one node after another.
-type walk struct {
-	a       *api
-	r       *http.Request
-	filter  registry.Filter // After is the position on the first node
-	nodes   []Node          // those that are left
-	missing []Node          // those that did not answer
-
-	early map[string]nodeAnswer // first answers of other nodes, by id, where all are asked at once
-}
-
-// page returns the page, and the cursor of the next, "" after the last.
-func (k *walk) page() (list []json.RawMessage, next string) {
-	list = []json.RawMessage{}
-	maxNodes := maxWalk
-	if k.filter.Player != "" || k.filter.Group != "" {
-		maxNodes = len(k.nodes) // few sessions on many nodes
-		k.askEarly(k.nodes)
-	}
-	limit := k.filter.Limit
-	for n := 0; len(k.nodes) > 0; n++ {
-		node := k.nodes[0]
-		if k.filter.Limit = limit - len(list); k.filter.Limit == 0 || n == maxNodes {
-			return list, node.ID + "-0"
-		}
-		page, ok := k.ask(node)
-		if !ok {
-			k.missing = append(k.missing, node)
-			k.afterSilence(maxNodes - n - 1)
-		}
-		list = append(list, page.Sessions...)
-		if page.Next != "" {
-			return list, node.ID + "-" + page.Next
-		}
-		k.nodes, k.filter.After = k.nodes[1:], 0
-	}
-	return list, ""
-}
-
-// afterSilence asks the next nodes of a page at once, up to n of them, after one that did not answer:
-// others may be silent with it, and a page waits for all of them for as long as for one.
-func (k *walk) afterSilence(n int) {
-	if k.early == nil {
-		k.filter.After = 0
-		k.askEarly(k.nodes[1:min(1+n, len(k.nodes))])
-	}
-}
-
-// askEarly asks all other nodes of a list at once, except the first if it is not asked from its start.
-func (k *walk) askEarly(nodes []Node) {
-	after, self := k.filter.After, k.a.cluster.Self().ID
-	others := slices.Clone(nodes)
-	if after > 0 {
-		others = others[1:]
-	}
-	others = slices.DeleteFunc(others, func(n Node) bool { return n.ID == self })
-	k.early, k.filter.After = make(map[string]nodeAnswer), 0
-	for _, answer := range k.a.ask(k.r, others, http.MethodGet, "/sessions", k.query()) {
-		k.early[answer.node.ID] = answer
-	}
-	k.filter.After = after
-}
-
-// ask returns a page of a node's sessions.
-func (k *walk) ask(n Node) (page nodePage, ok bool) {
-	if n.ID == k.a.cluster.Self().ID {
-		return k.own(), true
-	}
-	if answer, asked := k.early[n.ID]; asked {
-		if page, ok = parsePage(answer); !ok || len(page.Sessions) <= k.filter.Limit {
-			return page, ok
-		}
-	}
-	return parsePage(k.a.ask(k.r, []Node{n}, http.MethodGet, "/sessions", k.query())[0])
-}
-
-func parsePage(answer nodeAnswer) (page nodePage, ok bool) {
-	ok = answer.status == http.StatusOK && json.Unmarshal(answer.body, &page) == nil
-	return page, ok
-}
-
-// own is a page of this node's sessions.
-func (k *walk) own() (page nodePage) {
-	list, next := k.a.sessions(k.filter)
-	for i := range list {
-		raw, _ := json.Marshal(&list[i])
-		page.Sessions = append(page.Sessions, raw)
-	}
-	if next > 0 {
-		page.Next = strconv.FormatUint(next, 10)
-	}
-	return page
-}
-
-// query asks another node for k's next page.
-func (k *walk) query() string {
-	f := &k.filter
+// pageQuery asks another node for a page.
+func pageQuery(f registry.Filter) string {
 	q := url.Values{"limit": {strconv.Itoa(f.Limit)}, "cursor": {strconv.FormatUint(f.After, 10)}}
 	for name, value := range map[string]string{"group": f.Group, "player": f.Player, "state": f.State} {
 		if value != "" {

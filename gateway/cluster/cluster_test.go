@@ -154,8 +154,7 @@ type network struct {
 
 	elsewhere func(context.Context) (net.Conn, error) // at all other addresses
 
-	cluster string // of the nodes that are made, and their level
-	level   int
+	cluster string // of the nodes that are made
 }
 
 // answers sets what becomes of connections to an address.
@@ -207,10 +206,10 @@ func (n *network) node(id string, identity *Identity) func(context.Context) (net
 		n.t.Fatal(err)
 	}
 	ln := wstest.NewListener(64 << 10)
-	cluster, level := n.cluster, n.level
+	cluster := n.cluster
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster, Level: level})
+			json.NewEncoder(w).Encode(Hello{ID: id, Cluster: cluster, Level: Level})
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
@@ -280,6 +279,16 @@ func onStage(t *testing.T, f func(*testing.T, *stage), change ...func(*Config)) 
 
 // peerAnswers has a node with this id, and the keys of all, answer at the peer's address.
 func (s *stage) peerAnswers(id string) { s.net.answers(peerAddr, s.net.node(id, keys("k"))) }
+
+// Find returns a node of the table.
+func (s *stage) Find(id string) (Node, bool) {
+	for _, n := range s.Nodes() {
+		if n.ID == id {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
 
 // wantState checks the state of a node in the table, "unknown" if it is not there.
 func (s *stage) wantState(id, want string) {

@@ -29,9 +29,6 @@ var stateNames = [...]string{StateUp: "up", StateDraining: "draining", StateSile
 // String returns the state's name in the control API.
 func (s State) String() string { return stateNames[s] }
 
-// MarshalText makes a State its name in JSON.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // IDLen is the length of a node's id.
 const IDLen = 8
 

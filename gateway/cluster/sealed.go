@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -22,20 +21,14 @@ import (
 // message itself. What is sealed cannot be moved to another place. A heartbeat is a node's id and the sealed
 // part. The stamps of a node are microseconds and always grow: a heartbeat or record that is sent again has
 // an old one.
-//
-// Nodes of Level 1 seal nothing. What they write is believed once the node itself, over mutual TLS, has said
-// that it is of that level.
 
 const (
 	messagePurpose = "reseat message v1"
 	messageFormat  = 1
-	// sealingLevel is the first Level that seals its messages.
-	sealingLevel = 2
 	// staleAfter limits the age of a node's first message: clocks differ, and records are kept for a while.
 	staleAfter = 2 * time.Minute
-	// askedAgain and maxAsked bound how many addresses are asked, which only unsealed records name.
-	askedAgain = time.Minute
-	maxAsked   = 16
+	// maxStrangers bounds how many addresses of nodes with other keys are remembered.
+	maxStrangers = 16
 )
 
 var (
@@ -108,20 +101,15 @@ type sealer struct {
 	seal seal
 
 	mu      sync.Mutex
-	stamp   uint64               // of the newest message
-	beats   map[string]uint64    // the same of other nodes
-	records map[string]uint64    // the same of their records
-	older   map[string]string    // address, by the id of a node that seals nothing
-	asked   map[string]time.Time // when addresses were asked that unsealed records name
-	strange []string             // addresses that records name which are sealed by another key
-	said    time.Time            // when it was said in the log that a record is not believed
+	stamp   uint64            // of the newest message
+	beats   map[string]uint64 // the same of other nodes
+	records map[string]uint64 // the same of their records
+	strange []string          // addresses that records name which are sealed by another key
+	said    time.Time         // when it was said in the log that a record is not believed
 }
 
 func newSealer(c *Cluster, e Engine, derive func(string, int) ([][]byte, error)) *sealer {
-	return &sealer{
-		Engine: e, c: c, seal: seal{derive}, beats: make(map[string]uint64), records: make(map[string]uint64),
-		older: make(map[string]string), asked: make(map[string]time.Time),
-	}
+	return &sealer{Engine: e, c: c, seal: seal{derive}, beats: make(map[string]uint64), records: make(map[string]uint64)}
 }
 
 // next is the stamp of the next message.
@@ -216,17 +204,12 @@ func (s *sealer) Record(id string, value []byte) {
 func (s *sealer) believe(id string, value []byte) error {
 	stamp, record, err := s.openRecord(id, value)
 	switch {
-	case errors.Is(err, errUnsealed):
-		return s.unsealed(id, value)
 	case errors.Is(err, errOtherKey):
 		s.noteStranger(id, value)
 		return err
 	case err != nil:
 		return err
 	case s.isNew(s.records, id, stamp): // else it was read already
-		s.mu.Lock()
-		delete(s.older, id)
-		s.mu.Unlock()
 		s.c.Record(id, record)
 	}
 	return nil
@@ -237,7 +220,7 @@ func (s *sealer) noteStranger(id string, value []byte) {
 	r, err := parseRecord(id, value)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && len(s.strange) < maxAsked && !slices.Contains(s.strange, r.Address) {
+	if err == nil && len(s.strange) < maxStrangers && !slices.Contains(s.strange, r.Address) {
 		s.strange = append(s.strange, r.Address)
 	}
 }
@@ -261,62 +244,13 @@ func (s *sealer) limit() bool {
 	return true
 }
 
-// unsealed handles the record of a node of an older version, or of none.
-func (s *sealer) unsealed(id string, value []byte) error {
-	r, err := parseRecord(id, value)
+// Beat implements Engine.
+func (s *sealer) Beat(id string) error {
+	sealed, err := s.seal.message(beatPlace(id), s.next(), nil)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	s.mu.Lock()
-	address, known := s.older[id]
-	known = known && address == r.Address
-	for one, at := range s.asked {
-		if now.Sub(at) >= askedAgain {
-			delete(s.asked, one)
-		}
-	}
-	_, was := s.asked[r.Address]
-	ask := !known && !was && len(s.asked) < maxAsked
-	if ask {
-		s.asked[r.Address] = now
-	}
-	s.mu.Unlock()
-	switch {
-	case known:
-		s.c.Record(id, value)
-	case ask:
-		go s.ask(r, value)
-	}
-	return nil
-}
-
-// ask asks the node that an unsealed record names whether it is of an older version.
-func (s *sealer) ask(r record, value []byte) {
-	switch h, err := s.c.Ask(s.c.ctx, r.Address); {
-	case err == nil && h.ID == r.ID && h.Cluster == s.c.cfg.Name && h.Level < sealingLevel:
-		s.mu.Lock()
-		s.older[r.ID] = r.Address
-		delete(s.asked, r.Address) // the next node there may be asked at once
-		s.mu.Unlock()
-		s.c.Record(r.ID, value)
-	case s.limit():
-		s.c.cfg.Log.Warn("node.bad_record", "node", fmt.Sprintf("%.20q", r.ID), "address", fmt.Sprintf("%.100q", r.Address), "err", errUnsealed, "text", "NATS has a record that no node has written: it is ignored")
-	}
-}
-
-// isOlder reports whether a node is of a version that seals nothing.
-func (s *sealer) isOlder(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.older[id]
-	return ok
-}
-
-// Beat implements Engine. The first message is for nodes of older versions.
-func (s *sealer) Beat(id string) error {
-	sealed, err := s.seal.message(beatPlace(id), s.next(), nil)
-	return errors.Join(err, s.Engine.Beat(id), s.Engine.Beat(id+string(sealed)))
+	return s.Engine.Beat(id + string(sealed))
 }
 
 // Heartbeat implements EngineHandler.
@@ -326,7 +260,7 @@ func (s *sealer) Heartbeat(beat string) {
 	}
 	id, sealed := beat[:IDLen], []byte(beat[IDLen:])
 	stamp, _, err := s.seal.openMessage(beatPlace(id), sealed)
-	if err == nil && s.isNew(s.beats, id, stamp) || errors.Is(err, errUnsealed) && s.isOlder(id) {
+	if err == nil && s.isNew(s.beats, id, stamp) {
 		s.c.Heartbeat(id)
 	}
 }
@@ -336,18 +270,11 @@ func (c *Cluster) Seal(place string, message []byte) ([]byte, error) {
 	return c.sealer.seal.message(place, c.sealer.next(), message)
 }
 
-// Open returns the message that a node has sealed for a place. It reports ErrOlder if nothing is sealed, and the
-// node is of an older version, which seals nothing.
-func (c *Cluster) Open(place, node string, sealed []byte) ([]byte, error) {
+// Open returns the message that a node has sealed for a place.
+func (c *Cluster) Open(place string, sealed []byte) ([]byte, error) {
 	_, message, err := c.sealer.seal.openMessage(place, sealed)
-	if errors.Is(err, errUnsealed) && c.sealer.isOlder(node) {
-		err = ErrOlder
-	}
 	return message, err
 }
-
-// ErrOlder means that a message may be taken as it is.
-var ErrOlder = errors.New("it is from a node of an older version")
 
 // Stored takes a record of the engine in, and says why not if no node has written it.
 func (c *Cluster) Stored(id string, value []byte) error {
@@ -374,21 +301,16 @@ func (p sealedPlayers) GetPlayer(ctx context.Context, key string) ([]byte, uint6
 	if err != nil {
 		return nil, 0, err
 	}
-	var there struct {
-		holder
-		sealedPart
-	}
+	var there sealedPart
 	if json.Unmarshal(value, &there) != nil {
 		return nil, revision, nil
 	}
-	switch value, err := p.c.Open(playerPlace(key), there.Node, there.Sealed); {
-	case err == nil:
-		return value, revision, nil
-	case !errors.Is(err, ErrOlder):
-		p.c.cfg.Log.Debug("player.bad_record", slog.Any("err", err))
+	opened, err := p.c.Open(playerPlace(key), there.Sealed)
+	if err != nil {
+		p.c.cfg.Log.Debug("player.bad_record", "err", err)
 		return nil, revision, nil
 	}
-	return value, revision, nil
+	return opened, revision, nil
 }
 
 func (p sealedPlayers) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {

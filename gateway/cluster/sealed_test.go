@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -63,7 +62,7 @@ func TestOnlyRecordsThatANodeHasSealedAreBelieved(t *testing.T) {
 			}
 		}
 		s.wantLines("node.bad_record", 1)
-		// What is outside the seal is for older versions alone.
+		// What is outside the seal is not read.
 		s.sealer.Record(thirdID, changed)
 		node, _ := s.Find(thirdID)
 		wstest.Equal(t, "address", node.Address, thirdAddr)
@@ -110,32 +109,21 @@ func TestStampsGrow(t *testing.T) {
 	}
 }
 
-// Records make a node connect nowhere that no node has named, but for a few addresses.
-func TestForgedRecordsMakeFewConnections(t *testing.T) {
-	for name, at := range map[string]func(i int) string{
-		"one address":    func(int) string { return thirdAddr },
-		"many addresses": func(i int) string { return fmt.Sprintf("10.0.1.%d:8082", i) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			onSealedStage(t, func(t *testing.T, s *stage) {
-				s.beats(peerID)
-				synctest.Wait()
-				before := s.net.made()
-				for range 10 { // within half a minute
-					for i := range 300 {
-						id := fmt.Sprintf("%08x", i+100)
-						s.sealer.Record(id, recordOf(id, at(i), "up"))
-						s.sealer.Heartbeat(id)
-					}
-					time.Sleep(3 * time.Second)
-				}
-				if made := s.net.made() - before; made > maxAsked || name == "one address" && made > 1 {
-					t.Errorf("300 records made %d connections", made)
-				}
-				wstest.Equal(t, "nodes", len(s.Nodes()), 2)
-			})
-		})
-	}
+// Records make a node connect nowhere that no node has named.
+func TestForgedRecordsMakeNoConnections(t *testing.T) {
+	onSealedStage(t, func(t *testing.T, s *stage) {
+		s.beats(peerID)
+		synctest.Wait()
+		before := s.net.made()
+		for i := range 300 {
+			id := fmt.Sprintf("%08x", i+100)
+			s.sealer.Record(id, recordOf(id, thirdAddr, "up"))
+			s.sealer.Heartbeat(id)
+		}
+		time.Sleep(3 * time.Second)
+		wstest.Equal(t, "connections for 300 records", s.net.made()-before, 0)
+		wstest.Equal(t, "nodes", len(s.Nodes()), 2)
+	})
 }
 
 // Nodes that come and go at one address are told apart by one question.
@@ -165,51 +153,6 @@ func TestNodesOfOneAddressAreAskedOnce(t *testing.T) {
 	})
 }
 
-// A cluster is upgraded node by node: those of an older version seal nothing, and read the rest of a record.
-func TestNodeOfAnOlderVersionIsBelievedOnceItSaysSo(t *testing.T) {
-	onSealedStage(t, func(t *testing.T, s *stage) {
-		s.net.answers(thirdAddr, s.net.node(thirdID, keys("k")))
-		s.sealer.Record(thirdID, recordOf(thirdID, thirdAddr, "up"))
-		s.wantState(thirdID, "up")
-		time.Sleep(recordEvery)
-		s.sealer.Heartbeat(thirdID)
-		node, _ := s.Find(thirdID)
-		wstest.Equal(t, "age of its heartbeat", node.HeartbeatAge, 0)
-		if _, err := s.Open("place", thirdID, nil); !errors.Is(err, ErrOlder) {
-			t.Errorf("its messages: %v, want %v", err, ErrOlder)
-		}
-		s.sealer.Record(thirdID, recordOf(thirdID, "10.0.0.9:8082", "up"))
-		node, _ = s.Find(thirdID)
-		wstest.Equal(t, "address", node.Address, thirdAddr)
-		for id, value := range s.e.stored() {
-			if r, err := parseRecord(id, value); err != nil || r.Address != ownAddr || r.State != "up" {
-				t.Errorf("an older node reads %+v, %v", r, err)
-			}
-		}
-		const next = "0000000d"
-		s.net.answers(thirdAddr, s.net.node(next, keys("k")))
-		s.sealer.Record(next, recordOf(next, thirdAddr, "up"))
-		s.wantState(next, "up")
-		// It is upgraded in place.
-		s.sealer.Record(thirdID, another(t, "k").recordOf(t, thirdID, thirdAddr, "draining"))
-		s.sealer.Heartbeat(thirdID)
-		s.wantState(thirdID, "draining")
-		if _, err := s.Open("place", thirdID, nil); errors.Is(err, ErrOlder) {
-			t.Errorf("its messages once it is upgraded: %v", err)
-		}
-	})
-}
-
-// A node of this version seals its records, so an unsealed one is not its own.
-func TestUnsealedRecordOfASealingNodeIsNotBelieved(t *testing.T) {
-	onSealedStage(t, func(t *testing.T, s *stage) {
-		s.net.level = Level
-		s.net.answers(thirdAddr, s.net.node(thirdID, keys("k")))
-		s.sealer.Record(thirdID, recordOf(thirdID, thirdAddr, "draining"))
-		s.wantState(thirdID, "unknown")
-	})
-}
-
 // Else whoever may write there could have any session superseded.
 func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
 	onSealedStage(t, func(t *testing.T, s *stage) {
@@ -220,10 +163,6 @@ func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		written := store.records["alice"]
-		var plain holder
-		if err := json.Unmarshal(written, &plain); err != nil || plain.Session != "s" {
-			t.Errorf("an older node reads %+v, %v", plain, err)
-		}
 		for name, try := range map[string]struct {
 			key   string
 			value []byte

@@ -205,38 +205,6 @@ func (s *Seats) Delete(ctx context.Context, session string, revision uint64) err
 	return err
 }
 
-// List iterates over the seats of sessions that a node began or owns: it reads the records of all nodes,
-// at a limited rate. An error ends it. Records that this node cannot read are left out, and those that are
-// written meanwhile may be.
-func (s *Seats) List(ctx context.Context, node string) iter.Seq2[Seat, error] {
-	return func(yield func(Seat, error) bool) {
-		var p pace
-		for bucket := range SeatBuckets {
-			for stored, err := range s.store.ListSeats(ctx, bucket) {
-				if err == nil {
-					err = p.step(ctx)
-				}
-				if err != nil {
-					yield(Seat{}, err)
-					return
-				}
-				head, err := readHead(stored)
-				if err != nil || head.Owner != node && !strings.HasPrefix(stored.Session, node) {
-					continue
-				}
-				seat, err := s.seal.open(stored)
-				if err != nil {
-					s.log.Debug("seat.unreadable", "session", stored.Session, "err", err)
-					continue
-				}
-				if !yield(seat, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // Contact returns the time of the last certain contact with the engine: the beginning of the newest write
 // that was confirmed. A node that is alone with a part of the engine's servers gets no such confirmation.
 // The node's own record is written every 3 seconds. Zero means never.

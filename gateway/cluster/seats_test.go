@@ -446,46 +446,6 @@ func TestClaimReachesTheIDThatStandsInTheSeat(t *testing.T) {
 	})
 }
 
-func TestListHasWhatANodeBeganOrOwns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := clustertest.NewSeats()
-		a := newNode(t, e, nodeA)
-		var want []string
-		for i := range 30 {
-			own, other := fmt.Sprintf("%s%032x", nodeA, i), fmt.Sprintf("%s%032x", nodeB, i)
-			seat := []cluster.Seat{seatOf(nodeA, own), seatOf(nodeC, own), seatOf(nodeA, other)}[i%3] // it stays, claimed from it, claimed by it
-			a.put(seat)
-			want = append(want, seat.Session)
-			a.put(seatOf(nodeB, fmt.Sprintf("%s%032x", nodeB, 100+i)))
-			e.Set(fmt.Sprintf("%s%032x", nodeA, 100+i), []byte("malformed"))
-		}
-		newNode(t, e, nodeC, "another key").put(seatOf(nodeA, anotherOfA))
-		var got []string
-		for s, err := range a.List(t.Context(), nodeA) {
-			if err != nil || len(s.Body) == 0 || s.Revision == 0 {
-				t.Fatalf("%+v, %v", s, err)
-			}
-			got = append(got, s.Session)
-		}
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-		for range a.List(t.Context(), nodeA) {
-			break
-		}
-		e.SetAway(true)
-		n := 0
-		for s, err := range a.List(t.Context(), nodeA) {
-			if n++; err == nil || s.Session != "" {
-				t.Errorf("while the engine is away: %+v, %v", s, err)
-			}
-		}
-		wstest.Equal(t, "errors while the engine is away", n, 1)
-	})
-}
-
 // The engine has done what it was asked for, and its answer did not arrive.
 func TestWriteWhoseAnswerIsLostIsFound(t *testing.T) {
 	_, a, b, seat := begun(t)

@@ -242,19 +242,6 @@ func (c *Cluster) nodeLocked(p *peer, now time.Time) Node {
 	return n
 }
 
-// Find returns a node by its id or its name. Of several with one name, one that is up is preferred.
-func (c *Cluster) Find(idOrName string) (found Node, ok bool) {
-	for _, n := range c.Nodes() {
-		switch {
-		case n.ID == idOrName:
-			return n, true
-		case n.Name == idOrName && (!ok || n.State < found.State):
-			found, ok = n, true
-		}
-	}
-	return found, ok
-}
-
 // OnEngineUp registers f, which is called in a goroutine each time the engine is connected: messages may
 // have been lost before.
 func (c *Cluster) OnEngineUp(f func()) {

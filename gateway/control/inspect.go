@@ -40,7 +40,7 @@ func (c *Control) Session(id string) (registry.Snapshot, bool) {
 }
 
 // Settled is Session for a call that is passed on if the session is not here: it waits while the session is
-// handed over to another node.
+// handed off to another node.
 func (c *Control) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
 	if e := c.reg.Find(id); e != nil && e.Durable {
 		v.Away(func() { e.Hold()() })
@@ -48,13 +48,9 @@ func (c *Control) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
 	return c.Session(id)
 }
 
-// End ends a session: the upstream gets code and reason, the client 4410 and reason.
-func (c *Control) End(id string, code int, reason string) Outcome {
-	return c.EndBy("", id, code, reason)
-}
-
-// EndBy is End, with the name of a caller of the control API, for the session's record.
-func (c *Control) EndBy(by, id string, code int, reason string) Outcome {
+// End ends a session: the upstream gets code and reason, the client 4410 and reason. by is the name of a caller of
+// the control API, for the session's record.
+func (c *Control) End(by, id string, code int, reason string) Outcome {
 	if e := c.reg.Find(id); e != nil && e.Driver() == nil {
 		e.CancelFirstDial() // still connecting: the client gets the dial's failure
 		e.Do(func(core *session.Session, now session.Time) { Terminate(e, core, now, by, code, reason) })

@@ -191,6 +191,6 @@ func TestCutIsMadeByTheNodeOfTheSession(t *testing.T) {
 }
 
 func (f *fake) Takers(string) []string { return nil }
-func (f *fake) HandOver(context.Context, string, *owner.Handoff) error {
+func (f *fake) HandOff(context.Context, string, *owner.Handoff) error {
 	return errors.New("not here")
 }

@@ -25,20 +25,7 @@ type Arrival struct {
 	Want    session.Resume
 }
 
-// A redial is the dial of a new upstream for a session, and the client that waits for it.
-// A session has one at a time: a later resume replaces the waiting client and inherits
-// its dial.
-//
-// All fields but done are guarded by Dialer.mu.
-type redial struct {
-	ask     upstream.Request // from the handshake of the waiting client
-	waiter  *waiter          // nil if none is left
-	decided bool             // the outcome is delivered: the waiter can no longer be replaced
-	cancel  context.CancelFunc
-	done    chan struct{} // closed when the waiter has been attached or refused
-}
-
-// An outcome is the result of a redial.
+// An outcome is the result of the dials for a client.
 type outcome struct {
 	up  *upstream.Conn
 	err error
@@ -62,9 +49,8 @@ const (
 )
 
 var (
-	errReplaced      = errors.New("another resume replaced this one")
-	errDisconnected  = errors.New("the client disconnected while its upstream was dialled")
-	errOtherProtocol = errors.New("the upstream chose another subprotocol than before")
+	errReplaced     = errors.New("another resume replaced this one")
+	errDisconnected = errors.New("the client disconnected while its upstream was dialled")
 )
 
 // Reconnect dials a new upstream for e while the client a waits, and adds what the client
@@ -87,7 +73,7 @@ func (dr *Dialer) Reconnect(e *registry.Record, a *Arrival) (finish func(), err 
 		return nil, err
 	}
 	w.stop()
-	if out.err == nil && !reconnected(e, out.up, false) {
+	if out.err == nil && !reconnected(e, out.up, 0) {
 		out.up.Close()
 	}
 	if out.err != nil {
@@ -97,15 +83,8 @@ func (dr *Dialer) Reconnect(e *registry.Record, a *Arrival) (finish func(), err 
 	return func() { dr.finish(e, d) }, nil
 }
 
-// reconnected gives e its new upstream, dialled in an outage or else for a waiting client.
-// It reports false if the session does not take it any more.
-func reconnected(e *registry.Record, up *upstream.Conn, inOutage bool) bool {
-	d := e.Driver()
-	return d != nil && d.Reconnect(up.Conn, up.Early, inOutage)
-}
-
 // await waits for the outcome of d, unless w is replaced or disconnects.
-func (dr *Dialer) await(d *redial, w *waiter) (outcome, error) {
+func (dr *Dialer) await(d *dialling, w *waiter) (outcome, error) {
 	select {
 	case out := <-w.outcome:
 		return out, nil
@@ -125,18 +104,17 @@ func (dr *Dialer) await(d *redial, w *waiter) (outcome, error) {
 }
 
 // join makes w the client that waits for e's upstream, unless the present one arrived
-// later, and starts the dial if none is under way. It returns nil if another client was
+// later, and begins to dial if no other client waits. It returns nil if another client was
 // being attached; join has waited for that.
-func (dr *Dialer) join(e *registry.Record, w *waiter) *redial {
+func (dr *Dialer) join(e *registry.Record, w *waiter) *dialling {
 	dr.mu.Lock()
-	d := dr.redials[e]
+	d := dr.of[e]
 	switch {
-	case d == nil:
-		d = &redial{waiter: w, done: make(chan struct{}), ask: dr.requestAgain(e, w.Request)}
-		dr.redials[e] = d
+	case d == nil || d.outage:
+		d = dr.beginLocked(e, w)
 		dr.mu.Unlock()
 		e.Do(func(core *session.Session, now session.Time) { core.BeginRedial(now) })
-		dr.o.Running.Go(func() { dr.redialFor(e, d) })
+		dr.o.Running.Go(func() { dr.dialForClient(e, d) })
 		return d
 	case d.decided:
 		dr.mu.Unlock()
@@ -156,9 +134,22 @@ func (dr *Dialer) join(e *registry.Record, w *waiter) *redial {
 	return d
 }
 
+// beginLocked begins a dialling for the client w. It takes the place of one for an outage, which is over, or
+// the client would not wait. If a further outage has begun since w was found to wait, it is dialled for again
+// afterwards.
+func (dr *Dialer) beginLocked(e *registry.Record, w *waiter) *dialling {
+	d := &dialling{waiter: w, done: make(chan struct{}), ask: dr.requestAgain(e, w.Request)}
+	if before := dr.of[e]; before != nil {
+		before.cancel()
+		d.again = true
+	}
+	dr.of[e] = d
+	return d
+}
+
 // leave removes w and cancels the dial. It reports false if w has been replaced, or the
 // dial is over.
-func (dr *Dialer) leave(d *redial, w *waiter) bool {
+func (dr *Dialer) leave(d *dialling, w *waiter) bool {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
 	if d.decided || d.waiter != w {
@@ -171,12 +162,10 @@ func (dr *Dialer) leave(d *redial, w *waiter) bool {
 	return true
 }
 
-// finish ends d, whatever its outcome.
-func (dr *Dialer) finish(e *registry.Record, d *redial) {
+// finish ends d, whatever its outcome: the client has been attached or refused.
+func (dr *Dialer) finish(e *registry.Record, d *dialling) {
 	e.Do(func(core *session.Session, now session.Time) { core.CancelRedial(now) })
-	dr.mu.Lock()
-	delete(dr.redials, e)
-	dr.mu.Unlock()
+	dr.end(e, d)
 	close(d.done)
 }
 
@@ -194,8 +183,8 @@ func (dr *Dialer) FirstAgain(e *registry.Record, r *front.Request, more http.Hea
 	return ask
 }
 
-// redialFor dials for d until it has an outcome or no client waits.
-func (dr *Dialer) redialFor(e *registry.Record, d *redial) {
+// dialForClient dials until d has an outcome or no client waits.
+func (dr *Dialer) dialForClient(e *registry.Record, d *dialling) {
 	for {
 		out, again := dr.dialOnce(e, d)
 		switch {
@@ -212,7 +201,7 @@ func (dr *Dialer) redialFor(e *registry.Record, d *redial) {
 
 // dialOnce dials once. out is nil if no client waits for it. again is true if the dial was
 // cancelled and a client has joined since.
-func (dr *Dialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again bool) {
+func (dr *Dialer) dialOnce(e *registry.Record, d *dialling) (out *outcome, again bool) {
 	ctx, cancel := context.WithTimeout(dr.o.Ctx, e.Terms().DialTimeout)
 	defer cancel()
 	dr.mu.Lock()
@@ -221,7 +210,7 @@ func (dr *Dialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again b
 		cancel()
 	}
 	dr.mu.Unlock()
-	up, err := dr.dial(ctx, e, func() upstream.Request {
+	up, err := dr.redial(ctx, e, func() upstream.Request {
 		dr.mu.Lock()
 		ask, want := d.ask, session.Resume{}
 		if d.waiter != nil {
@@ -230,10 +219,6 @@ func (dr *Dialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again b
 		dr.mu.Unlock()
 		return dr.o.Numbered(ctx, e, ask, want)
 	})
-	if err == nil && up.Protocol != e.Protocol() {
-		up.Close()
-		err = errOtherProtocol
-	}
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
 	switch {
@@ -248,25 +233,6 @@ func (dr *Dialer) dialOnce(e *registry.Record, d *redial) (out *outcome, again b
 	}
 	d.decided = true
 	return &outcome{up, err}, false
-}
-
-// Dialling reports whether e waits for a new upstream.
-func (dr *Dialer) Dialling(e *registry.Record) bool {
-	dr.mu.Lock()
-	defer dr.mu.Unlock()
-	return dr.redials[e] != nil
-}
-
-// Cancel ends the dials for e, whose session has ended.
-func (dr *Dialer) Cancel(e *registry.Record) {
-	dr.mu.Lock()
-	defer dr.mu.Unlock()
-	if d := dr.redials[e]; d != nil && d.cancel != nil {
-		d.cancel()
-	}
-	if r := dr.outages[e]; r != nil {
-		r.cancel()
-	}
 }
 
 // watch reads what the client sends while it waits, and notices that it disconnects.

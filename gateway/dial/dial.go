@@ -1,10 +1,20 @@
-// Package dial dials the game servers for sessions: the first time, again for a client that waits
-// (--disconnect hard, and durable sessions that come from a lost node), and again in an outage
-// (--upstream-lost redial).
+// Package dial dials the game servers for sessions.
+//
+// The upstream of a session is open, or there is none, or it is dialled. Dials differ in who asks, and in
+// what the request says (Reseat-Resumed):
+//
+//	First        the handshake that creates the session, or a call of the API; nothing
+//	Reconnect    a client that comes back and waits: "hard" with --disconnect hard; "failover" or
+//	             "handoff" for a durable session that comes from another node
+//	BeginOutage  the session, which goes on with its client (--upstream-lost redial): "upstream"
+//
+// The core decides whether a session needs an upstream, and takes the one that was dialled only if what it
+// was dialled for still holds.
 package dial
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 
@@ -39,15 +49,28 @@ type Dialer struct {
 	o      Options
 	queues queues
 
-	mu      sync.Mutex // never held over a call of the driver
-	redials map[*registry.Record]*redial
-	outages map[*registry.Record]*outage
-	closed  bool
+	mu     sync.Mutex                     // never held over a call of the driver
+	of     map[*registry.Record]*dialling // those that have begun and are dialled for again
+	closed bool
+}
+
+// A dialling is for a session without an upstream, which is dialled until it has one, or it is of no use to
+// go on. A session has one at a time. All fields but done are guarded by Dialer.mu.
+type dialling struct {
+	outage bool               // the session asks; else a client waits
+	cancel context.CancelFunc // ends the dial in flight; nil before the first
+	again  bool               // an outage has begun meanwhile, or may have: it is dialled for next
+
+	// Of a client that waits. A later resume replaces it, and inherits its dial.
+	waiter  *waiter          // nil if none is left
+	ask     upstream.Request // from its handshake
+	decided bool             // the outcome is delivered: the waiter can no longer be replaced
+	done    chan struct{}    // closed when the waiter has been attached or refused
 }
 
 // New returns a Dialer.
 func New(o Options) *Dialer {
-	return &Dialer{o: o, redials: make(map[*registry.Record]*redial), outages: make(map[*registry.Record]*outage)}
+	return &Dialer{o: o, of: make(map[*registry.Record]*dialling)}
 }
 
 // First dials for a session's first handshake.
@@ -73,11 +96,67 @@ func (dr *Dialer) dial(ctx context.Context, e *registry.Record, ask func() upstr
 	return up, err
 }
 
-// Usage counts the sessions with a client that waits, and the upstreams with dials in flight.
-func (dr *Dialer) Usage() (waiting, upstreams int) {
+var errOtherProtocol = errors.New("the upstream chose another subprotocol than before")
+
+// redial dials once for a session that had an upstream before.
+func (dr *Dialer) redial(ctx context.Context, e *registry.Record, ask func() upstream.Request) (*upstream.Conn, error) {
+	up, err := dr.dial(ctx, e, ask)
+	if err == nil && up.Protocol != e.Protocol() {
+		up.Close()
+		return nil, errOtherProtocol
+	}
+	return up, err
+}
+
+// reconnected gives e its new upstream, dialled in the outage that began then; zero: for a waiting client.
+// It reports false if the session does not take it any more.
+func reconnected(e *registry.Record, up *upstream.Conn, outage session.Time) bool {
+	d := e.Driver()
+	return d != nil && d.Reconnect(up.Conn, up.Early, outage)
+}
+
+// Dialling reports whether a client waits for e's new upstream.
+func (dr *Dialer) Dialling(e *registry.Record) bool {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	d := dr.of[e]
+	return d != nil && !d.outage
+}
+
+// Cancel ends the dial for e, whose session has ended.
+func (dr *Dialer) Cancel(e *registry.Record) {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	if d := dr.of[e]; d != nil && d.cancel != nil {
+		d.cancel()
+	}
+}
+
+// end ends d, unless another has taken its place.
+func (dr *Dialer) end(e *registry.Record, d *dialling) {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	if dr.of[e] != d {
+		return
+	}
+	delete(dr.of, e)
+	if d.again {
+		dr.beginOutageLocked(e)
+	}
+}
+
+// Close has no further outages begin.
+func (dr *Dialer) Close() {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	dr.closed = true
+}
+
+// Usage counts the sessions that are dialled for again, and the upstreams with dials in flight.
+func (dr *Dialer) Usage() (sessions, upstreams int) {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
 	dr.queues.mu.Lock()
 	defer dr.queues.mu.Unlock()
-	return len(dr.redials), len(dr.queues.of)
+	return len(dr.of), len(dr.queues.of)
 }

@@ -36,7 +36,7 @@ func TestUpstreamWithoutWaitingClientIsClosed(t *testing.T) {
 				return ask
 			},
 		})
-		d := &redial{waiter: &waiter{Arrival: &Arrival{}}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
+		d := &dialling{waiter: &waiter{Arrival: &Arrival{}}, done: make(chan struct{}), ask: upstream.Request{Path: "/"}}
 		game.Refuse = func(net.Conn, *http.Request) bool { // what leave does, too late to cancel the dial
 			dr.mu.Lock()
 			defer dr.mu.Unlock()

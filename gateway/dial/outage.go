@@ -12,12 +12,6 @@ import (
 	"reseat/upstream"
 )
 
-// An outage is the goroutine that dials for one session.
-type outage struct {
-	cancel context.CancelFunc
-	again  bool // a further outage has begun meanwhile
-}
-
 // Delays between two dials for a session. A game server that restarts loses all its sessions
 // at once, so the delays are random; they grow with the time that has passed, so that it needs
 // no counter, and an upstream that answers and breaks again is not dialled faster.
@@ -38,50 +32,36 @@ func redialDelay(passed time.Duration) time.Duration {
 func (dr *Dialer) BeginOutage(e *registry.Record) {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
-	switch r := dr.outages[e]; {
-	case dr.closed:
+	if d := dr.of[e]; d != nil {
+		d.again = true
 		return
-	case r != nil:
-		r.again = true
+	}
+	dr.beginOutageLocked(e)
+}
+
+func (dr *Dialer) beginOutageLocked(e *registry.Record) {
+	if dr.closed {
 		return
 	}
 	ctx, cancel := context.WithCancel(dr.o.Ctx)
-	r := &outage{cancel: cancel}
-	dr.outages[e] = r
+	d := &dialling{outage: true, cancel: cancel}
+	dr.of[e] = d
 	dr.o.Running.Go(func() {
 		defer cancel()
-		for dr.dialOutage(ctx, e) || dr.further(e, r) {
+		for dr.dialOutage(ctx, e) {
 		}
+		dr.end(e, d)
 	})
 }
 
-// Close has no further outages begin.
-func (dr *Dialer) Close() {
-	dr.mu.Lock()
-	defer dr.mu.Unlock()
-	dr.closed = true
-}
-
-// further ends r, unless a further outage has begun.
-func (dr *Dialer) further(e *registry.Record, r *outage) bool {
-	dr.mu.Lock()
-	defer dr.mu.Unlock()
-	if r.again {
-		r.again = false
-		return true
-	}
-	delete(dr.outages, e)
-	return false
-}
-
-// dialOutage waits and dials once. It reports whether the outage goes on.
-func (dr *Dialer) dialOutage(ctx context.Context, e *registry.Record) bool {
-	until, ok := outageOf(e)
-	if !ok {
+// dialOutage waits and dials once. It reports whether the session is to be dialled for again.
+func (dr *Dialer) dialOutage(ctx context.Context, e *registry.Record) (more bool) {
+	since, until := outageOf(e)
+	if since == 0 {
 		return false
 	}
 	terms := e.Terms()
-	began := until.Add(-terms.RedialFor)
+	began := until.Add(-terms.RedialFor) // of the first of several outages that came soon after each other
 	wait := time.NewTimer(redialDelay(dr.o.Clock.Now().Sub(began)))
 	defer wait.Stop()
 	select {
@@ -89,13 +69,13 @@ func (dr *Dialer) dialOutage(ctx context.Context, e *registry.Record) bool {
 	case <-ctx.Done():
 		return false
 	}
-	if _, ok := outageOf(e); !ok {
-		return false
+	if now, _ := outageOf(e); now != since {
+		return now > 0
 	}
 	left := until.Sub(dr.o.Clock.Now())
 	attempt, cancel := context.WithTimeout(ctx, min(terms.DialTimeout, left))
 	defer cancel()
-	up, err := dr.dial(attempt, e, func() upstream.Request {
+	up, err := dr.redial(attempt, e, func() upstream.Request {
 		var ask upstream.Request
 		if !dr.enter(func() { ask = again(e) }) {
 			cancel() // a successor has the session, and dials for it
@@ -103,35 +83,37 @@ func (dr *Dialer) dialOutage(ctx context.Context, e *registry.Record) bool {
 		}
 		return dr.o.Numbered(attempt, e, ask, session.Resume{})
 	})
-	if err == nil && up.Protocol != e.Protocol() {
+	if here := dr.enter(func() { more = dr.result(ctx, e, since, up, err) }); !here && err == nil {
 		up.Close()
-		err = errOtherProtocol
-	}
-	again := true
-	if here := dr.enter(func() { again = dr.result(e, up, err) }); !here {
-		if err == nil {
-			up.Close()
-		}
-		again = false
 	}
 	upstream.Discard(err)
-	return again
+	return more
 }
 
-// result gives e the result of a dial, and reports whether the outage goes on.
-func (dr *Dialer) result(e *registry.Record, up *upstream.Conn, err error) (again bool) {
+// result gives e the result of a dial in the outage that began at since, and reports whether e is to be dialled for
+// again. The result of an outage that has ended counts for nothing: a later one needs another request, with numbers
+// of its own.
+func (dr *Dialer) result(ctx context.Context, e *registry.Record, since session.Time, up *upstream.Conn, err error) (again bool) {
 	switch {
 	case err == nil:
-		if !reconnected(e, up, true) {
+		if !reconnected(e, up, since) {
 			up.Close()
 		}
 		return false
+	case ctx.Err() != nil: // a client waits instead, or the session has ended
+		return false
 	case final(err):
-		e.Do(func(core *session.Session, now session.Time) { core.FailRedial(now, err.Error()) })
+		e.Do(func(core *session.Session, now session.Time) {
+			if its, _ := core.Outage(); its == since {
+				core.FailRedial(now, err.Error())
+			}
+		})
+		fallthrough
+	default:
+		dr.o.Log.Info("upstream.redial_failed", "session", e.ID, "err", err)
 	}
-	dr.o.Log.Info("upstream.redial_failed", "session", e.ID, "err", err)
-	_, again = outageOf(e)
-	return again
+	now, _ := outageOf(e)
+	return now > 0
 }
 
 // enter calls f while the sessions are here, and waits while they are frozen. It reports false
@@ -146,12 +128,12 @@ func (dr *Dialer) enter(f func()) bool {
 	return true
 }
 
-// outageOf returns when e's outage ends at the latest.
-func outageOf(e *registry.Record) (until session.Time, ok bool) {
+// outageOf returns when e's outage began, and when it ends at the latest; zero: there is none.
+func outageOf(e *registry.Record) (since, until session.Time) {
 	if d := e.DriverBegun(); d != nil {
-		d.Do(func(core *session.Session, _ session.Time) { _, until = core.Outage() })
+		d.Do(func(core *session.Session, _ session.Time) { since, until = core.Outage() })
 	}
-	return until, until > 0
+	return since, until
 }
 
 // again is the request of an outage: the first handshake's, with the headers of the newest.

@@ -45,9 +45,9 @@ func (o *Owner) claim(ctx context.Context, s *search, seat cluster.Seat) (refusa
 		return refusal, false
 	}
 	before := seat.Owner
-	seat.Owner, seat.Epoch, seat.Handoff = o.seats.self(), seat.Epoch+1, false
+	seat.Owner, seat.Epoch, seat.Handoff = o.Cluster.ID(), seat.Epoch+1, false
 	var err error
-	s.r.Visit.Away(func() { seat.Revision, err = o.seats.store.Put(ctx, seat) })
+	s.r.Visit.Away(func() { seat.Revision, err = o.Seats.Put(ctx, seat) })
 	switch {
 	case errors.Is(err, cluster.ErrSeatTaken):
 		o.Watch.Metrics.Claims.WithLabelValues("lost").Inc()
@@ -59,7 +59,7 @@ func (o *Owner) claim(ctx context.Context, s *search, seat cluster.Seat) (refusa
 	}
 	o.Watch.Metrics.Claims.WithLabelValues("won").Inc()
 	if before != seat.Owner {
-		o.seats.store.Fence(before, seat.Session, seat.Epoch)
+		o.Seats.Fence(before, seat.Session, seat.Epoch)
 	}
 	o.Log.Info("session.claimed", "session", seat.Session, "player", c.state.Player, "path", c.state.Path, "from", before,
 		"evidence", s.v.Evidence, "epoch", seat.Epoch, "received", s.r.Offer.Received, "settled", c.settled)

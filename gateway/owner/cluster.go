@@ -25,8 +25,8 @@ type Cluster interface {
 	// Takers returns the other nodes that accept handed-over sessions, in the order in which to ask
 	// them for this session.
 	Takers(session string) []string
-	// HandOver has another node take a session in: HandoffError.
-	HandOver(ctx context.Context, node string, h *Handoff) error
+	// HandOff has another node take a session in: HandoffError.
+	HandOff(ctx context.Context, node string, h *Handoff) error
 }
 
 // A Handoff is a session on its way to another node.
@@ -47,7 +47,7 @@ var (
 	errTaken    = errors.New("the session has gone to another node meanwhile")
 )
 
-// HandoffError is the error of HandOver for an answer of ServeHandoff, nil if the session was taken.
+// HandoffError is the error of HandOff for an answer of ServeHandoff, nil if the session was taken.
 func HandoffError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
 	switch resp.StatusCode {

@@ -17,12 +17,12 @@ import (
 	"reseat/gateway/wire"
 )
 
-// This file hands durable sessions over to another node when this one drains, whole: nothing is lost or
+// This file hands durable sessions off to another node when this one drains, whole: nothing is lost or
 // repeated in either direction. The game server's connection is closed and read to its end, the other
 // node writes the seat, and only then is the client sent there.
 
 const (
-	// handoffsAtOnce is how many sessions are handed over at a time.
+	// handoffsAtOnce is how many sessions are handed off at a time.
 	handoffsAtOnce = 32
 	// handoffTime is how long another node may take to answer.
 	handoffTime = 5 * time.Second
@@ -38,7 +38,7 @@ const (
 
 // HandOffAll offers all durable sessions to other nodes until ctx is done, or the drain is over.
 func (o *Owner) HandOffAll(ctx context.Context) {
-	if o.seats.store == nil {
+	if o.Seats == nil {
 		return
 	}
 	begun, done := time.Now(), 0
@@ -85,18 +85,18 @@ func (o *Owner) handOffOnce(ctx context.Context) (taken int) {
 	return taken
 }
 
-// handOff hands one session over, and reports whether another node has it now.
+// handOff hands one session off, and reports whether another node has it now.
 func (o *Owner) handOff(ctx context.Context, e *registry.Record) bool {
 	takers := o.Cluster.Takers(e.ID)
 	if len(takers) == 0 || !o.seats.hasContact() || !o.seats.settle(ctx, nil, e) {
 		return false
 	}
 	d := e.Driver()
-	if d == nil || o.Dialling(e) || o.Moved() {
+	if d == nil || o.Dialling(e) || o.HandedOver() {
 		return false
 	}
 	left := o.leaving.begin(e)
-	if left == nil { // it is being handed over already
+	if left == nil { // it is being handed off already
 		return false
 	}
 	defer o.leaving.left(e)
@@ -117,7 +117,7 @@ func (o *Owner) handOff(ctx context.Context, e *registry.Record) bool {
 			break
 		}
 		if err = o.offer(ctx, e, node, h); err == nil {
-			o.handedOver(e, node)
+			o.handedOff(e, node)
 			return true
 		}
 		o.Log.Warn("handoff.failed", "session", e.ID, "node", node, "err", err)
@@ -135,9 +135,9 @@ func (o *Owner) handOff(ctx context.Context, e *registry.Record) bool {
 	return false
 }
 
-// offer hands a session over to one node: nil, errNotTaken, or errTaken if this node must not go on with it.
+// offer hands a session off to one node: nil, errNotTaken, or errTaken if this node must not go on with it.
 func (o *Owner) offer(ctx context.Context, e *registry.Record, node string, h *Handoff) error {
-	err := o.handOver(ctx, node, h)
+	err := o.handOffTo(ctx, node, h)
 	if err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
@@ -146,17 +146,17 @@ func (o *Owner) offer(ctx context.Context, e *registry.Record, node string, h *H
 		return err
 	}
 	// It was a write of this node's own that came late, and h has its revision now.
-	if err = o.handOver(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
+	if err = o.handOffTo(ctx, node, h); err == nil || errors.Is(err, errNotTaken) {
 		return err
 	}
 	return o.afterFailedHandoff(ctx, e, node, h, err)
 }
 
-// handOver is Cluster.HandOver with a limit.
-func (o *Owner) handOver(ctx context.Context, node string, h *Handoff) error {
+// handOffTo is Cluster.HandOff with a limit.
+func (o *Owner) handOffTo(ctx context.Context, node string, h *Handoff) error {
 	ctx, cancel := context.WithTimeout(ctx, handoffTime)
 	defer cancel()
-	return o.Cluster.HandOver(ctx, node, h)
+	return o.Cluster.HandOff(ctx, node, h)
 }
 
 // afterFailedHandoff finds out by the seat whether a node has taken a session whose answer was lost, or that says
@@ -169,7 +169,7 @@ func (o *Owner) afterFailedHandoff(ctx context.Context, e *registry.Record, node
 		return fmt.Errorf("%w: %w, and its seat cannot be read: %w", errTaken, cause, err)
 	case seat.Owner == node && seat.Epoch == h.Epoch+1:
 		return nil
-	case seat.Owner != o.seats.self() || seat.Epoch != h.Epoch:
+	case seat.Owner != o.Cluster.ID() || seat.Epoch != h.Epoch:
 		return fmt.Errorf("%w: %w", errTaken, cause)
 	}
 	// That node may still be about to write it. A write of this node's own forestalls that.
@@ -181,16 +181,16 @@ func (o *Owner) afterFailedHandoff(ctx context.Context, e *registry.Record, node
 	return fmt.Errorf("%w: %w", errTaken, cause)
 }
 
-// handedOver releases a session that another node has taken.
-func (o *Owner) handedOver(e *registry.Record, node string) {
+// handedOff lets go of a session that another node has taken.
+func (o *Owner) handedOff(e *registry.Record, node string) {
 	o.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
 	o.Watch.Metrics.Handoffs.WithLabelValues("ok").Inc()
 	e.Do(func(core *session.Session, now session.Time) {
-		core.HandedOver(now, time.Millisecond+rand.N(handoffSpread))
+		core.HandedOff(now, time.Millisecond+rand.N(handoffSpread))
 	})
 }
 
-// errStays is why a session is not handed over that its game server has ended meanwhile.
+// errStays is why a session is not handed off that its game server has ended meanwhile.
 var errStays = errors.New("the game server has ended the session")
 
 // freezeLeft waits until a session has left its game server, and returns a copy of it.
@@ -244,7 +244,7 @@ func (o *Owner) freezeLeft(ctx context.Context, e *registry.Record, left <-chan 
 // HandoffPath is where a node takes sessions in: see ServeHandoff.
 const HandoffPath = "/node/v1/sessions/"
 
-// ServeHandoff takes in a session that another node hands over. The caller has made sure that a node asks.
+// ServeHandoff takes in a session that another node hands off. The caller has made sure that a node asks.
 // 204: taken; 409: another node has it; 504: unclear; any other status: not taken.
 func (o *Owner) ServeHandoff(w http.ResponseWriter, r *http.Request) {
 	var h Handoff
@@ -275,7 +275,7 @@ func (o *Owner) ServeHandoff(w http.ResponseWriter, r *http.Request) {
 
 // takeIn takes in a session of another node: it writes its seat, and serves it from then on.
 func (o *Owner) takeIn(ctx context.Context, v *gate.Visit, h *Handoff) error {
-	if o.Draining() || o.seats.store == nil || o.MemoryLow() {
+	if o.Draining() || o.Seats == nil || o.MemoryLow() {
 		return fmt.Errorf("%w: this node takes no sessions now", errNotTaken)
 	}
 	s, err := registry.ReadState(h.Record)
@@ -329,7 +329,7 @@ const arrivalTime = 30 * time.Second
 // was written, the session is kept until that is known: the older node may let it go meanwhile.
 func (o *Owner) takeArrived(ctx context.Context, v *gate.Visit, a *arrived) (err error) {
 	var revision uint64
-	v.Away(func() { revision, err = o.seats.store.Put(ctx, a.seat) })
+	v.Away(func() { revision, err = o.Seats.Put(ctx, a.seat) })
 	switch {
 	case err == nil:
 		o.arrive(a, revision)
@@ -347,7 +347,7 @@ func (o *Owner) awaitSeat(a *arrived) {
 	ctx, cancel := context.WithTimeout(o.Ctx, arrivalTime)
 	defer cancel()
 	for ctx.Err() == nil {
-		switch seat, err := o.seats.store.Get(ctx, a.e.ID); {
+		switch seat, err := o.Seats.Get(ctx, a.e.ID); {
 		case err == nil && seat.Owner == a.seat.Owner && seat.Epoch == a.seat.Epoch:
 			o.arrive(a, seat.Revision)
 			return

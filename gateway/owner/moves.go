@@ -42,7 +42,7 @@ func (c *claims) underWay(id string) <-chan struct{} {
 	return c.of[id]
 }
 
-// moves are the sessions that this node has handed over, and to which node.
+// moves are the sessions that this node has handed off, and to which node.
 type moves struct {
 	mu sync.Mutex
 	to map[string]moved
@@ -75,14 +75,14 @@ func (m *moves) node(id string) string {
 	return m.to[id].node
 }
 
-// leavings are the sessions that are just being handed over. Each has a channel that is closed once the
+// leavings are the sessions that are just being handed off. Each has a channel that is closed once the
 // session has left its game server, or has ended.
 type leavings struct {
 	mu sync.Mutex
 	of map[*registry.Record]chan struct{}
 }
 
-// begin returns e's channel, nil if it is being handed over already.
+// begin returns e's channel, nil if it is being handed off already.
 func (l *leavings) begin(e *registry.Record) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,7 @@ func (l *leavings) begin(e *registry.Record) <-chan struct{} {
 	return c
 }
 
-// left is called when e has left, has ended, or is handed over no longer.
+// left is called when e has left, has ended, or is handed off no longer.
 func (l *leavings) left(e *registry.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,7 +4,7 @@
 // the seat before the first hello and at each change (seats.go). A client that comes back to a node
 // which does not have its session is passed on to the owner that its token, or the seat, names
 // (search.go, peers.go). If that node is lost, the client's new node claims the session (claim.go).
-// A node that drains hands its durable sessions over whole (handoff.go).
+// A node that drains hands its durable sessions off whole (handoff.go).
 package owner
 
 import (
@@ -47,12 +47,12 @@ type Options struct {
 	Default  policy.Policy // where the route is not known
 	TokenTTL time.Duration
 
-	Observe   func(*registry.Record) session.Observer
-	Dialling  func(*registry.Record) bool // it waits for its game server
-	Late      func(session string) bool   // a predecessor still has it
-	Moved     func() bool                 // a successor has the sessions
-	Draining  func() bool
-	MemoryLow func() bool
+	Observe    func(*registry.Record) session.Observer
+	Dialling   func(*registry.Record) bool // it waits for its game server
+	Late       func(session string) bool   // a predecessor still has it
+	HandedOver func() bool                 // a successor has the sessions
+	Draining   func() bool
+	MemoryLow  func() bool
 }
 
 // An Owner knows where sessions are. Its methods may be called from any goroutine.
@@ -60,7 +60,7 @@ type Owner struct {
 	Options
 	seats    seatKeeper
 	claims   claims       // durable sessions that are being taken in
-	leaving  leavings     // and those that are being handed over
+	leaving  leavings     // and those that are being handed off
 	moves    moves        // and those that were
 	relays   relays       // clients of other nodes' sessions
 	passedIn atomic.Int64 // connections that other nodes have passed on
@@ -70,12 +70,8 @@ type Owner struct {
 func New(opts Options) *Owner {
 	o := &Owner{Options: opts}
 	o.seats = seatKeeper{
-		store: o.Seats, table: o.Table, clock: o.Clock, metrics: o.Watch.Metrics, moved: o.Moved, log: o.Watch.Limited,
-		ctx: o.Ctx, running: o.Running,
-		writes: make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
-	}
-	if o.Cluster != nil {
-		o.seats.self = o.Cluster.ID
+		Options: &o.Options,
+		writes:  make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
 	}
 	return o
 }

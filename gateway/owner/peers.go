@@ -58,20 +58,10 @@ func (o *Owner) ownerOf(r *front.Request, c tokens.Claims) string {
 	return o.moves.node(c.Session)
 }
 
-// A passAnswer is the result of passing a client on.
-type passAnswer uint8
-
-const (
-	passServed      passAnswer = iota // the client has been served
-	passNotThere                      // the owner cannot resume the session
-	passGone                          // there is no such session any more
-	passUnreachable                   // nobody knows
-)
-
 // passOn connects a client with a node that has its session, and returns when the connection
 // has ended, or why it could not be made. other is the node that has the session now, if that node
 // knows one.
-func (o *Owner) passOn(s *search, node string) (_ passAnswer, other string) {
+func (o *Owner) passOn(s *search, node string) (_ Answer, other string) {
 	r, id := s.r, s.claims.Session
 	began := time.Now()
 	var conn net.Conn
@@ -86,22 +76,26 @@ func (o *Owner) passOn(s *search, node string) (_ passAnswer, other string) {
 	})
 	forwards := o.Watch.Metrics.Forwards
 	switch {
-	case err != nil && o.sessionIsGone(r.Route, s.v):
-		forwards.WithLabelValues("out", "gone").Inc()
-		return passGone, ""
 	case err != nil:
-		forwards.WithLabelValues("out", "unreachable").Inc()
-		return passUnreachable, ""
+		label := "unreachable"
+		if o.sessionIsGone(r.Route, s.v) {
+			label = "gone"
+		}
+		forwards.WithLabelValues("out", label).Inc()
+		if s.lost() {
+			return Lost, ""
+		}
+		return Unreachable, ""
 	case len(first) >= len(notHere) && string(first[:len(notHere)]) == notHere:
 		conn.Close()
 		forwards.WithLabelValues("out", "not_there").Inc()
-		return passNotThere, movedFrom(first)
+		return NotThere, movedFrom(first)
 	}
 	forwards.WithLabelValues("out", "ok").Inc()
 	o.Watch.Metrics.Forward.Observe(time.Since(began).Seconds())
 	o.Log.Debug("resume.forwarded", "session", id, "node", node, "peer", r.Addr)
 	o.relay(s.w, r, conn, first)
-	return passServed, ""
+	return Served, ""
 }
 
 // movedFrom reads MovedHeader in the beginning of an answer.

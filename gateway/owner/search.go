@@ -16,18 +16,94 @@ import (
 	"reseat/tokens/generation"
 )
 
-// This file answers where a session is. A resume asks, in this order: this node; the node that the
-// token names, or else the one where the session began; the node to which that one has handed it
-// over; and the session's seat, which names its owner.
+// This file answers where a session is: for a resume, and for a call of the control API. Both ask, in this
+// order: this node; the node that the token names, or else the one where the session began; the nodes to which
+// that one has handed it off; and the session's seat, which names its owner. If the owner is lost, a resume
+// claims the session (claim.go); a call never does.
 
 const (
-	// findTries bounds how often a seat is read for one resume: it may change between the read and
-	// what follows.
+	// maxMoves bounds the nodes that are asked, each the one that the last has named.
+	maxMoves = 3
+	// findTries bounds how often a seat is read for one search: it may change between the read and
+	// what follows. While a node takes a session in, the seat names it a moment before it has the session.
 	findTries = 4
 	// findPause is between two tries, and findTime for all of them together.
 	findPause = 100 * time.Millisecond
 	findTime  = 12 * time.Second
 )
+
+// An Answer is what a node says that is asked for a session.
+type Answer uint8
+
+const (
+	NotThere    Answer = iota // it does not have the session
+	Served                    // it has it, and has served the request
+	Lost                      // it does not answer: the session may be elsewhere
+	Unreachable               // it does not answer, and has the session as far as is known
+)
+
+// A Query is a request on its way to its session.
+type Query struct {
+	Session string
+	Visit   *gate.Visit
+	// Ask asks a node. next is the node that has the session now, "" if that one does not know.
+	Ask func(node string) (a Answer, next string)
+	// Claim takes the session in, whose owner is lost or is this node, and reports whether the search is over:
+	// another node may have been faster. Nil: the session is not claimed.
+	Claim func(ctx context.Context, seat cluster.Seat) (over bool)
+}
+
+// A Trace is how far a search has come.
+type Trace struct {
+	Answer Answer       // of the last node
+	Seat   cluster.Seat // the newest; zero: none was read
+	Err    error        // why not: cluster.ErrNoSeat if there is none
+}
+
+// Search asks the nodes that may have a session, first this one, "" for none.
+func (o *Owner) Search(ctx context.Context, q *Query, node string) (t Trace) {
+	for n := 0; node != "" && n < maxMoves; n++ {
+		if t.Answer, node = q.Ask(node); t.Answer == Served || t.Answer == Unreachable {
+			return t
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	var denied cluster.Seat // whose owner says that it does not have the session
+	for range findTries {
+		if t.Seat, t.Err = o.readSeat(ctx, q); t.Err != nil {
+			return t
+		}
+		own := q.Claim != nil && t.Seat.Owner == o.Cluster.ID()
+		switch t.Answer = NotThere; {
+		case q.Claim != nil && t.Seat.Ended != 0:
+			return t
+		case !own:
+			t.Answer, _ = q.Ask(t.Seat.Owner)
+		}
+		switch {
+		case t.Answer == Served, t.Answer == Unreachable, q.Claim == nil && (t.Answer == Lost || t.Seat.Ended != 0):
+			return t
+		case q.Claim == nil:
+		case own, t.Answer == Lost, denied.Owner == t.Seat.Owner && denied.Revision == t.Seat.Revision: // nobody has taken it since
+			if q.Claim(ctx, t.Seat) {
+				return t
+			}
+		default: // it was just claimed there, handed off, or let go
+			denied = t.Seat
+		}
+		pause(ctx, q.Visit, findPause)
+	}
+	return t
+}
+
+// readSeat reads the seat of a session that may have one.
+func (o *Owner) readSeat(ctx context.Context, q *Query) (cluster.Seat, error) {
+	if !o.HasSeat(q.Session) {
+		return cluster.Seat{}, cluster.ErrNoSeat
+	}
+	return o.seats.get(ctx, q.Visit, q.Session)
+}
 
 // Found is where a resume has found its session.
 type Found struct {
@@ -50,6 +126,9 @@ type search struct {
 	r      *front.Request
 	claims tokens.Claims
 	v      cluster.Judgement // of the node that was asked last
+
+	claimed bool
+	refused *session.Refusal // by claim
 }
 
 func (s *search) refuse(refusal *session.Refusal) Found {
@@ -68,25 +147,34 @@ func (o *Owner) Find(w http.ResponseWriter, r *front.Request) Found {
 	if err != nil || o.isHere(claims) {
 		return here
 	}
-	s := &search{w: w, r: r, claims: claims}
 	node := o.ownerOf(r, claims)
-	if node == "" {
-		if r.From != nil || !o.HasSeat(claims.Session) {
-			return here
-		}
-		return o.findBySeat(s)
+	if node == "" && (r.From != nil || !o.HasSeat(claims.Session)) {
+		return here
 	}
-	answer, other := o.passOn(s, node)
-	if answer == passNotThere && other != "" {
-		answer, _ = o.passOn(s, other)
-	}
+	s := &search{w: w, r: r, claims: claims}
+	t := o.Search(r.Context(), &Query{
+		Session: claims.Session, Visit: r.Visit,
+		Ask: func(node string) (Answer, string) { return o.passOn(s, node) },
+		Claim: func(ctx context.Context, seat cluster.Seat) bool {
+			var again bool
+			s.refused, again = o.claim(ctx, s, seat)
+			s.claimed = s.refused == nil && !again
+			return !again
+		},
+	}, node)
 	switch {
-	case answer == passServed:
+	case t.Answer == Served:
 		return served
-	case o.HasSeat(claims.Session) && (answer == passNotThere || s.lost()):
-		return o.findBySeat(s)
-	case answer == passGone, answer == passNotThere:
-		return s.refuse(session.Refuse(wire.CodeNoSession, "its node was lost"))
+	case s.claimed:
+		return here
+	case s.refused != nil:
+		return s.refuse(s.refused)
+	case t.Err != nil:
+		return o.withoutSeat(s, t.Err)
+	case t.Seat.Ended != 0:
+		return s.refuse(&session.Refusal{Code: t.Seat.Ended, Text: t.Seat.Reason})
+	case t.Answer == Unreachable && t.Seat.Owner != "" && s.v.Verdict == cluster.Alive:
+		o.Watch.Metrics.Claims.WithLabelValues("owner_alive").Inc()
 	}
 	return s.refuse(unreachable())
 }
@@ -106,10 +194,10 @@ func (o *Owner) FindPlain(w http.ResponseWriter, r *front.Request, token string)
 	if node == "" {
 		return here
 	}
-	switch answer, _ := o.passOn(s, node); answer {
-	case passServed:
+	switch answer, _ := o.passOn(s, node); {
+	case answer == Served:
 		return served
-	case passGone, passNotThere:
+	case answer == NotThere, o.sessionIsGone(r.Route, s.v):
 		return here
 	}
 	return s.refuse(unreachable())
@@ -150,49 +238,6 @@ func (o *Owner) AnswerNode(w http.ResponseWriter, r *front.Request) bool {
 	}
 	http.Error(w, "this node cannot resume the session", http.StatusMisdirectedRequest) // see notHere
 	return true
-}
-
-// findBySeat finds a session that is at none of the nodes that its token leads to.
-func (o *Owner) findBySeat(s *search) Found {
-	ctx, cancel := context.WithTimeout(s.r.Context(), findTime)
-	defer cancel()
-	var denied cluster.Seat // whose owner says that it does not have the session
-	for range findTries {
-		seat, err := o.seats.get(ctx, s.r.Visit, s.claims.Session)
-		switch {
-		case err != nil:
-			return o.withoutSeat(s, err)
-		case seat.Ended != 0:
-			return s.refuse(&session.Refusal{Code: seat.Ended, Text: seat.Reason})
-		}
-		claimable := seat.Owner == o.seats.self()
-		if !claimable {
-			switch answer, _ := o.passOn(s, seat.Owner); {
-			case answer == passServed:
-				return served
-			case answer == passNotThere: // it was just claimed there, handed over, or let go
-				claimable = denied.Owner == seat.Owner && denied.Revision == seat.Revision // and nobody has taken it
-				denied = seat
-			case s.lost():
-				claimable = true
-			default:
-				if s.v.Verdict == cluster.Alive {
-					o.Watch.Metrics.Claims.WithLabelValues("owner_alive").Inc()
-				}
-				return s.refuse(unreachable())
-			}
-		}
-		if claimable {
-			switch refusal, again := o.claim(ctx, s, seat); {
-			case refusal != nil:
-				return s.refuse(refusal)
-			case !again:
-				return here
-			}
-		}
-		pause(ctx, s.r.Visit, findPause)
-	}
-	return s.refuse(unreachable())
 }
 
 // withoutSeat refuses a resume whose session has no seat, or none that can be read.

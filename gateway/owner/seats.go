@@ -13,12 +13,9 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/dial"
-	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
-	"reseat/gateway/transport"
-	"reseat/gateway/watch"
 	"reseat/gateway/wire"
 	"reseat/upstream"
 )
@@ -28,15 +25,7 @@ import (
 //
 // One write of a seat is under way at a time; it has the newest state.
 type seatKeeper struct {
-	store   *cluster.Seats // nil without a cluster
-	self    func() string
-	table   *front.Table
-	clock   *transport.Clock
-	log     *watch.LimitedLog
-	metrics *watch.Metrics
-	moved   func() bool // a successor has the sessions, and writes their seats
-	ctx     context.Context
-	running *sync.WaitGroup
+	*Options
 
 	mu     sync.Mutex
 	writes map[string]*seatWrite    // by session
@@ -69,7 +58,7 @@ const (
 
 // hasContact reports whether the engine was there a moment ago.
 func (k *seatKeeper) hasContact() bool {
-	return k.store != nil && time.Since(k.store.Contact()) < contactTime
+	return k.Seats != nil && time.Since(k.Seats.Contact()) < contactTime
 }
 
 // touch requests a write of e's seat, if e is durable. It does not wait: the channel is closed when a write
@@ -94,7 +83,7 @@ func (k *seatKeeper) touch(e *registry.Record) <-chan struct{} {
 		return w.done
 	}
 	k.writes[e.ID] = w
-	k.running.Go(func() { k.run(e, w) })
+	k.Running.Go(func() { k.run(e, w) })
 	return w.done
 }
 
@@ -143,7 +132,7 @@ func (k *seatKeeper) changed(all ...*registry.Record) {
 			written = append(written, done)
 		}
 	}
-	k.wait(k.ctx, written...)
+	k.wait(k.Ctx, written...)
 }
 
 // wait waits for writes, within seatTime, and not at all while the engine is away.
@@ -174,19 +163,19 @@ func (k *seatKeeper) write(e *registry.Record) {
 // writeHeld is write for a caller that holds e.
 func (k *seatKeeper) writeHeld(e *registry.Record) {
 	d := e.DriverBegun()
-	if d == nil || k.ctx.Err() != nil {
+	if d == nil || k.Ctx.Err() != nil {
 		return
 	}
 	i := d.Info()
-	if k.moved() { // what Info has returned may be nothing
+	if k.HandedOver() { // what Info has returned may be nothing
 		return
 	}
 	seat := k.seatOf(e, i)
-	ctx, cancel := context.WithTimeout(k.ctx, 2*seatTime)
+	ctx, cancel := context.WithTimeout(k.Ctx, 2*seatTime)
 	defer cancel()
-	revision, err := k.store.Put(ctx, seat)
+	revision, err := k.Seats.Put(ctx, seat)
 	if errors.Is(err, cluster.ErrSeatTaken) { // perhaps by a write of this node whose answer was lost
-		revision, err = k.store.Renew(ctx, seat)
+		revision, err = k.Seats.Renew(ctx, seat)
 	}
 	var was bool
 	e.UpdateSeat(func(s *registry.Seat) {
@@ -199,9 +188,9 @@ func (k *seatKeeper) writeHeld(e *registry.Record) {
 	case errors.Is(err, cluster.ErrSeatTaken):
 		k.fence(e, "another node has written its seat")
 	case err != nil && was:
-		k.log.Warn("session.exposed", "session", e.ID, "err", err)
+		k.Watch.Limited.Warn("session.exposed", "session", e.ID, "err", err)
 	case err == nil && !was && seat.Revision > 0:
-		k.log.Info("session.covered", "session", e.ID)
+		k.Watch.Limited.Info("session.covered", "session", e.ID)
 	}
 }
 
@@ -232,10 +221,10 @@ func (o *Owner) Numbered(ctx context.Context, e *registry.Record, ask upstream.R
 func (k *seatKeeper) seatOf(e *registry.Record, i session.Info) cluster.Seat {
 	s := e.Seat()
 	body := registry.SeatBody{
-		Record: e.AppendShort(nil, k.table.Route(e.Route).Upstream), Confirmed: i.Tokens.Confirmed(), Acked: i.Acked, Started: i.Started,
+		Record: e.AppendShort(nil, k.Table.Route(e.Route).Upstream), Confirmed: i.Tokens.Confirmed(), Acked: i.Acked, Started: i.Started,
 	}
 	return cluster.Seat{
-		Session: e.ID, Owner: k.self(), Epoch: s.Epoch, Handoff: s.Handoff(), Keep: e.Terms().LongestGrace(), Body: body.Encode(), Revision: s.Revision,
+		Session: e.ID, Owner: k.Cluster.ID(), Epoch: s.Epoch, Handoff: s.Handoff(), Keep: e.Terms().LongestGrace(), Body: body.Encode(), Revision: s.Revision,
 	}
 }
 
@@ -253,7 +242,7 @@ func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 		return
 	}
 	k.ends[e.ID] = done
-	k.running.Go(func() {
+	k.Running.Go(func() {
 		defer func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -268,20 +257,20 @@ func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 
 // writeEnd has a seat say how its session has ended, now or once the engine is back.
 func (k *seatKeeper) writeEnd(last cluster.Seat) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), 2*seatTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.Ctx), 2*seatTime)
 	defer cancel()
 	err := cluster.ErrSeatTaken
 	if last.Ended == wire.CodeNoSession && last.Epoch == 0 { // else an older owner that wakes may write it again
-		err = k.store.Delete(ctx, last.Session, last.Revision)
+		err = k.Seats.Delete(ctx, last.Session, last.Revision)
 	}
 	if errors.Is(err, cluster.ErrSeatTaken) {
-		_, err = k.store.Renew(ctx, last)
+		_, err = k.Seats.Renew(ctx, last)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.late, last.Session)
 	if err != nil && !errors.Is(err, cluster.ErrSeatTaken) {
-		k.log.Info("seat.not_ended", "session", last.Session, "err", err)
+		k.Watch.Limited.Info("seat.not_ended", "session", last.Session, "err", err)
 		if last.Revision > 0 { // else there is none, as far as is known
 			k.late[last.Session] = last
 		}
@@ -326,8 +315,8 @@ func (k *seatKeeper) fence(e *registry.Record, why string) {
 		}
 	})
 	if fenced {
-		k.metrics.Fenced.Inc()
-		k.log.Warn("session.fenced", "session", e.ID, "epoch", e.Seat().Epoch, "why", why)
+		k.Watch.Metrics.Fenced.Inc()
+		k.Watch.Limited.Warn("session.fenced", "session", e.ID, "epoch", e.Seat().Epoch, "why", why)
 	}
 }
 
@@ -336,7 +325,7 @@ func (k *seatKeeper) ask(e *registry.Record) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.closed {
-		k.running.Go(func() { k.askOwner(e) })
+		k.Running.Go(func() { k.askOwner(e) })
 	}
 }
 
@@ -366,7 +355,7 @@ func (k *seatKeeper) each(n int, write func(i int)) {
 	for i := range n {
 		select {
 		case slots <- struct{}{}:
-		case <-k.ctx.Done():
+		case <-k.Ctx.Done():
 			return
 		}
 		wait.Go(func() {
@@ -387,7 +376,7 @@ func (k *seatKeeper) watch(all func() []*registry.Record) {
 				k.renew(all(), true)
 				k.endLate()
 			}
-		case <-k.ctx.Done():
+		case <-k.Ctx.Done():
 			return
 		}
 	}
@@ -404,7 +393,7 @@ func unreachable() *session.Refusal {
 func (k *seatKeeper) get(ctx context.Context, v *gate.Visit, id string) (seat cluster.Seat, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*seatTime)
 	defer cancel()
-	v.Away(func() { seat, err = k.store.Get(ctx, id) })
+	v.Away(func() { seat, err = k.Seats.Get(ctx, id) })
 	return seat, err
 }
 
@@ -417,9 +406,9 @@ func (k *seatKeeper) look(e *registry.Record) {
 		return
 	}
 	k.looks[e.ID] = true
-	k.running.Go(func() {
-		seat, err := k.get(k.ctx, nil, e.ID)
-		if err == nil && seat.Owner != k.self() && seat.Epoch > e.Seat().Epoch {
+	k.Running.Go(func() {
+		seat, err := k.get(k.Ctx, nil, e.ID)
+		if err == nil && seat.Owner != k.Cluster.ID() && seat.Epoch > e.Seat().Epoch {
 			k.fence(e, "another node has taken it")
 		}
 		k.mu.Lock()
@@ -438,7 +427,7 @@ func (k *seatKeeper) confirm(ctx context.Context, v *gate.Visit, e *registry.Rec
 	switch {
 	case err != nil && !errors.Is(err, cluster.ErrNoSeat):
 		return unreachable()
-	case err != nil || seat.Owner != k.self() || seat.Epoch != e.Seat().Epoch:
+	case err != nil || seat.Owner != k.Cluster.ID() || seat.Epoch != e.Seat().Epoch:
 		k.fence(e, "another node has claimed it")
 		return unreachable()
 	}

@@ -69,9 +69,9 @@ func (e *Record) UpdateSeat(f func(*Seat)) {
 	f(&e.seat)
 }
 
-// Hold keeps a durable session from being written to the engine, changed by a call, and handed over to another
+// Hold keeps a durable session from being written to the engine, changed by a call, and handed off to another
 // node, until release is called: what that node is given names the record that it replaces, and must not
-// change on the way. It may wait as long as a hand-over takes, so a driver's loop must not call it.
+// change on the way. It may wait as long as a hand-off takes, so a driver's loop must not call it.
 func (e *Record) Hold() (release func()) {
 	if !e.Durable {
 		return func() {}

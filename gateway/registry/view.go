@@ -117,7 +117,9 @@ func (v *View) Remembered(list []Snapshot) (_ []Snapshot, offset, matching int) 
 	var ranks []rank
 	for i := range list {
 		if s := &list[i]; v.holds(s.ID, s.Player, s.Group, s.Peer, s.Route, s.Path, s.Client) {
-			ranks = append(ranks, v.rankTombstone(i, s))
+			r := v.rankOf(s)
+			r.at, r.seq = i, s.seq
+			ranks = append(ranks, r)
 		}
 	}
 	ranks, offset, matching = v.window(ranks)
@@ -128,22 +130,11 @@ func (v *View) Remembered(list []Snapshot) (_ []Snapshot, offset, matching int) 
 	return window, offset, matching
 }
 
-func (v *View) rankTombstone(at int, s *Snapshot) rank {
-	r := rank{at: at, seq: s.seq}
-	switch v.Sort {
-	case ByPlayer:
-		r.name, r.silent = s.Player, s.Player == ""
-	case ByGroup:
-		r.name, r.silent = s.Group, s.Group == ""
-	}
-	return r
-}
-
 // Merge sorts sessions of several nodes, of which each node has sorted its own, and returns
 // those between offset and offset plus Limit.
 func (v *View) Merge(list []Snapshot, offset int) []Snapshot {
 	slices.SortStableFunc(list, func(a, b Snapshot) int {
-		if c := v.compare(v.rankElsewhere(&a), v.rankElsewhere(&b)); c != 0 {
+		if c := v.compare(v.rankOf(&a), v.rankOf(&b)); c != 0 {
 			return c
 		}
 		c := cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
@@ -155,15 +146,14 @@ func (v *View) Merge(list []Snapshot, offset int) []Snapshot {
 	return list[min(offset, len(list)):min(offset+v.Limit, len(list))]
 }
 
-// rankElsewhere is rank for what another node says of its session, which has no number there.
-func (v *View) rankElsewhere(s *Snapshot) rank {
-	if s.State == session.Ended.String() {
-		r := v.rankTombstone(0, s)
-		r.seq = 0
-		return r
+// rankOf is rank for a session that has ended, or that another node has described. One that has ended has a
+// player and a group alone.
+func (v *View) rankOf(s *Snapshot) (r rank) {
+	by := v.Sort
+	if s.State == session.Ended.String() && by != ByPlayer && by != ByGroup {
+		by = BySince
 	}
-	var r rank
-	switch v.Sort {
+	switch by {
 	case ByPlayer:
 		r.name, r.silent = s.Player, s.Player == ""
 	case ByGroup:

@@ -224,8 +224,8 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// HandOver implements owner.Cluster.
-func (n *member) HandOver(ctx context.Context, id string, h *owner.Handoff) error {
+// HandOff implements owner.Cluster.
+func (n *member) HandOff(ctx context.Context, id string, h *owner.Handoff) error {
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -44,22 +43,9 @@ func nodeOf(n *cluster.Node) admin.Node {
 	}
 }
 
-// Self implements admin.Cluster.
-func (p *peers) Self() admin.Node { return nodeOf(&p.Cluster.Nodes()[0]) }
-
-// Others implements admin.Cluster.
-func (p *peers) Others() (list []admin.Node) {
-	for _, n := range p.Cluster.Nodes()[1:] {
-		if n.State != cluster.StateGone {
-			list = append(list, nodeOf(&n))
-		}
-	}
-	return list
-}
-
-// Known implements admin.Cluster.
-func (p *peers) Known() (list []admin.Node) {
-	for _, n := range p.Cluster.Nodes()[1:] {
+// Nodes implements admin.Cluster.
+func (p *peers) Nodes() (list []admin.Node) {
+	for _, n := range p.Cluster.Nodes() {
 		list = append(list, nodeOf(&n))
 	}
 	return list
@@ -74,16 +60,8 @@ func (p *peers) Status() admin.ClusterStatus {
 }
 
 // RoundTrip implements admin.Cluster.
-func (p *peers) RoundTrip(_ string, r *http.Request) (*http.Response, error) {
+func (p *peers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.transport.RoundTrip(r)
-}
-
-// Seat implements admin.Cluster.
-func (p *peers) Seat(ctx context.Context, session string) (cluster.Seat, error) {
-	if p.seats == nil {
-		return cluster.Seat{}, cluster.ErrNoSeat
-	}
-	return p.seats.Get(ctx, session)
 }
 
 // Gone implements admin.Cluster. A node that nobody has ever heard of has no session that a call could reach.
@@ -109,9 +87,8 @@ func (p *peers) Seal(message []byte) ([]byte, error) {
 }
 
 // Open implements admin.Cluster.
-func (p *peers) Open(node string, sealed []byte) ([]byte, bool, error) {
-	message, err := p.Cluster.Open(eventsRoot+node, node, sealed)
-	return message, errors.Is(err, cluster.ErrOlder), err
+func (p *peers) Open(node string, sealed []byte) ([]byte, error) {
+	return p.Cluster.Open(eventsRoot+node, sealed)
 }
 
 // Log implements admin.Cluster.

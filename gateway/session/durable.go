@@ -12,7 +12,7 @@ import (
 )
 
 // This file implements --durable: a session continues at another node of a cluster, after its own
-// was lost (a claim) or has handed it over (a hand-off). Which node has it is decided outside; here is
+// was lost (a claim) or has handed it off (a hand-off). Which node has it is decided outside; here is
 // what follows for counts, generations and connections. What must hold:
 //
 //   - Numbers that a client has accepted are never used again for other messages. A claim continues from
@@ -33,9 +33,9 @@ type durable struct {
 	asked Time // since when the answer to AskOwner is awaited; zero: it is not
 	endBy Time // the session ends, silently if there is no answer until then; zero: its time is not over
 
-	leaving Time // since when the session is being handed over; zero: it is not
+	leaving Time // since when the session is being handed off; zero: it is not
 	closing bool // the upstream has been sent its Close frame
-	left    bool // the upstream will send nothing more: the session can be handed over
+	left    bool // the upstream will send nothing more: the session can be handed off
 }
 
 const (

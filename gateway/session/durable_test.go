@@ -208,11 +208,11 @@ func TestDialFromBeforeNumbersMovedIsNotTaken(t *testing.T) {
 	if a, _ := b.s.Attach(b.now, old(105, 42), b.pass()); a != nil || !b.s.NeedsUpstream() {
 		t.Fatal("the client that got further needs no other upstream")
 	}
-	if b.s.TakesUpstream(false) {
+	if b.s.TakesUpstream(0) {
 		t.Error("an upstream is taken that was told older numbers")
 	}
 	b.play(`states 105 42; told 43 106`)
-	if !b.s.TakesUpstream(false) {
+	if !b.s.TakesUpstream(0) {
 		t.Error("no upstream is taken that was told the present numbers")
 	}
 }
@@ -224,7 +224,7 @@ func TestResumeThatGotFurtherEndsOutage(t *testing.T) {
 	if _, ref := b.s.Attach(b.now, old(102, 41), b.pass()); ref == nil || ref.Code != 0 {
 		t.Fatalf("refusal %v", ref)
 	}
-	if b.s.TakesUpstream(true) {
+	if b.takesFromOutage() {
 		t.Error("an upstream that was told the older numbers is taken")
 	}
 	b.play(`outage none; states 102 41; join 1; counts 41 41 102 102`)
@@ -471,7 +471,7 @@ func TestRepeatsWithoutUpstream(t *testing.T) {
 func TestResumeOfSessionThatHasMovedIsToComeBack(t *testing.T) {
 	for name, leave := range map[string]func(b *table){
 		"fenced":      func(b *table) { b.s.Fence(b.now) },
-		"handed over": func(b *table) { b.s.HandedOver(b.now, time.Second) },
+		"handed off": func(b *table) { b.s.HandedOff(b.now, time.Second) },
 	} {
 		b := claimed(t)
 		b.play(`join`)

@@ -28,8 +28,8 @@ const (
 	UpstreamBack                 // it is replaced
 	Confirmed                    // a client has confirmed a generation of a durable session
 	AskOwner                     // may this node act for a durable session? Call Owned or Fence
-	Left                         // the upstream of a session that is handed over will send nothing more: Freeze it
-	Stays                        // the session is not handed over: its game server has ended it
+	Left                         // the upstream of a session that is handed off will send nothing more: Freeze it
+	Stays                        // the session is not handed off: its game server has ended it
 	KeepaliveNoticed             // the client sends Keepalive at a steady pace
 	KeepaliveSent                // one was sent while the client is detached; Own: the client's own
 	UpstreamClosed               // the game server has closed the connection of a detached session, which ends once its client knows

@@ -19,7 +19,7 @@ import (
 // Leave begins a hand-off. The upstream gets a Close frame, and is read until it has answered, or for
 // five seconds: nothing that it has sent is lost. Then Left is emitted, or Stays if the game server ends the
 // session itself. What the client sends meanwhile waits for the next upstream. Leave reports false, and does
-// nothing, if the session cannot be handed over: it is not durable, has no client of its own yet, waits for an
+// nothing, if the session cannot be handed off: it is not durable, has no client of its own yet, waits for an
 // upstream that is dialled, or is about to end.
 func (s *Session) Leave(now Time) bool {
 	d := s.durable
@@ -45,7 +45,7 @@ func (s *Session) Leave(now Time) bool {
 	return s.isLeaving()
 }
 
-// isLeaving reports whether the session is being handed over.
+// isLeaving reports whether the session is being handed off.
 func (s *Session) isLeaving() bool { return s.durable != nil && s.durable.leaving > 0 }
 
 // closeLeaving sends the upstream its Close frame, once no message is written in part.
@@ -85,7 +85,7 @@ func (s *Session) left() {
 	s.emit(Event{Kind: Left})
 }
 
-// HasLeft reports whether the session can be handed over: since Left, and until Stay.
+// HasLeft reports whether the session can be handed off: since Left, and until Stay.
 func (s *Session) HasLeft() bool { return s.isLeaving() && s.durable.left && s.state != Ended }
 
 // stays ends a hand-off because the game server has ended the session. Its Close frame may be written, or not.
@@ -127,8 +127,8 @@ func (s *Session) Release(now Time, again time.Duration) {
 	})
 }
 
-// HandedOver ends the session here: another node has taken it. Its client resumes there after again.
-func (s *Session) HandedOver(now Time, again time.Duration) {
+// HandedOff ends the session here: another node has taken it. Its client resumes there after again.
+func (s *Session) HandedOff(now Time, again time.Duration) {
 	name := wire.Name(wire.CodeDraining)
 	s.end(now, ending{
 		Ending: movedEnding(),
@@ -162,7 +162,7 @@ func RefuseMoved() *Refusal {
 	return ref
 }
 
-// Arrive is called once after Restore, for a session that another node has handed over. then is that
+// Arrive is called once after Restore, for a session that another node has handed off. then is that
 // node's time at Freeze. The client is detached: it resumes here.
 func (s *Session) Arrive(now, then Time, epoch uint64) error {
 	switch {

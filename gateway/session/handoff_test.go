@@ -50,7 +50,7 @@ func TestHandOffTakesEverythingAlong(t *testing.T) {
 		b.play(`client> three; game< three; client> ^ack 4; attached`)
 
 		// The older node learns that the session has gone.
-		b.left.s.HandedOver(b.left.now, 1500*time.Millisecond)
+		b.left.s.HandedOff(b.left.now, 1500*time.Millisecond)
 		b.left.play(`ended`)
 		if out := string(b.left.output()); attachedClient && !strings.Contains(out, `"code":4503,"reason":"draining","retry":true,"retry_after_ms":1500`) {
 			t.Errorf("the client gets %q", out)
@@ -89,7 +89,7 @@ func TestGameServerHadEndedSessionBeforeHandOff(t *testing.T) {
 	b := attached(t, durable, buffer(1, session.Pause))
 	b.play(`game> a, b, Close 4000 won`)
 	if b.s.Leave(b.now) {
-		t.Error("a session that its game server has ended is handed over")
+		t.Error("a session that its game server has ended is handed off")
 	}
 	b.play(`game< Close 4000; client< a, b, ^end, Close 4000 won; 5s; happens left=0`)
 }
@@ -126,7 +126,7 @@ func TestHandOffKeepsWhatRateLimitHolds(t *testing.T) {
 func TestClaimedSessionStaysUntilItsClientHasTakenIt(t *testing.T) {
 	b := claimed(t)
 	if b.s.Leave(b.now) {
-		t.Fatal("a claimed session is handed over before its client has taken it")
+		t.Fatal("a claimed session is handed off before its client has taken it")
 	}
 	b.play(`join`)
 	if b.s.Leave(b.now) {
@@ -148,7 +148,7 @@ func TestHandOffWithoutUpstreamIsReadyAtOnce(t *testing.T) {
 	} {
 		b := attached(t, append(tt.options, durable)...)
 		b.play(`client> one; game> a; ` + tt.script + `; leave; happens left=1; outage none`)
-		if b.s.TakesUpstream(true) || b.s.TakesUpstream(false) {
+		if b.takesFromOutage() || b.s.TakesUpstream(0) {
 			t.Errorf("%s: it takes an upstream that is dialled yet", tt.script)
 		}
 		if b.lent[b.up] != nil {
@@ -177,7 +177,7 @@ func TestGameServerEndsSessionDuringHandOff(t *testing.T) {
 			}
 			b.play(`5s; happens left=0`)
 			if b.s.Leave(b.now) {
-				t.Errorf("%s: the session is handed over after all", sent)
+				t.Errorf("%s: the session is handed off after all", sent)
 			}
 			if got := b.gameGets(b.up); got[0] != "one" || !strings.HasPrefix(got[1], "Close ") || got[1] == "Close 1001 moved" {
 				t.Errorf("%s: the upstream gets %q", sent, got)
@@ -283,11 +283,11 @@ func TestSessionStays(t *testing.T) {
 				b.play(steps[2])
 			}
 			b.play(`detached; 5s; owned`)
-			if b.s.TakesUpstream(false) {
+			if b.s.TakesUpstream(0) {
 				t.Errorf("%s: an upstream is taken that was dialled before", stage)
 			}
 			b.play(`ask`)
-			if !b.s.TakesUpstream(false) {
+			if !b.s.TakesUpstream(0) {
 				t.Errorf("%s: no upstream is taken", stage)
 			}
 			b.play(`states 0 0; join; hello received=0 moved=; game< one; client> one, two; game< two
@@ -397,7 +397,7 @@ func TestFenceWithoutUpstream(t *testing.T) {
 	left.play(leaves)
 	for name, b := range map[string]*table{"claimed": claims, "dialling": dials, "outage": outage, "left": left} {
 		b.play(`fence; ended; game<`)
-		if b.s.TakesUpstream(true) || b.s.TakesUpstream(false) || b.s.NeedsUpstream() || b.s.Next() != 0 {
+		if b.takesFromOutage() || b.s.TakesUpstream(0) || b.s.NeedsUpstream() || b.s.Next() != 0 {
 			t.Errorf("%s: the session goes on", name)
 		}
 		b.play(`free`)

@@ -44,7 +44,7 @@ func TestOutageNeedsSettingAndResumableClient(t *testing.T) {
 	for name, o := range map[string][]option{"off": nil, "plain": {redial, plain}, "cookie": {redial, cookie}} {
 		b := attached(t, o...)
 		b.play(`breaks; outage none`)
-		if b.s.TakesUpstream(true) {
+		if b.takesFromOutage() {
 			t.Errorf("%s: an upstream is taken", name)
 		}
 	}
@@ -77,7 +77,7 @@ func TestOutageEndsInTime(t *testing.T) {
 		t.Errorf("Next %d, want %d", next, until)
 	}
 	b.play(`passes 1ns; tick; outage none; client< ^ping, ^close, Close 4502 upstream_lost`) // a heartbeat was due, too
-	if b.s.TakesUpstream(true) || b.s.NeedsUpstream() {
+	if b.takesFromOutage() || b.s.NeedsUpstream() {
 		t.Error("an upstream is taken afterwards")
 	}
 	b.play(`client> Close 4502; ended; free`)
@@ -310,7 +310,7 @@ func TestKeepaliveWaitsForNextUpstreamToTakeNotice(t *testing.T) {
 func TestHardDetachInOutage(t *testing.T) {
 	b := attached(t, redial, hard, notices(session.Notices{Detach: "away", Resume: "here"}))
 	b.play(`breaks; client< ^lost; confirms; client> waits; drop; outage none`)
-	if !b.s.NeedsUpstream() || b.s.TakesUpstream(true) || !b.s.TakesUpstream(false) {
+	if !b.s.NeedsUpstream() || b.takesFromOutage() || !b.s.TakesUpstream(0) {
 		t.Fatal("the resume needs no upstream")
 	}
 	b.play(`dial Close 1001; outage 30s // that goes away at once
@@ -324,12 +324,23 @@ func TestHardDetachInOutage(t *testing.T) {
 	}
 }
 
+// The dial of an outage may hang until another outage is on. Its upstream was told the counts of the first one.
+func TestUpstreamOfEndedOutageIsNotTaken(t *testing.T) {
+	b := attached(t, redial, hard)
+	b.play(`breaks`)
+	first, _ := b.s.Outage()
+	b.play(`1s; drop; dial; resume 0; breaks`)
+	if b.s.TakesUpstream(first) || !b.takesFromOutage() {
+		t.Error("the session takes the upstream of another outage than its own")
+	}
+}
+
 func TestByeInOutageIsAnsweredAtOnce(t *testing.T) {
 	b := attached(t, redial)
 	b.play(`breaks; client> never written`)
 	b.says("\x10bye {\"code\":3001,\"reason\":\"done\"}")
 	b.play(`ended; outage none; client< Close 3001 done; free`)
-	if b.s.TakesUpstream(true) || b.s.Next() != 0 {
+	if b.takesFromOutage() || b.s.Next() != 0 {
 		t.Error("the session wants something")
 	}
 }

@@ -324,14 +324,14 @@ var calls = map[string]func(b *table, arg string){
 	},
 	"connect": func(b *table, early string) { b.reconnect(early) },
 	"next": func(b *table, early string) {
-		if !b.s.TakesUpstream(true) {
+		if !b.takesFromOutage() {
 			b.fail("the session takes no upstream")
 		}
 		b.reconnect(early)
 	},
 	"leave": func(b *table, _ string) { // begins a hand-off
 		if !b.s.Leave(b.now) {
-			b.fail("the session cannot be handed over")
+			b.fail("the session cannot be handed off")
 		}
 	},
 	"passes": func(b *table, d string) { b.now = b.now.Add(b.duration(d)) }, // without a Tick
@@ -530,6 +530,12 @@ func (b *table) join(r session.Resume) (dials int) {
 func (b *table) told(r session.Resume) string {
 	up, down := b.s.Counts(r)
 	return fmt.Sprint(up, " ", down)
+}
+
+// takesFromOutage reports whether the session takes an upstream that was dialled in its outage.
+func (b *table) takesFromOutage() bool {
+	since, _ := b.s.Outage()
+	return b.s.TakesUpstream(max(since, 1))
 }
 
 func (b *table) reconnect(early string) {

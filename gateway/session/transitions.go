@@ -215,7 +215,7 @@ func (s *Session) detach(now Time, why string, f CloseMode, final []byte) {
 	s.enterDetached(now)
 }
 
-// detachArrived detaches the client of a session that another node has handed over, whose clock was d
+// detachArrived detaches the client of a session that another node has handed off, whose clock was d
 // behind: the connection has stayed there.
 func (s *Session) detachArrived(now Time, d time.Duration) {
 	s.awaiting = 0
@@ -244,17 +244,18 @@ func (s *Session) NeedsUpstream() bool {
 	return s.up.released && !s.up.over && s.outage.since == 0 && s.state != Ended
 }
 
-// TakesUpstream reports whether Reconnect may be called with an upstream that was dialled in
-// an outage, or else for a waiting client. What one was dialled for may be over.
-func (s *Session) TakesUpstream(inOutage bool) bool {
-	if inOutage {
-		return s.outage.since > 0 && s.state != Ended
+// TakesUpstream reports whether Reconnect may be called with an upstream that was dialled in the outage that
+// began then, or, with zero, for a waiting client. What one was dialled for may be over: its request had other
+// counts then (see Counts).
+func (s *Session) TakesUpstream(outage Time) bool {
+	if outage > 0 {
+		return s.outage.since == outage && s.state != Ended
 	}
 	return s.NeedsUpstream() && !s.isLeaving() && (s.durable == nil || !s.durable.stale)
 }
 
 // BeginRedial says that a client waits while a new upstream is dialled. The grace timer
-// pauses until the client is attached, or until CancelRedial. A session that is being handed over
+// pauses until the client is attached, or until CancelRedial. A session that is being handed off
 // gets none.
 func (s *Session) BeginRedial(now Time) {
 	if s.state == Detached && !s.isLeaving() {

@@ -109,7 +109,7 @@ func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
 		if ref := p.drive.Attach(ours, nil, session.Resume{Gen: 99}, session.Pass{Gen: 100}); ref == nil {
 			t.Fatal("a generation that was never issued is accepted")
 		}
-		if p.drive.Reconnect(ours, nil, false) {
+		if p.drive.Reconnect(ours, nil, 0) {
 			t.Fatal("a session with an upstream takes another")
 		}
 		ours.Close()
@@ -124,7 +124,7 @@ func TestLoopHoldsOneDescriptorPerConnection(t *testing.T) {
 	defer older.Close() // not earlier: closing it would free a descriptor
 	ours, theirs := wstest.TCPPair(t, nil)
 	before = descriptors(t)
-	if !p.drive.Reconnect(ours, nil, false) {
+	if !p.drive.Reconnect(ours, nil, 0) {
 		t.Fatal("the session needs no upstream")
 	}
 	p.game = theirs

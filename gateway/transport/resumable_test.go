@@ -298,12 +298,12 @@ func TestHardSessionReplacesItsUpstream(t *testing.T) {
 		wantClose(t, p.game, wire.CodeGoingAway)
 		p.game.Close()
 		ours, theirs := wstest.TCPPair(t, nil)
-		if !p.drive.Reconnect(ours, numbered(nil, 1, 100, false), false) {
+		if !p.drive.Reconnect(ours, numbered(nil, 1, 100, false), 0) {
 			t.Fatal("the session needs no upstream")
 		}
 		p.game = theirs
 		spare, other := wstest.TCPPair(t, nil)
-		if p.drive.Reconnect(spare, nil, false) {
+		if p.drive.Reconnect(spare, nil, 0) {
 			t.Fatal("the session takes a second upstream")
 		}
 		spare.Close()

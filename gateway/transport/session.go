@@ -71,10 +71,10 @@ func (s *Session) attach(conn net.Conn, early []byte, f session.AttachFunc) *ses
 // Reconnect gives a session that needs an upstream its next one. early holds the bytes
 // that the upstream sent right after its handshake response. It returns false if the
 // session needs none; the caller then still owns conn.
-func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken bool) {
+func (s *Session) Reconnect(conn net.Conn, early []byte, outage session.Time) (taken bool) {
 	if s.net != nil {
 		off := rawconn.OffLoop(conn)
-		if taken = s.net.Reconnect(off, early, inOutage); !taken {
+		if taken = s.net.Reconnect(off, early, outage); !taken {
 			off.Close()
 		}
 		return taken
@@ -83,7 +83,7 @@ func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken b
 	if !ok {
 		return false
 	}
-	taken, _ = s.poll.Reconnect(h, early, inOutage)
+	taken, _ = s.poll.Reconnect(h, early, outage)
 	if taken && !h.Layered() {
 		conn.Close()
 	}

@@ -112,9 +112,9 @@ func (s *Session) limitLingering() {
 // that the upstream sent right after its handshake response. It closes a descriptor
 // if the session takes none or is not here; a Conn stays the caller's then. An upstream
 // whose connection is unusable counts as disconnected.
-func (s *Session) Reconnect(h Handle, early []byte, inOutage bool) (taken, here bool) {
+func (s *Session) Reconnect(h Handle, early []byte, outage session.Time) (taken, here bool) {
 	here = s.call(func() {
-		if taken = s.core.TakesUpstream(inOutage); taken {
+		if taken = s.core.TakesUpstream(outage); taken {
 			s.reconnect(h, s.core.Reconnect(s.loop.now, early))
 		}
 	})

@@ -101,11 +101,11 @@ func (s *Session) enter() {
 // Reconnect gives a session that takes an upstream its next one; early holds the bytes
 // that the upstream sent right after its handshake response. It returns false if the
 // session takes none; the caller then still owns conn.
-func (s *Session) Reconnect(conn net.Conn, early []byte, inOutage bool) (taken bool) {
+func (s *Session) Reconnect(conn net.Conn, early []byte, outage session.Time) (taken bool) {
 	s.enter()
 	old := s.up
 	s.call(func(core *session.Session, now session.Time) {
-		if core.TakesUpstream(inOutage) {
+		if core.TakesUpstream(outage) {
 			s.connect(conn, core.Reconnect(now, early))
 		}
 	})

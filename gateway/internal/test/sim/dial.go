@@ -111,7 +111,7 @@ func (g *game) dialEnds() bool {
 		g.dialFails(d)
 		return true
 	}
-	if g.core.TakesUpstream(false) {
+	if g.core.TakesUpstream(0) {
 		g.reconnect(d.told)
 	} else {
 		g.w.cov.hit("dial unneeded")

@@ -13,7 +13,7 @@ import (
 // Hand-offs of durable sessions: the upstream is closed and read to its end, the core is frozen, and goes on at
 // another node with another clock. Nobody may take it, or the answer may be lost.
 
-// A push says what has become of a session that was handed over.
+// A push says what has become of a session that was handed off.
 type push uint8
 
 const (
@@ -37,7 +37,7 @@ func (g *game) leave() bool {
 		}
 		before := g.snapshot()
 		if g.core.Leave(w.now) {
-			g.fail("hand-off", "a session is handed over that is %v, its upstream over: %v", state, g.upOver())
+			g.fail("hand-off", "a session is handed off that is %v, its upstream over: %v", state, g.upOver())
 		}
 		g.unchanged(before, "a hand-off that is none")
 		return false
@@ -54,7 +54,7 @@ func (g *game) leave() bool {
 	c := &w.cov
 	switch {
 	case !ok && !blocked:
-		g.fail("hand-off", "a session is not handed over that is %v", state)
+		g.fail("hand-off", "a session is not handed off that is %v", state)
 	case !ok:
 	case blocked:
 		c.hit("hand-off of a full buffer")
@@ -289,12 +289,12 @@ func (g *game) answerPush() bool {
 		g.stay()
 		return true
 	}
-	g.log("handed over", int64(g.epoch), 0)
+	g.log("handed off", int64(g.epoch), 0)
 	g.cause = cause{"moved", 0}
-	g.core.HandedOver(g.w.now, time.Duration(g.w.rng.IntN(2000))*time.Millisecond)
+	g.core.HandedOff(g.w.now, time.Duration(g.w.rng.IntN(2000))*time.Millisecond)
 	g.sync(false)
 	if g.core.State() != session.Ended {
-		g.fail("hand-off", "handed over, and %v", g.core.State())
+		g.fail("hand-off", "handed off, and %v", g.core.State())
 	}
 	g.fence()
 	return true

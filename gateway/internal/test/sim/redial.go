@@ -151,7 +151,7 @@ func (g *game) checkOutage(i session.Info) {
 	switch next := g.core.Next(); {
 	case since != o.since || o.since > 0 && until != o.until:
 		g.fail("redial", "an outage from %d to %d, want %d to %d", since, until, o.since, o.until)
-	case g.core.TakesUpstream(true) != (o.since > 0):
+	case g.core.TakesUpstream(max(o.since, 1)) != (o.since > 0), g.core.TakesUpstream(o.since + 1): // one of no other outage
 		g.fail("redial", "an upstream would be taken: %v; outage %+v", o.since == 0, *o)
 	case o.since > 0 && (next == 0 || next > o.until):
 		g.fail("redial", "the outage ends at %d, but Next is %d", o.until, next)

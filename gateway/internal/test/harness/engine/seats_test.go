@@ -91,7 +91,7 @@ func TestBucketsOfSeats(t *testing.T) {
 		}
 		a := r.seater(nodeA)
 		a.must(seatOf(nodeA, session(1)))
-		for range a.List(t.Context(), nodeA) {
+		for range a.ListSeats(t.Context(), 0) {
 		}
 		for i := range cluster.SeatBuckets {
 			info := r.stream(fmt.Sprint("KV_test_seats_", i))
@@ -354,7 +354,7 @@ func TestRightsForSeats(t *testing.T) {
 		a.must(a.must(seatOf(nodeA, s)))
 		seat, err := a.Get(t.Context(), s)
 		check(t, err)
-		for _, err := range a.List(t.Context(), nodeA) {
+		for _, err := range a.ListSeats(t.Context(), i) {
 			check(t, err)
 		}
 		check(t, a.Delete(t.Context(), s, seat.Revision))
