@@ -199,9 +199,6 @@ var table = []flag{
 		help:     "grace period of sessions that the game server has not marked as started",
 		setLocal: one(func(l *local) **time.Duration { return &l.GraceBeforeStart }, pointer(duration(0, maxGrace))),
 		off:      func(l *local) { l.GraceBeforeStart = nil }},
-	{name: "grace-unconfirmed", group: groupSessions, arg: "DUR", def: "5s",
-		help:     "max grace period of a new session whose client has sent nothing yet (resumable clients only)",
-		setLocal: one(func(l *local) *time.Duration { return &l.GraceUnconfirmed }, duration(time.Millisecond, maxGrace))},
 	{name: "disconnect", group: groupSessions, arg: "soft|hard", def: "soft",
 		help: "game server's connection while the client is disconnected: keep it open (soft), or close it at once and dial again at the resume (hard)",
 		setLocal: one(func(l *local) *bool { return &l.Hard }, choice(

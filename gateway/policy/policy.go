@@ -25,6 +25,9 @@ type Route struct {
 // MaxGrace is the maximum grace period, by flag, control API or upstream.
 const MaxGrace = 365 * 24 * time.Hour
 
+// GraceUnconfirmed bounds the grace period while the client has confirmed no hello: protocol section 11.
+const GraceUnconfirmed = 5 * time.Second
+
 // A Policy is the settings that can differ by route: docs/flags.md, the flags marked (R).
 type Policy struct {
 	// A detached session is kept for Grace; zero ends it at once.
@@ -32,8 +35,6 @@ type Policy struct {
 	// GraceBeforeStart replaces Grace until the game server has marked the session
 	// started. Nil means Grace.
 	GraceBeforeStart *time.Duration
-	// GraceUnconfirmed limits Grace while the client has confirmed no hello: --grace-unconfirmed.
-	GraceUnconfirmed time.Duration
 	// Hard closes the upstream connection while a session is detached, and dials again at
 	// the resume: --disconnect hard.
 	Hard bool

@@ -67,7 +67,7 @@ func newArena(t *testing.T, compress bool) *arena {
 		t.Fatal(err)
 	}
 	pol := policy.Policy{
-		Grace: 30 * time.Second, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: time.Minute,
+		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: time.Minute,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Compression: true, CompressionWindow: 4 << 10,
 	}
 	gw, err := gateway.New(gateway.Config{
