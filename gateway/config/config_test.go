@@ -21,7 +21,7 @@ func TestDefaultsAreThoseOfTheInterface(t *testing.T) {
 		Gateway: gateway.Config{
 			Default: policy.Policy{
 				Grace: 30 * time.Second, BufferBytes: 1 << 20, BufferMessages: 4096, Overflow: session.Pause,
-				MaxMessage: 1 << 20, CompressionWindow: 4 << 10, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
+				MaxMessage: 1 << 20, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 				RedialFor: 30 * time.Second,
 				Redeliver: true, Keepalive: session.KeepaliveHint,
 			},

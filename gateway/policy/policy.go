@@ -28,6 +28,13 @@ const MaxGrace = 365 * 24 * time.Hour
 // GraceUnconfirmed bounds the grace period while the client has confirmed no hello: protocol section 11.
 const GraceUnconfirmed = 5 * time.Second
 
+// Compression says whether permessage-deflate is negotiated with clients that offer it, and how many bytes of
+// earlier messages each direction keeps for messages to refer to: deflate.Options.
+type Compression struct {
+	On     bool
+	Window int
+}
+
 // A Policy is the settings that can differ by route: docs/flags.md, the flags marked (R).
 type Policy struct {
 	// A detached session is kept for Grace; zero ends it at once.
@@ -77,11 +84,8 @@ type Policy struct {
 	Overflow session.Overflow
 	// MaxMessage is the maximum message size in bytes, in either direction.
 	MaxMessage int64
-	// Compression negotiates permessage-deflate with clients that offer it.
-	Compression bool
-	// CompressionWindow is the number of bytes of earlier messages that each direction of such a
-	// client's connection keeps, so that messages may refer to them: deflate.Options.
-	CompressionWindow int
+	// Compression is that of the connections with clients.
+	Compression Compression
 	// Heartbeat: pings an idle client; one that is silent for twice as long is detached.
 	Heartbeat time.Duration
 	// AnswerTimeout: a client that owes an answer (to a ping, or an ack) is detached
@@ -94,9 +98,6 @@ type Policy struct {
 	DialTimeout time.Duration
 	// Origins are the allowed Origin patterns; empty allows the same host.
 	Origins []string
-	// ClientHeaders are the headers of clients that the game server gets; nil means all
-	// that identify nobody.
-	ClientHeaders []string
 	// HTTPOff answers requests that are not WebSocket handshakes with 426 instead of
 	// proxying them.
 	HTTPOff bool
