@@ -166,10 +166,9 @@ var refused = []struct {
 	// the cluster
 	{"--cluster", "requires --token-key-file", []string{up, "--cluster=nats://127.0.0.1"}},
 	{"--node-name", "requires --cluster", []string{up, "--node-name=n1"}},
-	{"--cluster-plaintext", "requires --cluster", []string{up, "--cluster-plaintext=on"}},
 	{"--durable", "requires --cluster", []string{up, "--durable=on"}},
 	{`--route "/a/*": durable`, "requires --cluster", []string{"--route=/a/*=ws://game:9000;durable=on"}},
-	{"--cluster", "nats://10.0.0.1:4222 is on another machine: use tls://10.0.0.1:4222, or --cluster-plaintext on", append(inNATS, "--cluster=nats://127.0.0.1", "--cluster=nats://u:p@10.0.0.1")},
+	{"--cluster", "nats://10.0.0.1:4222 is on another machine: use tls://10.0.0.1:4222, or plaintext://10.0.0.1:4222", append(inNATS, "--cluster=nats://127.0.0.1", "--cluster=nats://u:p@10.0.0.1")},
 	{"--cluster", "nats://nats:4222 is on another machine", append(inNATS, "--cluster=nats://nats")},
 	{"--cluster", "nats://0.0.0.0:4222 is on another machine", append(inNATS, "--cluster=nats://0.0.0.0")},
 	{"--cluster", `want nats://HOST:4222 or tls://HOST:4222, got "x`, append(inNATS, "--cluster=x")},

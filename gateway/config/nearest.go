@@ -21,6 +21,7 @@ func unknown(word, kind string, spell func(string) string, keep func(*flag) bool
 // gone are the flags of earlier versions, and what there is in place of each.
 var gone = map[string]string{
 	"client-header":      "--trusted-header names a header that no client may set, and a proxy can remove others",
+	"cluster-plaintext":  "a NATS server on another machine without TLS is plaintext://HOST:4222 in --cluster",
 	"compression-window": "--compression takes the window, as in --compression 4KiB",
 	"grace-unconfirmed":  "a session whose client has said nothing yet is kept for 5s, or for --grace if that is shorter",
 	"node-ca":            gonePrivateCA,

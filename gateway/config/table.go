@@ -372,7 +372,7 @@ var table = []flag{
 		set:  one(func(d *draft) *time.Duration { return &d.UpgradePump }, duration(0, day))},
 
 	{name: "cluster", group: groupCluster, arg: "URL", shows: "none", repeat: true,
-		help: "NATS server of the cluster to join, tls://HOST:4222, or nats:// on this machine; players can then resume at any node. Needs --token-key-file",
+		help: "NATS server of the cluster to join, tls://HOST:4222, or nats:// on this machine (plaintext:// elsewhere without TLS, in a network that nobody else can read or write); players can then resume at any node. Needs --token-key-file",
 		set:  every(func(d *draft) *[]string { return &d.Cluster.URLs }, natsURL)},
 	{name: "cluster-name", group: groupCluster, arg: "NAME", def: "reseat",
 		help: "begins the subjects and buckets in NATS; separates environments",
@@ -383,10 +383,6 @@ var table = []flag{
 	{name: "cluster-ca", group: groupCluster, arg: "FILE", shows: "the system's",
 		help: "PEM certificate authorities of the NATS servers; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.Cluster.CAFile }, fileName)},
-	{name: "cluster-plaintext", group: groupCluster, arg: "on|off", def: "off",
-		help: "connect to nats:// servers on other machines without TLS. For a network that nobody else can read or write",
-		set: one(func(d *draft) *bool { return &d.Cluster.Plaintext }, choice(
-			option[bool]{"on", true}, option[bool]{"off", false}))},
 	{name: "node-name", group: groupCluster, arg: "NAME", shows: "the host name",
 		help: "name of this node in the log, the control API and the dashboard; if given, clients send it to load balancers (docs/cluster.md)",
 		set:  one(func(d *draft) *string { return &d.Cluster.NodeName }, nodeName)},

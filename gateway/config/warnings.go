@@ -80,8 +80,8 @@ func (s *Settings) warnOfAccess(warn warner) {
 	warn("max-sessions-per-ip", isLoopback(s.Listen) && s.Gateway.MaxSessionsPerIP > 0 && len(proxies) == 0,
 		"all clients of --listen %s have the address of a local proxy: set --trusted-proxy to it", s.Listen)
 	warn("webhook", s.Webhook != nil && s.Webhook.Scheme == "http" && !isLocal(s.Webhook), "events and player names are sent in plain text: use https")
-	warn("cluster-plaintext", !s.Cluster.encrypted() && s.Cluster.elsewhere() != "",
-		"anyone who can read the network to NATS at %s gets its password, and the names, addresses and load of the nodes; anyone who can write there can stop the cluster", s.Cluster.elsewhere())
+	warn("cluster", !s.Cluster.encrypted() && s.Cluster.elsewhere() != "",
+		"without TLS, anyone who can read the network to NATS at %s gets its password, and the names, addresses and load of the nodes; anyone who can write there can stop the cluster", s.Cluster.elsewhere())
 }
 
 func isLocal(u *url.URL) bool { return isLoopback(net.JoinHostPort(u.Hostname(), "0")) }

@@ -58,7 +58,7 @@ var warned = []struct{ args, want string }{
 	{"--admin=off --admin-token-file=f", "admin-token-file: no effect"},
 	{"--webhook=http://hooks.invalid/x --webhook-secret-file=s", "webhook: are sent in plain text: use https"},
 	{"--webhook=http://127.0.0.1/x --webhook-secret-file=s", ""},
-	{"--cluster=nats://10.0.0.1 --cluster-plaintext=on --token-key-file=k", "cluster-plaintext: NATS at 10.0.0.1"},
+	{"--cluster=plaintext://10.0.0.1 --token-key-file=k", "cluster: NATS at 10.0.0.1"},
 	{"--cluster=nats://127.0.0.2 --token-key-file=k", ""},
 	{"--cluster=nats://localhost:4333 --token-key-file=k", ""},
 	{"--cluster=nats://[::1] --token-key-file=k", ""},
