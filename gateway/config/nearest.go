@@ -24,6 +24,7 @@ var gone = map[string]string{
 	"cluster-plaintext":  "a NATS server on another machine without TLS is plaintext://HOST:4222 in --cluster",
 	"compression-window": "--compression takes the window, as in --compression 4KiB",
 	"grace-unconfirmed":  "a session whose client has said nothing yet is kept for 5s, or for --grace if that is shorter",
+	"keepalive":          "--keepalive-send takes hint, auto and off",
 	"node-ca":            gonePrivateCA,
 	"node-cert":          gonePrivateCA,
 	"node-key":           gonePrivateCA,

@@ -206,8 +206,7 @@ func warnOfNoEffect(p *policy.Policy, warn warner) {
 		withHard bool // also without effect while the game server's connection is closed
 	}{
 		{"keepalive-reply", len(p.KeepaliveReplies) > 0, true},
-		{"keepalive-send", len(p.Keepalives) > 0, true},
-		{"keepalive", p.Keepalive == session.KeepaliveAuto, true},
+		{"keepalive-send", len(p.Keepalives) > 0 || p.Keepalive == session.KeepaliveAuto, true},
 		{"overflow", p.Overflow != session.Pause, true},
 		{"on-expire", p.Notices.Expire != "", true},
 		{"on-resume", p.Notices.Resume != "", false},

@@ -75,7 +75,7 @@ type Policy struct {
 	// detached; {session} and {player} as in Notices.
 	KeepaliveReplies []session.KeepaliveReply
 	Keepalives       []session.Keepalive
-	// Keepalive says what is done about what clients send at a steady pace themselves: --keepalive.
+	// Keepalive says what is done about what clients send at a steady pace themselves: --keepalive-send.
 	Keepalive session.KeepaliveMode
 	// BufferBytes and BufferMessages limit one session's replay buffer.
 	BufferBytes    int64

@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/wire"
 )
 
-// This file is what operators hear of the keepalives that clients send by themselves, --keepalive, and of game servers
+// This file is what operators hear of the keepalives that clients send by themselves, --keepalive-send, and of game servers
 // that close the connection of a client who is away, perhaps because they miss them.
 
 // noticed keeps the flag for what e's client sends at a steady pace, and reports whether it is the first of e's route.
@@ -73,7 +73,7 @@ func (w *Watch) keepaliveHint(s registry.Snapshot) string {
 	}
 	switch {
 	case mode == session.KeepaliveOff:
-		return "--keepalive: hint finds out what the client sends at a steady pace, which the game server may miss"
+		return "--keepalive-send: hint finds out what the client sends at a steady pace, which the game server may miss"
 	case s.Keepalive == "":
 		return "--keepalive-send: if the game server closes for silence, send what it expects; nothing that the client sends at a steady pace was noticed"
 	case mode == session.KeepaliveAuto:
