@@ -125,7 +125,7 @@ func fill(sources ...source) (*draft, error) {
 		values, label, given := f.pick(sources)
 		d.from[f.name], d.given[f.name] = label, given
 		if err := f.apply(d, values); err != nil {
-			return nil, &UsageError{label, f.offer(values, err)}
+			return nil, &UsageError{label, err}
 		}
 	}
 	for _, s := range sources {

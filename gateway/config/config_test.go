@@ -105,7 +105,7 @@ var refused = []struct {
 	{"--host", "; repeat the flag for each value", []string{up, "--host=a.example,b.example"}},
 
 	// values, and what is wanted in their place
-	{"--grace", `want a duration such as 45s, got "45": is 45s meant?`, []string{up, "--grace", "45"}},
+	{"--grace", `want a duration such as 45s, got "45"`, []string{up, "--grace", "45"}},
 	{"--buffer-total", "want a size such as 65536, 64KiB, 1MiB or 2GiB", []string{up, "--buffer-total=1GB"}},
 	{"--log-messages", "off, size or prefix:N", []string{up, "--log-messages=prefix"}},
 	{"--upstream", "want a ws://, wss://, http:// or https:// URL", []string{"--upstream=localhost:9000"}},

@@ -68,7 +68,7 @@ func parseConfig(name string, text []byte) (source, error) {
 	c := &config{name: printable(name), lines: map[string]int{}}
 	c.source = source{values: map[string][]string{}, label: func(key string) string { return c.at(c.lines[key], key) }}
 	if err := toml.Unmarshal(text, &map[string]any{}); err != nil {
-		return source{}, c.syntaxError(err, text)
+		return source{}, c.syntaxError(err)
 	}
 	c.parser.Reset(text)
 	for c.parser.NextExpression() {
@@ -89,18 +89,13 @@ func parseConfig(name string, text []byte) (source, error) {
 	return c.source, nil
 }
 
-func (c *config) syntaxError(err error, text []byte) error {
+func (c *config) syntaxError(err error) error {
 	where, why := c.name, printable(strings.TrimPrefix(err.Error(), "toml: "))
 	if d := (*toml.DecodeError)(nil); errors.As(err, &d) {
 		line, _ := d.Position()
 		where = fmt.Sprintf("%s:%d", c.name, line)
-		if lines := strings.Split(string(text), "\n"); line <= len(lines) {
-			if meant := meantLine(strings.TrimSuffix(lines[line-1], "\r")); meant != "" && toml.Unmarshal([]byte(meant), &map[string]any{}) == nil {
-				why += fmt.Sprintf(": is %s meant?", shorten(meant))
-			}
-		}
 	}
-	return &UsageError{where, fmt.Errorf("want TOML: %s", why)}
+	return &UsageError{where, fmt.Errorf("want TOML, with texts and durations in quotes: %s", why)}
 }
 
 // at names a key in an error.
@@ -262,7 +257,7 @@ func (t *routeTable) route() (route, error) {
 	}
 	var err error
 	if r.upstream, err = upstream.ParseTarget(t.values["upstream"][0]); err != nil {
-		return r, r.fault("upstream", lookup("upstream").offer(t.values["upstream"], err))
+		return r, r.fault("upstream", err)
 	}
 	for key, values := range t.values {
 		if key != "pattern" && key != "upstream" {

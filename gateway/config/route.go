@@ -38,7 +38,7 @@ func parseRoute(s string) (route, error) {
 	r := route{pattern: head[:i], settings: map[string][]string{}}
 	var err error
 	if r.upstream, err = upstream.ParseTarget(head[i+1:]); err != nil {
-		return r, lookup("upstream").offer([]string{head[i+1:]}, err)
+		return r, err
 	}
 	for more {
 		var item string
@@ -116,7 +116,7 @@ func (r *route) build(defaults local) (policy.Route, error) {
 			continue
 		}
 		if err := f.setLocal(&own, values); err != nil {
-			return policy.Route{}, r.fault(f.name, f.offer(values, err))
+			return policy.Route{}, r.fault(f.name, err)
 		}
 	}
 	if err := r.chooseAuth(&own); err != nil {
