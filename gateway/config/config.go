@@ -55,7 +55,7 @@ type Settings struct {
 // it accepts. The exit status is 2.
 type UsageError struct {
 	// Setting is the flag as it was given: "--grace", "RESEAT_GRACE (--grace)",
-	// "reseat.toml:3: grace", or `--route "/chess/*"`, in which case Err begins with the
+	// "reseat.toml: grace", or `--route "/chess/*"`, in which case Err begins with the
 	// route's setting.
 	Setting string
 	Err     error

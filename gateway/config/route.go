@@ -19,8 +19,7 @@ type route struct {
 	pattern  string
 	upstream *url.URL
 	settings map[string][]string
-	// label names the route in an error about one of its settings.
-	label func(setting string) string
+	label    string // names the route in errors
 }
 
 // anyPath is the pattern of --upstream.
@@ -99,7 +98,7 @@ func routeFlag(name string) (*flag, error) {
 
 // fault returns a UsageError for one of the route's settings.
 func (r *route) fault(setting string, err error) error {
-	return &UsageError{r.label(setting), fmt.Errorf("%s: %w", setting, err)}
+	return &UsageError{r.label, fmt.Errorf("%s: %w", setting, err)}
 }
 
 // build makes the route, with defaults for settings that it does not have.

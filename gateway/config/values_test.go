@@ -328,7 +328,7 @@ func wantRefusedValue(t *testing.T, flag, v string) string {
 		}
 	}
 	if flag != "config" && utf8.ValidString(v) {
-		if file := wantRefused(t, configName+":1: "+flag, nil, game, inFile(t, flag, v)); file != said {
+		if file := wantRefused(t, configName+": "+flag, nil, game, inFile(t, flag, v)); file != said {
 			t.Errorf("file: %q, flag: %q", file, said)
 		}
 	}
