@@ -295,11 +295,11 @@ func connectionListed(h http.Header) map[string]bool {
 	return listed
 }
 
-// hasToken reports whether the comma-separated lists contain token, in any case.
-func hasToken(lists []string, token string) bool {
+// HasToken reports whether the comma-separated lists contain token, in any case.
+func HasToken(lists []string, token string) bool {
 	for _, list := range lists {
 		for entry := range strings.SplitSeq(list, ",") {
-			if strings.EqualFold(strings.TrimSpace(entry), token) {
+			if strings.EqualFold(strings.Trim(entry, " \t"), token) {
 				return true
 			}
 		}
