@@ -79,7 +79,7 @@ type Resumed struct {
 	Replay uint64
 	// Lost is the number of missing messages; not zero only with --overflow drop-oldest.
 	Lost uint64
-	// Moved says how a durable session has come to another gateway of a cluster: "failover", "handoff", or "" if it has not.
+	// Moved is "failover" or "handoff" if a durable session has moved to another gateway of a cluster, else "".
 	Moved string
 }
 

@@ -42,7 +42,7 @@ func (c *Cluster) elsewhere() string {
 	return ""
 }
 
-// plaintext is the scheme of a server on another machine that is to be reached without TLS.
+// plaintext is the scheme that allows a connection without TLS to another machine.
 const plaintext = "plaintext"
 
 // natsURL accepts nats://, tls:// and plaintext:// with HOST[:PORT], with a user and password or a token.

@@ -26,7 +26,7 @@ type Settings struct {
 	AdminTokenFile, ViewerTokenFile string
 	// Config is the file that was read, "" if there was none.
 	Config string
-	// TLS is for the client address. Its files are not opened here.
+	// TLS configures the client address. Its files are not opened here.
 	TLS secure.Config
 	// Demo serves the built-in game at / and /*.
 	Demo bool

@@ -61,7 +61,7 @@ func (s *Settings) Warnings() (list []Warning) {
 	return list
 }
 
-// warnOfAccess is about what others on the network may do, and see.
+// warnOfAccess warns of what others on the network could do or read.
 func (s *Settings) warnOfAccess(warn warner) {
 	proxies := s.Gateway.TrustedProxies
 	for _, p := range proxies {
@@ -86,7 +86,7 @@ func (s *Settings) warnOfAccess(warn warner) {
 
 func isLocal(u *url.URL) bool { return isLoopback(net.JoinHostPort(u.Hostname(), "0")) }
 
-// warnOfRoute is about what a pattern matches, and about its upstream.
+// warnOfRoute warns of patterns that match less than they seem to, and of wrong upstreams.
 func (s *Settings) warnOfRoute(r *policy.Route, warn warner) {
 	base := strings.TrimSuffix(r.Pattern, "/")
 	exact := !strings.ContainsAny(r.Pattern, "*{") && base != ""
@@ -147,7 +147,7 @@ func (s *Settings) warnOfOrigins(p *policy.Policy, warn warner) {
 	}
 }
 
-// warnOfSizes is about numbers without a unit, and buffers that hold nothing.
+// warnOfSizes warns of numbers whose unit is missing, and of buffers larger than the total.
 func (s *Settings) warnOfSizes(p *policy.Policy, warn warner) {
 	total := s.Gateway.BufferTotal
 	for _, f := range []struct {
@@ -159,7 +159,7 @@ func (s *Settings) warnOfSizes(p *policy.Policy, warn warner) {
 	}
 }
 
-// warnOfTimes is about connections that are cut too early, or too late.
+// warnOfTimes warns of timeouts that disconnect clients too early, or too late.
 func warnOfTimes(p *policy.Policy, warn warner) {
 	warn("heartbeat", p.Heartbeat > longHeartbeat, "%v: many proxies close a connection after a minute of silence; use %v or less", p.Heartbeat, longHeartbeat)
 	warn("grace", p.Grace > 0 && p.Grace < time.Second, "%v is too short for a client to reconnect: use some seconds", p.Grace)
@@ -181,7 +181,7 @@ func warnOfTimes(p *policy.Policy, warn warner) {
 // placeholder matches what looks like {session} and {player}.
 var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 
-// warnOfTexts is about texts sent to the game server, logged messages, and logins for others.
+// warnOfTexts warns of unknown placeholders, of messages in the log, and of logins for other services.
 func warnOfTexts(p *policy.Policy, warn warner) {
 	for _, f := range []struct{ flag, text string }{{"on-detach", p.Notices.Detach}, {"on-resume", p.Notices.Resume}, {"on-expire", p.Notices.Expire}} {
 		for _, name := range placeholder.FindAllString(f.text, -1) {
@@ -193,7 +193,7 @@ func warnOfTexts(p *policy.Policy, warn warner) {
 	warn("auth-audience", p.Auth != nil && p.Auth.Audience == "", "not set: a JWT that the issuer made for any other service is accepted")
 }
 
-// warnOfNoEffect is about settings that others leave without effect.
+// warnOfNoEffect warns of settings that have no effect beside the others.
 func warnOfNoEffect(p *policy.Policy, warn warner) {
 	warn("duplicate", p.Duplicate != policy.Allow && p.Auth == nil, "no effect without player logins; see --auth-jwks")
 	warn("flood", p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0, "no effect without --max-rate or --max-bytes-rate")

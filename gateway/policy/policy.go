@@ -66,7 +66,7 @@ type Policy struct {
 	Auth *Auth
 	// Login verifies the players' JWTs; nil requires none.
 	Login Login
-	// Duplicate says what happens to a second session of the same player.
+	// Duplicate decides about a second session of the same player.
 	Duplicate Duplicate
 	// Notices are sent to the upstream when the client disconnects, resumes, or does not
 	// resume. {session} and {player} in them are replaced, escaped for JSON.
@@ -75,16 +75,16 @@ type Policy struct {
 	// detached; {session} and {player} as in Notices.
 	KeepaliveReplies []session.KeepaliveReply
 	Keepalives       []session.Keepalive
-	// Keepalive says what is done about what clients send at a steady pace themselves: --keepalive-send.
+	// Keepalive selects how the keepalives of clients are treated: --keepalive-send.
 	Keepalive session.KeepaliveMode
 	// BufferBytes and BufferMessages limit one session's replay buffer.
 	BufferBytes    int64
 	BufferMessages int
-	// Overflow says what happens to a message that does not fit while detached.
+	// Overflow decides about a message that does not fit while detached.
 	Overflow session.Overflow
 	// MaxMessage is the maximum message size in bytes, in either direction.
 	MaxMessage int64
-	// Compression is that of the connections with clients.
+	// Compression applies to connections with clients.
 	Compression Compression
 	// Heartbeat: pings an idle client; one that is silent for twice as long is detached.
 	Heartbeat time.Duration
@@ -150,7 +150,7 @@ func (a *Auth) Flag() string {
 	return "--auth-jwks"
 }
 
-// Duplicate says what happens to a second session of the same player, --duplicate.
+// Duplicate is a policy about second sessions of the same player: --duplicate.
 type Duplicate uint8
 
 // The policies of --duplicate.

@@ -38,7 +38,7 @@ type form struct {
 	want    string
 }
 
-// signing is for keys that sign, or that used to.
+// signing accepts keys that sign, or that used to.
 var signing = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PRIVATE KEY":     x509.ParsePKCS8PrivateKey,
@@ -50,7 +50,7 @@ var signing = form{
 	want: "PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY",
 }
 
-// verifying is for others' keys. Their private keys must not be here.
+// verifying accepts keys of other services, whose private keys are refused.
 var verifying = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PUBLIC KEY":     x509.ParsePKIXPublicKey,
