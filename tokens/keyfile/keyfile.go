@@ -7,6 +7,7 @@ package keyfile
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -222,16 +223,10 @@ func parseBlock(block *pem.Block, as form) (any, error) {
 
 // publicOf returns the public half of a private key, and any other key unchanged.
 func publicOf(key any) any {
-	switch key := key.(type) {
-	case ed25519.PrivateKey:
-		return key.Public()
-	case *ecdsa.PrivateKey:
-		return &key.PublicKey
-	case *rsa.PrivateKey:
-		return &key.PublicKey
-	default:
-		return key
+	if private, ok := key.(crypto.Signer); ok {
+		return private.Public()
 	}
+	return key
 }
 
 // CheckPublic returns an error unless public is Ed25519, RSA of a size that is safe
