@@ -86,13 +86,8 @@ func (s *Settings) warnOfAccess(warn warner) {
 
 func isLocal(u *url.URL) bool { return isLoopback(net.JoinHostPort(u.Hostname(), "0")) }
 
-// warnOfRoute warns of patterns that match less than they seem to, and of wrong upstreams.
+// warnOfRoute warns of a path beside a pattern that goes to a less protected route, and of wrong upstreams.
 func (s *Settings) warnOfRoute(r *policy.Route, warn warner) {
-	base := strings.TrimSuffix(r.Pattern, "/")
-	exact := !strings.ContainsAny(r.Pattern, "*{") && base != ""
-	colon := strings.Contains(r.Pattern, "/:")
-	warn("route", colon, "a colon is matched literally; write parameters as {id}, as in /room/{id}")
-	warn("route", exact && !colon && s.routeOf(base+"/x") == nil, "matches this path only; for the paths below it, add %s/*", base)
 	if bare := strings.TrimSuffix(r.Pattern, "/*"); bare != r.Pattern && bare != "" && !strings.ContainsAny(bare, "*{") {
 		other := s.routeOf(bare)
 		warn("route", other != nil && other.Pattern != r.Pattern && laxer(&other.Policy, &r.Policy),
@@ -199,22 +194,4 @@ func warnOfNoEffect(p *policy.Policy, warn warner) {
 	warn("flood", p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0, "no effect without --max-rate or --max-bytes-rate")
 	warn("failover-redeliver", !p.Durable && !p.Redeliver, "no effect without --durable on")
 	warn("durable", p.Durable && p.PlainResume, "clients that resume by --plain-resume cookie are not durable: their sessions end with their node")
-	ends := p.Grace == 0 && (p.GraceBeforeStart == nil || *p.GraceBeforeStart == 0)
-	for _, f := range []struct {
-		flag     string
-		set      bool
-		withHard bool // also without effect while the game server's connection is closed
-	}{
-		{"keepalive-reply", len(p.KeepaliveReplies) > 0, true},
-		{"keepalive-send", len(p.Keepalives) > 0 || p.Keepalive == session.KeepaliveAuto, true},
-		{"overflow", p.Overflow != session.Pause, true},
-		{"on-expire", p.Notices.Expire != "", true},
-		{"on-resume", p.Notices.Resume != "", false},
-		{"plain-resume", p.PlainResume, false},
-		{"durable", p.Durable, false},
-		{"disconnect", p.Hard, false},
-	} {
-		warn(f.flag, f.set && ends && f.flag != "on-expire", "no effect: with --grace 0 a session ends when its client disconnects")
-		warn(f.flag, f.set && f.withHard && p.Hard, "no effect: --disconnect hard closes the game server's connection while the client is disconnected")
-	}
 }

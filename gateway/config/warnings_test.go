@@ -66,10 +66,6 @@ var warned = []struct{ args, want string }{
 
 	// routes and game servers
 	{"--upstream=ws://localhost:8080 --listen=:8080", "upstream: is this gateway itself (--listen :8080)"},
-	{"--route=/chess=ws://game:9000", "route: matches this path only; for the paths below it, add /chess/*"},
-	{"--route=/chess/=ws://game:9000", "route: for the paths below it, add /chess/*"},
-	{"--route=/room/:id=ws://game:9000", "route: write parameters as {id}"},
-	{"--upstream=ws://game:9000 --route=/health=ws://game:9000", ""},
 	{"--upstream=ws://game:9000 --route=/ranked/*=ws://game:9000;auth-audience=a;auth-key-file=k", "route: does not match /ranked, which goes to another route with weaker protection"},
 
 	// settings without effect
@@ -79,18 +75,10 @@ var warned = []struct{ args, want string }{
 	{"--flood=end --max-rate=5", ""},
 	{"--idle-timeout=10s", "idle-timeout: 10s is shorter than --grace 30s"},
 	{"--idle-timeout=1m", ""},
-	{"--grace=0 --plain-resume=cookie", "plain-resume: no effect: with --grace 0"},
-	{"--grace=0 --grace-before-start=30s --plain-resume=cookie", ""},
-	{"--grace=0 --overflow=end", "overflow: with --grace 0"},
 	{"--failover-redeliver=off", "failover-redeliver: no effect without --durable on"},
 	{inDurable + " --failover-redeliver=off", ""},
 	{inDurable + " --disconnect=hard", ""},
 	{inDurable + " --plain-resume=cookie", "durable: clients that resume by --plain-resume cookie are not durable"},
-	{inDurable + " --grace=0", "durable: with --grace 0"},
-	{"--disconnect=hard --keepalive-send=1s:x", "keepalive-send: --disconnect hard closes"},
-	{"--disconnect=hard --overflow=end", "overflow: --disconnect hard closes"},
-	{"--disconnect=hard --on-expire=x", "on-expire: --disconnect hard closes"},
-	{"--disconnect=hard --on-detach=x", ""},
 	{"--driver=poll --tls-cert=c --tls-key=k", ""},
 
 	// texts and logins
