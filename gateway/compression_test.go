@@ -51,14 +51,14 @@ func noise(n int) string {
 
 func compressing() policy.Policy {
 	p := testPolicy()
-	p.Compression = policy.Compression{On: true}
+	p.Compression.On = true
 	return p
 }
 
 // newCompressingWorld is a world with one route with compression, whose clients offer it.
 func newCompressingWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *world {
 	t.Helper()
-	p.Compression = policy.Compression{On: true}
+	p.Compression.On = true
 	w := newWorld(t, p, change...)
 	w.Offer = browserOffer
 	return w

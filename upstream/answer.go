@@ -76,9 +76,9 @@ func checkSwitch(resp *http.Response, key string, offered []string) (string, err
 	switch {
 	case !resp.ProtoAtLeast(1, 1):
 		return "", errOldHTTP
-	case !HasToken(h["Upgrade"], "websocket"):
+	case !hasToken(h["Upgrade"], "websocket"):
 		return "", errUpgrade
-	case !HasToken(h["Connection"], "upgrade"):
+	case !hasToken(h["Connection"], "upgrade"):
 		return "", errConnection
 	case len(accept) != 1 || subtle.ConstantTimeCompare([]byte(accept[0]), []byte(acceptFor(key))) != 1:
 		return "", errAccept

@@ -296,8 +296,8 @@ func connectionListed(h http.Header) map[string]bool {
 	return listed
 }
 
-// HasToken reports whether the comma-separated lists contain token, in any case.
-func HasToken(lists []string, token string) bool {
+// hasToken reports whether the comma-separated lists contain token, in any case.
+func hasToken(lists []string, token string) bool {
 	for _, list := range lists {
 		for entry := range strings.SplitSeq(list, ",") {
 			if strings.EqualFold(strings.Trim(entry, " \t"), token) {

@@ -107,7 +107,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
 		http.Error(w, "this is not a forward proxy", http.StatusMethodNotAllowed)
 		return
-	case HasToken(r.Header["Upgrade"], "websocket"):
+	case hasToken(r.Header["Upgrade"], "websocket"):
 		http.Error(w, "not a valid WebSocket handshake", http.StatusBadRequest)
 		return
 	}
