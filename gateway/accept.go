@@ -29,7 +29,7 @@ func (g *Gateway) addRoute(r policy.Route) error {
 	rt := front.NewRoute(r)
 	if !r.Policy.HTTPOff {
 		rt.Proxy = r.Upstream.Proxy(upstream.ProxyOptions{
-			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, Headers: g.headerRules(&r.Policy), Log: g.log, Edit: rt.Policy.Conceal,
+			DialTimeout: r.Policy.DialTimeout, Trusted: g.cfg.TrustedProxies, TrustedHeaders: g.cfg.TrustedHeaders, Log: g.log, Edit: rt.Policy.Conceal,
 			Own: func(r *http.Request) http.Header { return http.Header{front.ViaHeader: front.Via(r.Header, g.id)} },
 		})
 		g.proxies = append(g.proxies, rt.Proxy)
@@ -40,11 +40,6 @@ func (g *Gateway) addRoute(r policy.Route) error {
 		}
 	}
 	return g.table.Add(rt)
-}
-
-// headerRules returns the rules for the headers of requests on a route with that policy.
-func (g *Gateway) headerRules(p *policy.Policy) upstream.HeaderRules {
-	return upstream.HeaderRules{Trusted: g.cfg.TrustedHeaders, Only: p.ClientHeaders}
 }
 
 // serve handles a request as an ordinary one, a resume or a new session. A faulty handshake is
@@ -308,7 +303,7 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *front.Request, protocol
 	}
 	ask := upstream.Request{
 		Host: r.Host, Protocols: protocols,
-		Header: upstream.RequestHeader(r.Header, r.Peer, g.headerRules(&e.Terms().Policy), own),
+		Header: upstream.RequestHeader(r.Header, r.Peer, g.cfg.TrustedHeaders, own),
 	}
 	ask.Path, ask.RawQuery, ask.ForceQuery = upstream.ClientTarget(r.Request)
 	e.Terms().Conceal(&ask)

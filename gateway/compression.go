@@ -24,11 +24,11 @@ func (g *Gateway) answer(e *registry.Record, protocol string, header http.Header
 // Windows are what memory pressure takes first, long before new sessions are refused: a
 // connection that begins then has none.
 func (g *Gateway) deflate(e *registry.Record) *deflate.Options {
-	if e == nil || !e.Terms().Compression {
+	if e == nil || !e.Terms().Compression.On {
 		return nil
 	}
 	charge := e.ChargeLayer(g.store)
-	o := &deflate.Options{Limit: e.Terms().MaxMessage, Window: e.Terms().CompressionWindow, Charge: charge}
+	o := &deflate.Options{Limit: e.Terms().MaxMessage, Window: e.Terms().Compression.Window, Charge: charge}
 	o.ChargeWindow = func(n int) {
 		g.windows.Add(int64(n))
 		charge(n)
@@ -43,7 +43,7 @@ func (g *Gateway) deflate(e *registry.Record) *deflate.Options {
 // 101, and nil if compression does not matter or there is no such session. The resume
 // itself is verified after the 101, in the order of protocol section 2.
 func (g *Gateway) resumed(r *front.Request) *registry.Record {
-	if !slices.ContainsFunc(g.cfg.Routes, func(r policy.Route) bool { return r.Policy.Compression }) {
+	if !slices.ContainsFunc(g.cfg.Routes, func(r policy.Route) bool { return r.Policy.Compression.On }) {
 		return nil
 	}
 	if _, offered := deflate.Negotiate(r.Header, 0); !offered {

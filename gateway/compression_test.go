@@ -35,8 +35,8 @@ func compressAll(c *gateway.Config) (offer string) {
 		policies = append(policies, &c.Routes[i].Policy)
 	}
 	for _, p := range policies {
-		if !p.Compression {
-			p.Compression, p.CompressionWindow = true, 4<<10
+		if !p.Compression.On {
+			p.Compression = policy.Compression{On: true, Window: 4 << 10}
 		}
 	}
 	return browserOffer
@@ -51,14 +51,14 @@ func noise(n int) string {
 
 func compressing() policy.Policy {
 	p := testPolicy()
-	p.Compression = true
+	p.Compression.On = true
 	return p
 }
 
 // newCompressingWorld is a world with one route with compression, whose clients offer it.
 func newCompressingWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *world {
 	t.Helper()
-	p.Compression = true
+	p.Compression.On = true
 	w := newWorld(t, p, change...)
 	w.Offer = browserOffer
 	return w
@@ -81,7 +81,7 @@ const (
 
 func withTakeover() policy.Policy {
 	p := compressing()
-	p.CompressionWindow = 4 << 10
+	p.Compression.Window = 4 << 10
 	return p
 }
 

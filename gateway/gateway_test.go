@@ -29,7 +29,7 @@ type world struct {
 // testPolicy is the default policy of the tests.
 func testPolicy() policy.Policy {
 	return policy.Policy{
-		Grace: 30 * time.Second, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
+		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 }

@@ -94,7 +94,7 @@ const clockSkew = 60
 // payload adds the claims that c does not set, and checks those that it does.
 func (k *Keys) payload(c Claims, now time.Time) (*payload, error) {
 	p := &payload{
-		Issuer:   k.opts.Issuer,
+		Issuer:   issuer,
 		Audience: k.opts.Audience,
 		Subject:  c.Subject,
 		Session:  c.Session,

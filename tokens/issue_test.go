@@ -46,7 +46,7 @@ func sameClaims(a, b Claims) bool {
 // Other programs parse the token too: protocol section 7 lists its members.
 func TestIssuedTokenHasExactlyTheMembersOfTheProtocol(t *testing.T) {
 	for _, kind := range keyKinds() {
-		k := load(t, Options{Audience: "eu-west", Issuer: "gate-1", Now: new(clock).now}, kind.file)
+		k := load(t, Options{Audience: "eu-west", Now: new(clock).now}, kind.file)
 		header, body := decoded(t, issue(t, k, claims()))
 		want := map[string]any{"alg": kind.alg, "kid": k.SigningKeyID(), "typ": "reseat+jwt"}
 		if !maps.Equal(header, want) {
@@ -57,7 +57,7 @@ func TestIssuedTokenHasExactlyTheMembersOfTheProtocol(t *testing.T) {
 		}
 		delete(body, "jti")
 		want = map[string]any{
-			"iss": "gate-1", "aud": "eu-west", "sub": "player-1", "sid": "s-1", "gen": 7.0,
+			"iss": "reseat", "aud": "eu-west", "sub": "player-1", "sid": "s-1", "gen": 7.0,
 			"iat": 1800000000.0, "nbf": 1799999940.0, "exp": 1800003601.0,
 		}
 		if !maps.Equal(body, want) {
@@ -212,13 +212,13 @@ func TestTokenNeverLivesShorterThanPromised(t *testing.T) {
 	}
 }
 
-// An environment is an issuer, an audience and keys. Its tokens, and a player's JWT signed
+// An environment is an audience and keys. Its tokens, and a player's JWT signed
 // by the same keys, are valid nowhere else.
 func TestOnlyMatchingKeyAndAlgorithmPass(t *testing.T) {
 	one, two := jwttest.NewSecret(), jwttest.NewSecret()
 	var envs []*Keys
 	var tokens []string
-	for _, o := range []Options{{}, {Audience: "staging"}, {Issuer: "gate-2"}, {Audience: "gate-2", Issuer: "staging"}} {
+	for _, o := range []Options{{}, {Audience: "staging"}} {
 		for _, file := range [][]byte{one, two, jwttest.PKCS8(jwttest.Ed25519()), jwttest.PKCS8(jwttest.RSA())} {
 			o.Now = new(clock).now
 			k := load(t, o, file)

@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -28,12 +29,8 @@ func parseKey(data []byte) (key, error) {
 	switch parsed := parsed.(type) {
 	case keyfile.Secret:
 		return secretKey(parsed), nil
-	case ed25519.PrivateKey:
+	case crypto.Signer:
 		return asymmetricKey(parsed, parsed.Public())
-	case *ecdsa.PrivateKey:
-		return asymmetricKey(parsed, &parsed.PublicKey)
-	case *rsa.PrivateKey:
-		return asymmetricKey(parsed, &parsed.PublicKey)
 	default:
 		return asymmetricKey(nil, parsed)
 	}

@@ -21,30 +21,26 @@ type Options struct {
 	// Audience is the aud of tokens (--token-audience). It separates environments that
 	// share keys. Empty means "reseat".
 	Audience string
-	// Issuer is the iss of tokens. Empty means "reseat".
-	Issuer string
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// maxName is the maximum length of Audience and Issuer in bytes: every token contains both.
-const maxName = 255
+// issuer is the iss of all tokens.
+const issuer = "reseat"
+
+// maxAudience bounds Audience in bytes: every token contains it.
+const maxAudience = 255
 
 // withDefaults sets zero fields and checks the others.
 func (o Options) withDefaults() (Options, error) {
 	if o.Audience == "" {
 		o.Audience = "reseat"
 	}
-	if o.Issuer == "" {
-		o.Issuer = "reseat"
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	for _, n := range []struct{ what, value string }{{"audience", o.Audience}, {"issuer", o.Issuer}} {
-		if len(n.value) > maxName || !utf8.ValidString(n.value) {
-			return o, fmt.Errorf("token %s: want at most %d bytes of UTF-8, got %d bytes", n.what, maxName, len(n.value))
-		}
+	if len(o.Audience) > maxAudience || !utf8.ValidString(o.Audience) {
+		return o, fmt.Errorf("token audience: want at most %d bytes of UTF-8, got %d bytes", maxAudience, len(o.Audience))
 	}
 	return o, nil
 }

@@ -88,7 +88,7 @@ func newParser(alg string, o Options, more ...jwt.ParserOption) *jwt.Parser {
 	return jwt.NewParser(append(more,
 		jwt.WithValidMethods([]string{alg}),
 		jwt.WithStrictDecoding(),
-		jwt.WithIssuer(o.Issuer),
+		jwt.WithIssuer(issuer),
 		jwt.WithAudience(o.Audience),
 		jwt.WithExpirationRequired(),
 		jwt.WithNotBeforeRequired(),

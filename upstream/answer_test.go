@@ -279,3 +279,23 @@ func (r *recorder) WriteHeader(status int) {
 	r.passed = r.header.Clone()
 	delete(r.passed, "Connection") // the gateway's own
 }
+
+// The buffers of answers are reused.
+func TestEarlyBytesOutliveTheNextAnswer(t *testing.T) {
+	var conns [8]*Conn
+	read := func(i int) *Conn {
+		conn, _, err := readAnswer(strings.NewReader(good+"\r\n"+strings.Repeat(string(rune('a'+i)), 64)), testKey, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	for i := range conns {
+		conns[i] = read(i)
+	}
+	for i, conn := range conns {
+		if got, want := string(conn.Early), strings.Repeat(string(rune('a'+i)), 64); got != want {
+			t.Errorf("answer %d: early bytes %q, want %q", i, got, want)
+		}
+	}
+}

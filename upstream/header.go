@@ -42,25 +42,18 @@ var ofRequest = map[string]bool{
 	"sec-websocket-version":    true,
 }
 
-// HeaderRules are an operator's rules for the headers of requests. The zero value adds none.
-type HeaderRules struct {
-	// Trusted names headers that pass from a trusted proxy only.
-	Trusted []string
-	// Only names the headers of clients that pass; nil lets all pass that do not identify a client.
-	Only []string
-}
-
 // RequestHeader returns the headers for the upstream, made from those of the client:
 // docs/sessions.md. Dropped are hop-by-hop headers and those that Connection
 // names, those of the handshake, Host, all Reseat-* headers, and those that identify the
 // client (isIdentity), because a game server that trusts one of them trusts any sender.
+// Those that trusted names pass from a trusted proxy only.
 // X-Forwarded-For, -Proto and -Host are replaced by what the gateway saw, or kept and
 // completed if the peer is trusted. Own is set last, so that the client can neither add to it nor remove it.
 // Names are compared after fold, so that no spelling that a CGI server treats alike
 // gets past.
 //
 // The client's header is not changed, and the result shares nothing with it.
-func RequestHeader(client http.Header, p Peer, rules HeaderRules, own http.Header) http.Header {
+func RequestHeader(client http.Header, p Peer, trusted []string, own http.Header) http.Header {
 	listed := connectionListed(client)
 	out := make(http.Header, len(client)+len(own)+3)
 	all := make([]string, 0, len(client)) // one array for the values of nearly all fields
@@ -69,13 +62,13 @@ func RequestHeader(client http.Header, p Peer, rules HeaderRules, own http.Heade
 		same := func(other string) bool { return strings.EqualFold(other, name) }
 		alike := func(other string) bool { return fold(other) == n.folded }
 		switch {
-		case n.identity, slices.ContainsFunc(rules.Trusted, alike):
+		case n.identity, slices.ContainsFunc(trusted, alike):
 			// Not even a trusted proxy's Connection header removes these: it
 			// may be one that the proxy passed on from its client.
-			if !p.Trusted || !completed[strings.ToLower(name)] && !slices.ContainsFunc(rules.Trusted, same) {
+			if !p.Trusted || !completed[strings.ToLower(name)] && !slices.ContainsFunc(trusted, same) {
 				continue
 			}
-		case n.hopByHop, n.ofRequest, n.reseat, listed[n.canonical], rules.Only != nil && !slices.ContainsFunc(rules.Only, same):
+		case n.hopByHop, n.ofRequest, n.reseat, listed[n.canonical]:
 			continue
 		}
 		if older := out[n.canonical]; older != nil {
@@ -221,8 +214,9 @@ func nameOf(name string) *fieldName {
 	return newFieldName(name)
 }
 
-// usualNames are those that browsers, game servers and this package use, as net/http spells
-// them. No name that a client can make up is ever added.
+// usualNames caches the names that browsers, game servers and this package use, as net/http
+// spells them: without it the headers of a handshake cost 54 allocations and 10 µs more. Names that
+// clients make up are never added.
 var usualNames = func() map[string]*fieldName {
 	m := make(map[string]*fieldName)
 	for _, name := range []string{
@@ -239,10 +233,6 @@ var usualNames = func() map[string]*fieldName {
 
 // completed are the forwarding headers that the gateway itself writes.
 var completed = map[string]bool{"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true}
-
-// IsIdentity reports whether a header of that name identifies a client or its request, and so
-// does not pass from one.
-func IsIdentity(name string) bool { return nameOf(name).identity }
 
 // identity are headers by which proxies and content delivery networks identify the
 // client or its request: address, user, certificate, original host, path or method. Proxy
@@ -310,7 +300,7 @@ func connectionListed(h http.Header) map[string]bool {
 func hasToken(lists []string, token string) bool {
 	for _, list := range lists {
 		for entry := range strings.SplitSeq(list, ",") {
-			if strings.EqualFold(strings.TrimSpace(entry), token) {
+			if strings.EqualFold(strings.Trim(entry, " \t"), token) {
 				return true
 			}
 		}

@@ -27,8 +27,8 @@ type ProxyOptions struct {
 	Edit func(*Request)
 	// Own returns the gateway's own headers for a request, set last. Nil means none.
 	Own func(*http.Request) http.Header
-	// Headers are the operator's rules for the headers of requests.
-	Headers HeaderRules
+	// TrustedHeaders are further headers that pass from a trusted proxy only.
+	TrustedHeaders []string
 	// Log gets one line for each request that failed at the upstream. Nil means
 	// slog.Default.
 	Log *slog.Logger
@@ -125,7 +125,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.opts.Own != nil {
 		own = p.opts.Own(r)
 	}
-	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.Headers, own)
+	in.Header = RequestHeader(ask.Header, NewPeer(r, p.opts.Trusted), p.opts.TrustedHeaders, own)
 	in.URL = p.target.requestURL(&ask)
 	w.Header()["Content-Type"] = nil // none, rather than net/http's guess
 	p.reverse.ServeHTTP(&timeoutWriter{w, control, w.Header().Clone(), r.ProtoMajor == 1}, in)

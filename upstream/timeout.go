@@ -146,13 +146,13 @@ func (w *timeoutWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError implements what http.ResponseController.Flush calls.
 func (w *timeoutWriter) FlushError() error {
 	defer w.bounded()()
 	return w.control.Flush()
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the writer below, for http.ResponseController.
 func (w *timeoutWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *timeoutWriter) bounded() (done func()) {

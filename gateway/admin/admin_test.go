@@ -71,7 +71,7 @@ func newWorld(t *testing.T, changes ...change) *world {
 	game := wstest.NewGame(t, 64<<10)
 	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 	p := policy.Policy{
-		Grace: 90 * time.Second, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
+		Grace: 90 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	lines := new(logged)

@@ -32,9 +32,7 @@ type link struct {
 	write   chan frame   // one slot: the loop gives the next one when it hears wrote
 	heard   atomic.Int64 // last sign of life, in ns since born
 	reached atomic.Bool  // a server accepted the connection, even if the handshake is slow
-	watched atomic.Bool  // the loop wants flowing at the next sign of life
 	blocked atomic.Bool  // a write had to wait
-	partial int          // the reader's: bytes received since the newest complete message
 
 	// The loop's.
 	opened   bool
@@ -78,7 +76,6 @@ type eventKind int
 const (
 	opened  eventKind = iota // it has its 101
 	arrived                  // a message
-	flowing                  // part of a large message; sent once, if the link is watched
 	wrote                    // the writer wants more
 	ended                    // the connection ended, or the attempt failed
 )
@@ -90,8 +87,7 @@ type event struct {
 	typ  MessageType
 	data []byte
 	err  error
-
-	began, at time.Time // arrived: time of the first byte and of the last
+	at   time.Time // arrived: when its last byte came
 }
 
 // run opens the connection and moves its bytes until it or ctx ends.
@@ -135,7 +131,7 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	own.Transport = strictTransport{client.Transport, stream{l, func() { l.notify(ctx, c, event{kind: flowing}) }}}
+	own.Transport = strictTransport{client.Transport, l}
 	header := c.opts.HTTPHeader.Clone()
 	if header == nil {
 		header = http.Header{}
@@ -177,7 +173,7 @@ func (c *Conn) readLimit() int64 { return max(cmp.Or(c.opts.ReadLimit, defaultRe
 // take one right after a frame's header for an empty message.
 type strictTransport struct {
 	http.RoundTripper
-	stream stream
+	link *link
 }
 
 func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -188,7 +184,7 @@ func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := next.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		if conn, ok := resp.Body.(io.ReadWriteCloser); ok {
-			resp.Body = strictStream{conn, t.stream}
+			resp.Body = strictStream{conn, t.link}
 		}
 	}
 	return resp, err
@@ -196,13 +192,13 @@ func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 type strictStream struct {
 	io.ReadWriteCloser
-	stream stream
+	link *link
 }
 
 func (t strictStream) Read(b []byte) (int, error) {
 	n, err := t.ReadWriteCloser.Read(b)
 	if n > 0 {
-		t.stream.read(n)
+		t.link.note()
 	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -217,32 +213,14 @@ func (t strictStream) Write(b []byte) (int, error) {
 	began := time.Now()
 	n, err := t.ReadWriteCloser.Write(b)
 	if err == nil && time.Since(began) >= blockedWrite {
-		t.stream.link.note()
-		t.stream.link.blocked.Store(true)
+		t.link.note()
+		t.link.blocked.Store(true)
 	}
 	return n, err
 }
 
-const (
-	blockedWrite = 100 * time.Millisecond // a write that took this long had to wait
-	minFlow      = 1 << 10                // more bytes than any close has: a 4409 is no sign of life
-)
-
-// A stream records the signs of life of a link.
-type stream struct {
-	link *link
-	flow func() // sends flowing
-}
-
-// read records that n bytes were received.
-func (s stream) read(n int) {
-	l := s.link
-	l.note()
-	l.partial += n
-	if l.partial > minFlow && l.watched.CompareAndSwap(true, false) {
-		s.flow()
-	}
-}
+// blockedWrite is the duration of a write that had to wait.
+const blockedWrite = 100 * time.Millisecond
 
 func handshakeError(resp *http.Response, err error) error {
 	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols {
@@ -255,7 +233,6 @@ func handshakeError(resp *http.Response, err error) error {
 func (l *link) readAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
 	for {
 		typ, r, err := ws.Reader(ctx)
-		began := time.Now()
 		var data []byte
 		if err == nil {
 			data, err = io.ReadAll(r)
@@ -264,8 +241,7 @@ func (l *link) readAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
 			l.notify(ctx, c, event{kind: ended, err: err})
 			return
 		}
-		l.partial = 0
-		l.notify(ctx, c, event{kind: arrived, typ: typ, data: data, began: began, at: time.Now()})
+		l.notify(ctx, c, event{kind: arrived, typ: typ, data: data, at: time.Now()})
 	}
 }
 

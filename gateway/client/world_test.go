@@ -108,7 +108,7 @@ func newGateway(pattern string, target upstream.Target, change ...func(*policy.P
 		return nil, err
 	}
 	rules := policy.Policy{
-		Grace: grace, GraceUnconfirmed: 5 * time.Second, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
+		Grace: grace, Heartbeat: heartbeat, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
 	for _, f := range change {

@@ -142,8 +142,7 @@ func (d *draft) buildRoutes() error {
 		return err
 	}
 	if d.upstream != nil {
-		whole := func(string) string { return d.from["upstream"] }
-		err := d.addRoute(paths, route{pattern: anyPath, upstream: d.upstream, label: whole})
+		err := d.addRoute(paths, route{pattern: anyPath, upstream: d.upstream, label: d.from["upstream"]})
 		if err != nil {
 			return err
 		}
@@ -175,7 +174,7 @@ func (d *draft) requestedRoutes() ([]route, error) {
 		if err != nil {
 			return nil, &UsageError{label, err}
 		}
-		r.label = func(string) string { return label }
+		r.label = label
 		list = append(list, r)
 	}
 	return list, nil
@@ -202,16 +201,15 @@ func (d *draft) ownPaths() (*patterns, error) {
 
 // addRoute completes a route and claims its paths.
 func (d *draft) addRoute(paths *patterns, r route) error {
-	label := r.label("pattern")
-	if err := paths.add(r.pattern, label); err != nil {
-		return &UsageError{label, err}
+	if err := paths.add(r.pattern, r.label); err != nil {
+		return &UsageError{r.label, err}
 	}
 	built, err := r.build(d.defaults)
 	if err != nil {
 		return err
 	}
 	if built.Policy.Durable && !d.Cluster.Enabled() {
-		return &UsageError{r.label("durable"), fmt.Errorf("durable: %w", errNoCluster)}
+		return &UsageError{r.label, fmt.Errorf("durable: %w", errNoCluster)}
 	}
 	d.Gateway.Routes = append(d.Gateway.Routes, built)
 	return nil

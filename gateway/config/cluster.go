@@ -17,7 +17,7 @@ type Cluster struct {
 	Name      string
 	CredsFile string // not opened here, nor are the others
 	CAFile    string
-	Plaintext bool   // nats:// to other machines is allowed
+	Plaintext bool   // a URL was plaintext://, and is nats:// now
 	NodeName  string // "": the host name
 	Listen    string
 	Advertise string // "": see the flag
@@ -32,20 +32,23 @@ func (c *Cluster) encrypted() bool {
 	return c.CAFile != "" || slices.ContainsFunc(c.URLs, func(s string) bool { return strings.HasPrefix(s, "tls://") })
 }
 
-// elsewhere returns the HOST:PORT of a server on another machine, "" if there is none.
+// elsewhere returns the HOST:PORT of a nats:// server on another machine, "" if there is none.
 func (c *Cluster) elsewhere() string {
 	for _, s := range c.URLs {
-		if u, err := url.Parse(s); err == nil && !isLoopback(u.Host) {
+		if u, err := url.Parse(s); err == nil && u.Scheme == "nats" && !isLoopback(u.Host) {
 			return u.Host
 		}
 	}
 	return ""
 }
 
-// natsURL accepts nats://HOST[:PORT] and tls://HOST[:PORT], with a user and password or a token.
+// plaintext is the scheme that allows a connection without TLS to another machine.
+const plaintext = "plaintext"
+
+// natsURL accepts nats://, tls:// and plaintext:// with HOST[:PORT], with a user and password or a token.
 func natsURL(s string) (string, error) {
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || !isURLHost(u.Hostname()) && !isHost(u.Hostname()) || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != plaintext || !isURLHost(u.Hostname()) && !isHost(u.Hostname()) || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
 		return "", want("nats://HOST:4222 or tls://HOST:4222", s)
 	}
 	if u.Port() == "" {
@@ -82,7 +85,7 @@ func advertised(s string) (string, error) {
 }
 
 // aboutClusters are the settings that have no effect without --cluster.
-var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "cluster-plaintext", "node-name", "node-listen", "node-advertise", "node-dead-after"}
+var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "node-name", "node-listen", "node-advertise", "node-dead-after"}
 
 // checkCluster requires keys that all nodes share.
 func (d *draft) checkCluster() error {
@@ -98,10 +101,15 @@ func (d *draft) checkCluster() error {
 	switch {
 	case len(d.TokenKeyFiles) == 0:
 		return d.fault("cluster", "requires --token-key-file: all nodes of a cluster share the key of the resume tokens")
-	case !c.encrypted() && !c.Plaintext && c.elsewhere() != "":
-		return d.fault("cluster", "nats://%[1]s is on another machine: use tls://%[1]s, or --cluster-plaintext on if nobody else can read and write that network", c.elsewhere())
+	case !c.encrypted() && c.elsewhere() != "":
+		return d.fault("cluster", "nats://%[1]s is on another machine: use tls://%[1]s, or plaintext://%[1]s if nobody else can read and write that network", c.elsewhere())
 	case sameListener(d.Listen, c.Listen), d.Admin != "" && sameListener(d.Admin, c.Listen):
 		return d.fault("node-listen", "want another port than --listen and --admin, got %q", c.Listen)
+	}
+	for i, s := range c.URLs {
+		if rest, ok := strings.CutPrefix(s, plaintext); ok {
+			c.URLs[i], c.Plaintext = "nats"+rest, true
+		}
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ type Settings struct {
 	AdminTokenFile, ViewerTokenFile string
 	// Config is the file that was read, "" if there was none.
 	Config string
-	// TLS is for the client address. Its files are not opened here.
+	// TLS configures the client address. Its files are not opened here.
 	TLS secure.Config
 	// Demo serves the built-in game at / and /*.
 	Demo bool
@@ -55,7 +55,7 @@ type Settings struct {
 // it accepts. The exit status is 2.
 type UsageError struct {
 	// Setting is the flag as it was given: "--grace", "RESEAT_GRACE (--grace)",
-	// "reseat.toml:3: grace", or `--route "/chess/*"`, in which case Err begins with the
+	// "reseat.toml: grace", or `--route "/chess/*"`, in which case Err begins with the
 	// route's setting.
 	Setting string
 	Err     error
@@ -125,7 +125,7 @@ func fill(sources ...source) (*draft, error) {
 		values, label, given := f.pick(sources)
 		d.from[f.name], d.given[f.name] = label, given
 		if err := f.apply(d, values); err != nil {
-			return nil, &UsageError{label, f.offer(values, err)}
+			return nil, &UsageError{label, err}
 		}
 	}
 	for _, s := range sources {

@@ -21,7 +21,7 @@ func TestDefaultsAreThoseOfTheInterface(t *testing.T) {
 		Gateway: gateway.Config{
 			Default: policy.Policy{
 				Grace: 30 * time.Second, BufferBytes: 1 << 20, BufferMessages: 4096, Overflow: session.Pause,
-				MaxMessage: 1 << 20, CompressionWindow: 4 << 10, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
+				MaxMessage: 1 << 20, Heartbeat: 15 * time.Second, AnswerTimeout: 5 * time.Second, DialTimeout: 10 * time.Second,
 				RedialFor: 30 * time.Second,
 				Redeliver: true, Keepalive: session.KeepaliveHint,
 			},
@@ -105,7 +105,7 @@ var refused = []struct {
 	{"--host", "; repeat the flag for each value", []string{up, "--host=a.example,b.example"}},
 
 	// values, and what is wanted in their place
-	{"--grace", `want a duration such as 45s, got "45": is 45s meant?`, []string{up, "--grace", "45"}},
+	{"--grace", `want a duration such as 45s, got "45"`, []string{up, "--grace", "45"}},
 	{"--buffer-total", "want a size such as 65536, 64KiB, 1MiB or 2GiB", []string{up, "--buffer-total=1GB"}},
 	{"--log-messages", "off, size or prefix:N", []string{up, "--log-messages=prefix"}},
 	{"--upstream", "want a ws://, wss://, http:// or https:// URL", []string{"--upstream=localhost:9000"}},
@@ -166,10 +166,9 @@ var refused = []struct {
 	// the cluster
 	{"--cluster", "requires --token-key-file", []string{up, "--cluster=nats://127.0.0.1"}},
 	{"--node-name", "requires --cluster", []string{up, "--node-name=n1"}},
-	{"--cluster-plaintext", "requires --cluster", []string{up, "--cluster-plaintext=on"}},
 	{"--durable", "requires --cluster", []string{up, "--durable=on"}},
 	{`--route "/a/*": durable`, "requires --cluster", []string{"--route=/a/*=ws://game:9000;durable=on"}},
-	{"--cluster", "nats://10.0.0.1:4222 is on another machine: use tls://10.0.0.1:4222, or --cluster-plaintext on", append(inNATS, "--cluster=nats://127.0.0.1", "--cluster=nats://u:p@10.0.0.1")},
+	{"--cluster", "nats://10.0.0.1:4222 is on another machine: use tls://10.0.0.1:4222, or plaintext://10.0.0.1:4222", append(inNATS, "--cluster=nats://127.0.0.1", "--cluster=nats://u:p@10.0.0.1")},
 	{"--cluster", "nats://nats:4222 is on another machine", append(inNATS, "--cluster=nats://nats")},
 	{"--cluster", "nats://0.0.0.0:4222 is on another machine", append(inNATS, "--cluster=nats://0.0.0.0")},
 	{"--cluster", `want nats://HOST:4222 or tls://HOST:4222, got "x`, append(inNATS, "--cluster=x")},

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
-	"github.com/pelletier/go-toml/v2/unstable"
 
 	"reseat/upstream"
 )
@@ -48,198 +50,118 @@ func readWhole(name string) ([]byte, error) {
 	return text, nil
 }
 
-// A config is a TOML document being read into a source. Names and values are those of the
-// command line.
-type config struct {
-	name   string // of the file
-	parser unstable.Parser
-	source source
-	lines  map[string]int // of the settings' keys
-	tables []*routeTable
-	within *routeTable // the [[route]] of the current lines
-}
-
-// parseConfig parses a document. The library's decoder checks it as a whole (syntax,
-// repeated keys); then its parser yields keys, values and lines. The decoder is not enough:
-// it has positions only in its own errors, and our errors about a value, or about a route
-// without a pattern, must name the line too.
+// parseConfig parses a TOML document. Its names and values become those of the command line.
 func parseConfig(name string, text []byte) (source, error) {
+	name = printable(name)
+	s := source{values: map[string][]string{}, label: func(key string) string { return name + ": " + printable(key) }}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Windows editors write it at the beginning of a file
-	c := &config{name: printable(name), lines: map[string]int{}}
-	c.source = source{values: map[string][]string{}, label: func(key string) string { return c.at(c.lines[key], key) }}
-	if err := toml.Unmarshal(text, &map[string]any{}); err != nil {
-		return source{}, c.syntaxError(err, text)
+	var document map[string]any
+	if err := toml.Unmarshal(text, &document); err != nil {
+		return source{}, syntaxError(name, err)
 	}
-	c.parser.Reset(text)
-	for c.parser.NextExpression() {
-		if err := c.expression(c.parser.Expression()); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(document)) {
+		if err := s.set(name, key, document[key]); err != nil {
 			return source{}, err
 		}
 	}
-	if err := c.parser.Error(); err != nil {
-		return source{}, &UsageError{c.name, fmt.Errorf("want TOML: %s", printable(err.Error()))}
-	}
-	for _, t := range c.tables {
-		r, err := t.route()
-		if err != nil {
-			return source{}, err
-		}
-		c.source.routes = append(c.source.routes, r)
-	}
-	return c.source, nil
+	return s, nil
 }
 
-func (c *config) syntaxError(err error, text []byte) error {
-	where, why := c.name, printable(strings.TrimPrefix(err.Error(), "toml: "))
+func syntaxError(name string, err error) error {
 	if d := (*toml.DecodeError)(nil); errors.As(err, &d) {
 		line, _ := d.Position()
-		where = fmt.Sprintf("%s:%d", c.name, line)
-		if lines := strings.Split(string(text), "\n"); line <= len(lines) {
-			if meant := meantLine(strings.TrimSuffix(lines[line-1], "\r")); meant != "" && toml.Unmarshal([]byte(meant), &map[string]any{}) == nil {
-				why += fmt.Sprintf(": is %s meant?", shorten(meant))
-			}
-		}
+		name = fmt.Sprintf("%s:%d", name, line)
 	}
-	return &UsageError{where, fmt.Errorf("want TOML: %s", why)}
+	why := printable(strings.TrimPrefix(err.Error(), "toml: "))
+	return &UsageError{name, fmt.Errorf("want TOML, with texts and durations in quotes: %s", why)}
 }
 
-// at names a key in an error.
-func (c *config) at(line int, key string) string {
-	return fmt.Sprintf("%s:%d: %s", c.name, line, printable(key))
-}
-
-// line returns the line on which a key begins.
-func (c *config) line(key unstable.Iterator) int {
-	key.Next()
-	return c.parser.Shape(key.Node().Raw).Start.Line
-}
-
-// expression reads one top-level expression: KEY = VALUE, [TABLE] or [[TABLE]].
-func (c *config) expression(n *unstable.Node) error {
-	key, line := keyText(n), c.line(n.Key())
-	switch {
-	case n.Kind == unstable.ArrayTable && key == "route":
-		c.startRoute(line)
-		return nil
-	case n.Kind == unstable.KeyValue && c.within != nil:
-		return c.within.add(n)
-	case n.Kind == unstable.KeyValue:
-		return c.set(key, line, n.Value())
-	case key == "route":
-		return &UsageError{c.at(line, key), errors.New("want [[route]] above each route, got [route]")}
-	}
-	if lookup(key) == nil {
-		return &UsageError{c.at(line, key), fmt.Errorf("want settings without a section, got [%s]", printable(key))}
-	}
-	f, err := c.setting(key, line)
-	if err == nil {
-		err = &UsageError{c.at(line, key), fmt.Errorf("want %s = %s, got a table", key, f.takes())}
-	}
-	return err
-}
-
-// keyText is a key with its dots.
-func keyText(n *unstable.Node) string {
-	var parts []string
-	for key := n.Key(); key.Next(); {
-		parts = append(parts, string(key.Node().Data))
-	}
-	return strings.Join(parts, ".")
-}
-
-func (c *config) startRoute(line int) {
-	c.source.values["route"], c.lines["route"] = []string{}, line
-	c.within = &routeTable{c: c, line: line, lines: map[string]int{}, values: map[string][]string{}}
-	c.tables = append(c.tables, c.within)
-}
-
-// setting returns the flag of a key.
-func (c *config) setting(key string, line int) (*flag, error) {
+// set reads a global setting, or the routes, of the file with that name.
+func (s *source) set(name, key string, value any) error {
+	_, table := value.(map[string]any)
 	f := lookup(key)
+	var err error
 	switch {
+	case table && key == "route":
+		err = errors.New("want [[route]] above each route, got [route]")
+	case table && f == nil:
+		err = fmt.Errorf("want settings without a section, got [%s]", printable(key))
 	case f == nil || f.onlyArg():
-		return nil, &UsageError{c.at(line, key), unknown(key, "setting", plainName, settable)}
+		err = unknown(key, "setting", plainName, settable)
 	case key == "config":
-		return nil, &UsageError{c.at(line, key), errors.New("can only be set on the command line or in the environment")}
+		err = errors.New("can only be set on the command line or in the environment")
+	case key == "route" && holdsTables(value):
+		s.values[key] = []string{}
+		s.routes, err = readTables(name, value.([]any))
+	default:
+		s.values[key], err = f.texts(value)
 	}
-	return f, nil
-}
-
-// set reads a global setting.
-func (c *config) set(key string, line int, value *unstable.Node) error {
-	f, err := c.setting(key, line)
-	if err != nil {
+	if usage := (*UsageError)(nil); err == nil || errors.As(err, &usage) {
 		return err
 	}
-	c.lines[key] = line
-	if key == "route" && value.Kind == unstable.Array && value.Child() != nil && value.Child().Kind == unstable.InlineTable {
-		return c.inlineRoutes(line, value)
-	}
-	if c.source.values[key], err = f.texts(value); err != nil {
-		return &UsageError{c.at(line, key), err}
-	}
-	return nil
+	return &UsageError{s.label(key), err}
 }
 
-// inlineRoutes reads [{pattern = ..., upstream = ...}, ...], which TOML treats like
-// [[route]] tables.
-func (c *config) inlineRoutes(line int, list *unstable.Node) error {
-	defer func() { c.within = nil }()
-	for tables := list.Children(); tables.Next(); {
-		if tables.Node().Kind != unstable.InlineTable {
-			return &UsageError{c.at(line, "route"), errors.New("want either tables or strings PATTERN=URL, not both")}
+func holdsTables(value any) bool {
+	list, _ := value.([]any)
+	return slices.ContainsFunc(list, func(v any) bool { _, table := v.(map[string]any); return table })
+}
+
+// readTables reads the [[route]] tables of the file with that name.
+func readTables(name string, list []any) (routes []route, err error) {
+	for i, v := range list {
+		table, ok := v.(map[string]any)
+		if !ok {
+			return nil, errors.New("want either tables or strings PATTERN=URL, not both")
 		}
-		c.startRoute(line)
-		for pairs := tables.Node().Children(); pairs.Next(); {
-			if err := c.within.add(pairs.Node()); err != nil {
-				return err
-			}
+		label := fmt.Sprintf("%s: route %d", name, i+1)
+		if p, ok := table["pattern"].(string); ok {
+			label = name + ": route " + quote(p)
+		}
+		r, err := readTable(table)
+		if err != nil {
+			return nil, &UsageError{label, err}
+		}
+		r.label = label
+		routes = append(routes, r)
+	}
+	return routes, nil
+}
+
+// readTable converts a [[route]] to the same form as --route.
+func readTable(table map[string]any) (route, error) {
+	r := route{settings: map[string][]string{}}
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		f, err := tableKey(key)
+		if errors.Is(err, errGlobal) {
+			err = fmt.Errorf("%w: put it above the first [[route]]", err)
+		}
+		if err != nil {
+			return r, err
+		}
+		if r.settings[key], err = f.texts(table[key]); err != nil {
+			return r, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	return nil
+	for _, key := range []string{"pattern", "upstream"} {
+		if r.settings[key] == nil {
+			return r, fmt.Errorf("want pattern and upstream, got no %s", key)
+		}
+	}
+	if r.pattern = r.settings["pattern"][0]; !strings.HasPrefix(r.pattern, "/") {
+		return r, fmt.Errorf("pattern: %w", want("a pattern such as /match/* or /room/{id}", r.pattern))
+	}
+	var err error
+	if r.upstream, err = upstream.ParseTarget(r.settings["upstream"][0]); err != nil {
+		return r, fmt.Errorf("upstream: %w", err)
+	}
+	delete(r.settings, "pattern")
+	delete(r.settings, "upstream")
+	return r, nil
 }
 
-// A routeTable is one [[route]].
-type routeTable struct {
-	c      *config
-	line   int
-	lines  map[string]int // of its keys
-	values map[string][]string
-}
-
-// label names the route in an error about one of its keys.
-func (t *routeTable) label(key string) string {
-	line, name := t.line, "route"
-	if l, ok := t.lines[key]; ok {
-		line = l
-	}
-	if p := t.values["pattern"]; p != nil {
-		name += " " + quote(p[0])
-	}
-	return fmt.Sprintf("%s:%d: %s", t.c.name, line, name)
-}
-
-// add reads one KEY = VALUE; the value is checked later.
-func (t *routeTable) add(n *unstable.Node) error {
-	key := keyText(n)
-	t.lines[key] = t.c.line(n.Key())
-	f, err := routeKey(key)
-	if errors.Is(err, errGlobal) {
-		err = fmt.Errorf("%w: put it above the first [[route]]", err)
-	}
-	if err != nil {
-		return &UsageError{t.label(key), err}
-	}
-	texts, err := f.texts(n.Value())
-	if err != nil {
-		return &UsageError{t.label(key), fmt.Errorf("%s: %w", key, err)}
-	}
-	t.values[key] = texts
-	return nil
-}
-
-// routeKey returns the flag of a key in a [[route]].
-func routeKey(key string) (*flag, error) {
+// tableKey returns the flag of a key in a [[route]].
+func tableKey(key string) (*flag, error) {
 	switch key {
 	case "pattern":
 		return &flag{name: key, arg: "PATTERN"}, nil
@@ -249,25 +171,74 @@ func routeKey(key string) (*flag, error) {
 	return routeFlag(key)
 }
 
-// route converts the table to the same form as --route.
-func (t *routeTable) route() (route, error) {
-	r := route{settings: map[string][]string{}, label: t.label}
-	for _, key := range []string{"pattern", "upstream"} {
-		if t.values[key] == nil {
-			return r, &UsageError{t.label(key), fmt.Errorf("want pattern and upstream, got no %s", key)}
+// texts converts a file's value to what the command line would have: one text, or for a
+// repeatable flag one per member of an array.
+func (f *flag) texts(value any) ([]string, error) {
+	list, ok := value.([]any)
+	if !ok || !f.repeat {
+		text, err := f.text(value)
+		return []string{text}, err
+	}
+	texts := []string{}
+	for _, v := range list {
+		text, err := f.text(v)
+		if err != nil {
+			return nil, fmt.Errorf("in the array: %w", err)
 		}
+		texts = append(texts, text)
 	}
-	if r.pattern = t.values["pattern"][0]; !strings.HasPrefix(r.pattern, "/") {
-		return r, r.fault("pattern", want("a pattern such as /match/* or /room/{id}", r.pattern))
-	}
-	var err error
-	if r.upstream, err = upstream.ParseTarget(t.values["upstream"][0]); err != nil {
-		return r, r.fault("upstream", lookup("upstream").offer(t.values["upstream"], err))
-	}
-	for key, values := range t.values {
-		if key != "pattern" && key != "upstream" {
-			r.settings[key] = values
-		}
-	}
-	return r, nil
+	return texts, nil
 }
+
+// text accepts strings for all flags, and other TOML types where they read naturally: true
+// for an on/off flag, a number for a number.
+func (f *flag) text(value any) (string, error) {
+	number := f.arg == "N" || f.arg == "SIZE" || f.arg == "DUR"
+	got := "a date or time"
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case bool:
+		if f.arg == "" {
+			return strconv.FormatBool(v), nil
+		}
+		got = "true or false"
+	case int64:
+		if number {
+			return strconv.FormatInt(v, 10), nil
+		}
+		got = "a number"
+	case float64:
+		if number {
+			return strconv.FormatFloat(v, 'f', -1, 64), nil
+		}
+		got = "a number"
+	case []any:
+		got = "an array"
+	case map[string]any:
+		got = "a table"
+	}
+	return "", fmt.Errorf("want %s, got %s", f.takes(number), got)
+}
+
+// takes names the type that a flag has in a file.
+func (f *flag) takes(number bool) string {
+	switch {
+	case f.arg == "":
+		return "true or false"
+	case f.repeat:
+		return "an array of strings"
+	case f.arg == "DUR":
+		return `a string such as "45s"`
+	case number:
+		return "a number or a string"
+	case strings.Contains(f.arg, "|") && f.arg == strings.ToLower(f.arg):
+		return `"` + strings.ReplaceAll(f.arg, "|", `" or "`) + `"`
+	}
+	return "a string"
+}
+
+// plainName returns a flag's name in a file and in a route.
+func plainName(flag string) string { return flag }
+
+func settable(f *flag) bool { return !f.onlyArg() }

@@ -20,10 +20,15 @@ func unknown(word, kind string, spell func(string) string, keep func(*flag) bool
 
 // gone are the flags of earlier versions, and what there is in place of each.
 var gone = map[string]string{
-	"node-ca":      gonePrivateCA,
-	"node-cert":    gonePrivateCA,
-	"node-key":     gonePrivateCA,
-	"unsafe-paths": "paths that servers interpret differently are refused with 400",
+	"client-header":      "--trusted-header names a header that no client may set, and a proxy can remove others",
+	"cluster-plaintext":  "a NATS server on another machine without TLS is plaintext://HOST:4222 in --cluster",
+	"compression-window": "--compression takes the window, as in --compression 4KiB",
+	"grace-unconfirmed":  "a session whose client has said nothing yet is kept for 5s, or for --grace if that is shorter",
+	"keepalive":          "--keepalive-send takes hint, auto and off",
+	"node-ca":            gonePrivateCA,
+	"node-cert":          gonePrivateCA,
+	"node-key":           gonePrivateCA,
+	"unsafe-paths":       "paths that servers interpret differently are refused with 400",
 }
 
 const gonePrivateCA = "nodes make their certificates of the keys of --token-key-file"

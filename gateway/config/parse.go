@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"reseat/upstream"
+	"reseat/gateway/policy"
 )
 
 // A parser parses and checks one value. Its error says what it accepts, and what it got;
@@ -167,6 +167,14 @@ func choice[T any](options ...option[T]) parser[T] {
 var boolean = choice(option[bool]{"true", true}, option[bool]{"false", false}, option[bool]{"on", true}, option[bool]{"off", false},
 	option[bool]{"1", true}, option[bool]{"0", false})
 
+// compression accepts off, on, and what else the window may be.
+var compression = choice(option[policy.Compression]{"off", policy.Compression{}}, compressed("on", 4*kib), compressed("no-window", 0),
+	compressed("1KiB", kib), compressed("2KiB", 2*kib), compressed("4KiB", 4*kib), compressed("8KiB", 8*kib), compressed("16KiB", 16*kib), compressed("32KiB", 32*kib))
+
+func compressed(word string, window int) option[policy.Compression] {
+	return option[policy.Compression]{word, policy.Compression{On: true, Window: window}}
+}
+
 // identifier accepts 1 to 255 printable characters without blanks.
 func identifier(s string) (string, error) {
 	odd := func(r rune) bool { return r <= ' ' || !strconv.IsPrint(r) }
@@ -183,18 +191,6 @@ func headerName(s string) (string, error) {
 		return "", want("the name of a header such as X-Real-IP", s)
 	}
 	return http.CanonicalHeaderKey(s), nil
-}
-
-// clientHeader accepts the name of a header that a client may set.
-func clientHeader(s string) (string, error) {
-	name, err := headerName(s)
-	switch {
-	case err != nil:
-		return "", want("the name of a header such as Cookie", s)
-	case upstream.IsIdentity(name):
-		return "", fmt.Errorf("%w: it identifies a client; see --trusted-header", want("the name of a header that any client may set", s))
-	}
-	return name, nil
 }
 
 // fileName accepts the name of a file, which is not opened here.

@@ -19,8 +19,7 @@ type route struct {
 	pattern  string
 	upstream *url.URL
 	settings map[string][]string
-	// label names the route in an error about one of its settings.
-	label func(setting string) string
+	label    string // names the route in errors
 }
 
 // anyPath is the pattern of --upstream.
@@ -38,7 +37,7 @@ func parseRoute(s string) (route, error) {
 	r := route{pattern: head[:i], settings: map[string][]string{}}
 	var err error
 	if r.upstream, err = upstream.ParseTarget(head[i+1:]); err != nil {
-		return r, lookup("upstream").offer([]string{head[i+1:]}, err)
+		return r, err
 	}
 	for more {
 		var item string
@@ -99,7 +98,7 @@ func routeFlag(name string) (*flag, error) {
 
 // fault returns a UsageError for one of the route's settings.
 func (r *route) fault(setting string, err error) error {
-	return &UsageError{r.label(setting), fmt.Errorf("%s: %w", setting, err)}
+	return &UsageError{r.label, fmt.Errorf("%s: %w", setting, err)}
 }
 
 // build makes the route, with defaults for settings that it does not have.
@@ -116,7 +115,7 @@ func (r *route) build(defaults local) (policy.Route, error) {
 			continue
 		}
 		if err := f.setLocal(&own, values); err != nil {
-			return policy.Route{}, r.fault(f.name, f.offer(values, err))
+			return policy.Route{}, r.fault(f.name, err)
 		}
 	}
 	if err := r.chooseAuth(&own); err != nil {

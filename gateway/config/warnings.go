@@ -61,7 +61,7 @@ func (s *Settings) Warnings() (list []Warning) {
 	return list
 }
 
-// warnOfAccess is about what others on the network may do, and see.
+// warnOfAccess warns of what others on the network could do or read.
 func (s *Settings) warnOfAccess(warn warner) {
 	proxies := s.Gateway.TrustedProxies
 	for _, p := range proxies {
@@ -80,19 +80,14 @@ func (s *Settings) warnOfAccess(warn warner) {
 	warn("max-sessions-per-ip", isLoopback(s.Listen) && s.Gateway.MaxSessionsPerIP > 0 && len(proxies) == 0,
 		"all clients of --listen %s have the address of a local proxy: set --trusted-proxy to it", s.Listen)
 	warn("webhook", s.Webhook != nil && s.Webhook.Scheme == "http" && !isLocal(s.Webhook), "events and player names are sent in plain text: use https")
-	warn("cluster-plaintext", !s.Cluster.encrypted() && s.Cluster.elsewhere() != "",
-		"anyone who can read the network to NATS at %s gets its password, and the names, addresses and load of the nodes; anyone who can write there can stop the cluster", s.Cluster.elsewhere())
+	warn("cluster", !s.Cluster.encrypted() && s.Cluster.elsewhere() != "",
+		"without TLS, anyone who can read the network to NATS at %s gets its password, and the names, addresses and load of the nodes; anyone who can write there can stop the cluster", s.Cluster.elsewhere())
 }
 
 func isLocal(u *url.URL) bool { return isLoopback(net.JoinHostPort(u.Hostname(), "0")) }
 
-// warnOfRoute is about what a pattern matches, and about its upstream.
+// warnOfRoute warns of a path beside a pattern that goes to a less protected route, and of wrong upstreams.
 func (s *Settings) warnOfRoute(r *policy.Route, warn warner) {
-	base := strings.TrimSuffix(r.Pattern, "/")
-	exact := !strings.ContainsAny(r.Pattern, "*{") && base != ""
-	colon := strings.Contains(r.Pattern, "/:")
-	warn("route", colon, "a colon is matched literally; write parameters as {id}, as in /room/{id}")
-	warn("route", exact && !colon && s.routeOf(base+"/x") == nil, "matches this path only; for the paths below it, add %s/*", base)
 	if bare := strings.TrimSuffix(r.Pattern, "/*"); bare != r.Pattern && bare != "" && !strings.ContainsAny(bare, "*{") {
 		other := s.routeOf(bare)
 		warn("route", other != nil && other.Pattern != r.Pattern && laxer(&other.Policy, &r.Policy),
@@ -147,7 +142,7 @@ func (s *Settings) warnOfOrigins(p *policy.Policy, warn warner) {
 	}
 }
 
-// warnOfSizes is about numbers without a unit, and buffers that hold nothing.
+// warnOfSizes warns of numbers whose unit is missing, and of buffers larger than the total.
 func (s *Settings) warnOfSizes(p *policy.Policy, warn warner) {
 	total := s.Gateway.BufferTotal
 	for _, f := range []struct {
@@ -159,7 +154,7 @@ func (s *Settings) warnOfSizes(p *policy.Policy, warn warner) {
 	}
 }
 
-// warnOfTimes is about connections that are cut too early, or too late.
+// warnOfTimes warns of timeouts that disconnect clients too early, or too late.
 func warnOfTimes(p *policy.Policy, warn warner) {
 	warn("heartbeat", p.Heartbeat > longHeartbeat, "%v: many proxies close a connection after a minute of silence; use %v or less", p.Heartbeat, longHeartbeat)
 	warn("grace", p.Grace > 0 && p.Grace < time.Second, "%v is too short for a client to reconnect: use some seconds", p.Grace)
@@ -181,7 +176,7 @@ func warnOfTimes(p *policy.Policy, warn warner) {
 // placeholder matches what looks like {session} and {player}.
 var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 
-// warnOfTexts is about texts sent to the game server, logged messages, and logins for others.
+// warnOfTexts warns of unknown placeholders, of messages in the log, and of logins for other services.
 func warnOfTexts(p *policy.Policy, warn warner) {
 	for _, f := range []struct{ flag, text string }{{"on-detach", p.Notices.Detach}, {"on-resume", p.Notices.Resume}, {"on-expire", p.Notices.Expire}} {
 		for _, name := range placeholder.FindAllString(f.text, -1) {
@@ -193,29 +188,10 @@ func warnOfTexts(p *policy.Policy, warn warner) {
 	warn("auth-audience", p.Auth != nil && p.Auth.Audience == "", "not set: a JWT that the issuer made for any other service is accepted")
 }
 
-// warnOfNoEffect is about settings that others leave without effect.
+// warnOfNoEffect warns of settings that have no effect beside the others.
 func warnOfNoEffect(p *policy.Policy, warn warner) {
 	warn("duplicate", p.Duplicate != policy.Allow && p.Auth == nil, "no effect without player logins; see --auth-jwks")
 	warn("flood", p.Rate.End && p.Rate.Messages == 0 && p.Rate.Bytes == 0, "no effect without --max-rate or --max-bytes-rate")
 	warn("failover-redeliver", !p.Durable && !p.Redeliver, "no effect without --durable on")
 	warn("durable", p.Durable && p.PlainResume, "clients that resume by --plain-resume cookie are not durable: their sessions end with their node")
-	ends := p.Grace == 0 && (p.GraceBeforeStart == nil || *p.GraceBeforeStart == 0)
-	for _, f := range []struct {
-		flag     string
-		set      bool
-		withHard bool // also without effect while the game server's connection is closed
-	}{
-		{"keepalive-reply", len(p.KeepaliveReplies) > 0, true},
-		{"keepalive-send", len(p.Keepalives) > 0, true},
-		{"keepalive", p.Keepalive == session.KeepaliveAuto, true},
-		{"overflow", p.Overflow != session.Pause, true},
-		{"on-expire", p.Notices.Expire != "", true},
-		{"on-resume", p.Notices.Resume != "", false},
-		{"plain-resume", p.PlainResume, false},
-		{"durable", p.Durable, false},
-		{"disconnect", p.Hard, false},
-	} {
-		warn(f.flag, f.set && ends && f.flag != "on-expire", "no effect: with --grace 0 a session ends when its client disconnects")
-		warn(f.flag, f.set && f.withHard && p.Hard, "no effect: --disconnect hard closes the game server's connection while the client is disconnected")
-	}
 }

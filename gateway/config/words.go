@@ -42,11 +42,34 @@ func keepaliveReply(s string) (session.KeepaliveReply, error) {
 	return session.KeepaliveReply{In: in, Out: out}, nil
 }
 
+// keepaliveMode accepts what is done about the keepalives of clients.
+var keepaliveMode = choice(option[session.KeepaliveMode]{"hint", session.KeepaliveHint}, option[session.KeepaliveMode]{"auto", session.KeepaliveAuto},
+	option[session.KeepaliveMode]{"off", session.KeepaliveOff})
+
+// setKeepalives sets the values of --keepalive-send: keepalives, and a keepaliveMode.
+func setKeepalives(l *local, values []string) error {
+	mode := session.KeepaliveHint
+	var list []session.Keepalive
+	for _, v := range values {
+		if m, err := keepaliveMode(v); err == nil {
+			mode = m
+			continue
+		}
+		k, err := keepaliveSend(v)
+		if err != nil {
+			return err
+		}
+		list = append(list, k)
+	}
+	l.Keepalives, l.Keepalive = list, mode
+	return nil
+}
+
 // keepaliveSend accepts DUR:MSG, DUR/binary:HEX and DUR/ping:HEX.
 func keepaliveSend(s string) (session.Keepalive, error) {
 	every, text, ok := strings.Cut(s, ":")
 	if !ok {
-		return session.Keepalive{}, want("DUR:MSG such as 25s:ping", s)
+		return session.Keepalive{}, want("DUR:MSG such as 25s:ping, hint, auto or off", s)
 	}
 	every, name, typed := strings.Cut(every, "/")
 	d, err := duration(minHeartbeat, day)(every)

@@ -47,8 +47,8 @@ type Options struct {
 	// Limit is the max size of a message in bytes that the reader accepts. A message
 	// that exceeds it is not inflated further.
 	Limit int64
-	// Window is how many bytes of earlier messages are kept for each direction, a power of
-	// two from 512 to 32768. 0: there is no context takeover.
+	// Window bounds the bytes of earlier messages that are kept for each direction: a power of
+	// two from 512 to 32768. 0 disables context takeover.
 	Window int
 	// Charge adds n bytes, which may be negative, held for messages, and ChargeWindow for
 	// windows. They may be called from any goroutine. Nil counts nothing.
@@ -133,7 +133,7 @@ const (
 // section 7.2.1.
 const tail = "\x00\x00\xff\xff"
 
-// buffers are for the duration of one call, and for bytes read and not parsed yet.
+// buffers are lent for one call, or until the bytes read have been parsed.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, bufferSize); return &b }}
 
 // putBuffer returns a buffer to the pool.

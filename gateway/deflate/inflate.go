@@ -14,7 +14,7 @@ import (
 const (
 	// chunkSize bounds the part of a message that is inflated at once, in bytes.
 	chunkSize = 64 << 10
-	// inflaterMemory is about what a flate reader needs.
+	// inflaterMemory approximates the memory of a flate reader.
 	inflaterMemory = 48 << 10
 	// maxStreams bounds how often a message may end a DEFLATE stream and begin another,
 	// which costs a flate reader as much as many bytes do.

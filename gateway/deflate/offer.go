@@ -140,107 +140,40 @@ func windowBits(s string) (int, bool) {
 	return n, err == nil && n >= 8 && n <= maxWindowBits && strconv.Itoa(n) == s
 }
 
-// parseExtensions parses a header value: the list of RFC 6455 section 9.1,
-// whose empty elements are ignored, RFC 9110 section 5.6.1.
+// parseExtensions parses a header value: the list of RFC 6455 section 9.1, whose empty
+// elements are ignored, RFC 9110 section 5.6.1. A quoted value must be a token, so that no
+// comma or semicolon is in one; escapes within quotes are refused.
 func parseExtensions(value string) (list []extension, ok bool) {
-	s := scanner{rest: value}
-	for {
-		s.blanks()
-		if s.rest != "" && s.rest[0] != ',' {
-			e, ok := s.extension()
-			if !ok {
-				return nil, false
-			}
-			list = append(list, e)
+	for element := range strings.SplitSeq(value, ",") {
+		if element = blankless(element); element == "" {
+			continue
 		}
-		switch {
-		case s.rest == "":
-			return list, true
-		case !s.take(','):
+		parts := strings.Split(element, ";")
+		e := extension{name: blankless(parts[0])}
+		if !isToken(e.name) {
 			return nil, false
 		}
-	}
-}
-
-// A scanner consumes a header value from its start.
-type scanner struct{ rest string }
-
-func (s *scanner) blanks() { s.rest = strings.TrimLeft(s.rest, " \t") }
-
-// take consumes c, if it is next.
-func (s *scanner) take(c byte) bool {
-	if s.rest == "" || s.rest[0] != c {
-		return false
-	}
-	s.rest = s.rest[1:]
-	return true
-}
-
-// extension consumes an extension, its parameters, and the spaces after them.
-func (s *scanner) extension() (e extension, ok bool) {
-	if e.name, ok = s.token(); !ok {
-		return e, false
-	}
-	for s.blanks(); s.take(';'); s.blanks() {
-		s.blanks()
-		a, ok := s.param()
-		if !ok {
-			return e, false
+		for _, part := range parts[1:] {
+			var a param
+			a.name, a.value, a.valued = strings.Cut(part, "=")
+			if a.name, a.value = blankless(a.name), blankless(a.value); len(a.value) > 1 && a.value[0] == '"' && a.value[len(a.value)-1] == '"' {
+				a.value = a.value[1 : len(a.value)-1]
+			}
+			if !isToken(a.name) || a.valued && !isToken(a.value) {
+				return nil, false
+			}
+			e.params = append(e.params, a)
 		}
-		e.params = append(e.params, a)
+		list = append(list, e)
 	}
-	return e, true
+	return list, true
 }
 
-func (s *scanner) param() (a param, ok bool) {
-	if a.name, ok = s.token(); !ok {
-		return a, false
-	}
-	s.blanks()
-	if !s.take('=') {
-		return a, true
-	}
-	a.valued = true
-	s.blanks()
-	if s.take('"') {
-		a.value, ok = s.quoted()
-	} else {
-		a.value, ok = s.token()
-	}
-	return a, ok
-}
+func blankless(s string) string { return strings.Trim(s, " \t") }
 
-// token consumes a token, RFC 9110 section 5.6.2.
-func (s *scanner) token() (string, bool) {
-	n := 0
-	for n < len(s.rest) && isTokenByte(s.rest[n]) {
-		n++
-	}
-	t := s.rest[:n]
-	s.rest = s.rest[n:]
-	return t, n > 0
-}
-
-// quoted consumes the rest of a quoted string, which must contain a token.
-func (s *scanner) quoted() (string, bool) {
-	var b []byte
-	for s.rest != "" && !strings.HasPrefix(s.rest, `"`) {
-		if s.take('\\') && s.rest == "" {
-			return "", false
-		}
-		if !isTokenByte(s.rest[0]) {
-			return "", false
-		}
-		b = append(b, s.rest[0])
-		s.rest = s.rest[1:]
-	}
-	return string(b), s.take('"') && len(b) > 0
-}
-
-func isTokenByte(c byte) bool {
-	switch {
-	case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
-		return true
-	}
-	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+// isToken reports whether s is a token, RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
 }

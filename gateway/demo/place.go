@@ -20,7 +20,7 @@ type Place struct {
 	Cluster Cluster
 	// URL is the address of this node for browsers.
 	URL string
-	// Origins are those of --origin. The page of one node asks others.
+	// Origins are the patterns of --origin: the page of one node sends requests to others.
 	Origins []string
 }
 

@@ -20,10 +20,10 @@ const (
 	Replayed   = "token.replayed"
 	Overflowed = "buffer.overflowed"
 
-	UpstreamLost = "session.upstream_lost" // with --upstream-lost redial: the session goes on
+	UpstreamLost = "session.upstream_lost" // with --upstream-lost redial: the session continues
 	UpstreamBack = "session.upstream_back"
 
-	UpstreamClosed = "session.upstream_closed" // while the client is away: the session ends once it knows
+	UpstreamClosed = "session.upstream_closed" // while detached: the session ends once the client has been notified
 
 	Moved = "session.moved" // to this node, from one that was lost or that has handed it over
 

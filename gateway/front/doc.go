@@ -1,2 +1,2 @@
-// Package front has what a client's request is, read once, and the routes that it may match.
+// Package front reads a client's request once, and finds the route that it matches.
 package front

@@ -83,10 +83,10 @@ func (t *Table) routeOf(path string) *Route {
 	return t.routes[ctx.RoutePattern()]
 }
 
-// routeContexts are for routeOf.
+// routeContexts pools the contexts of routeOf.
 var routeContexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
-// Counts are what is counted for one route.
+// Counts holds the counters of one route.
 type Counts struct {
 	Created, Detached, Resumed, Refused, Ended atomic.Uint64
 
@@ -102,7 +102,7 @@ func (c *Counts) Load() (n [5]uint64) {
 	return n
 }
 
-// Add adds counts of Load.
+// Add adds counts that Load returned.
 func (c *Counts) Add(n [5]uint64) {
 	for i, own := range c.all() {
 		own.Add(n[i])

@@ -14,7 +14,7 @@ import (
 // refused.
 const ViaHeader = "X-Reseat-Via"
 
-// maxHops is how many gateways a request may pass.
+// maxHops bounds the gateways that a request may pass.
 const maxHops = 8
 
 var instanceID = regexp.MustCompile(`^[0-9a-f]{32}$`)

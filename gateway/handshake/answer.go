@@ -34,7 +34,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	if err := context.Cause(r.Context()); err != nil {
 		return nil, nil, fmt.Errorf("the client has gone: %w", err)
 	}
-	conn, early, err = takeOver(w)
+	conn, early, err = Hijack(w)
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
 	}
@@ -65,8 +65,8 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	return conn, early, nil
 }
 
-// takeOver takes the connection out of w. early is what has been read of it behind the request.
-func takeOver(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
+// Hijack takes a client's connection over, with what the client has sent after its request.
+func Hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, nil, err

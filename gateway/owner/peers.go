@@ -14,6 +14,7 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/front"
+	"reseat/gateway/handshake"
 	"reseat/gateway/hop"
 	"reseat/gateway/pipe"
 	"reseat/gateway/registry"
@@ -159,7 +160,7 @@ func (o *Owner) describedRequest(r *front.Request) []byte {
 // relay copies bytes between the client of r and the owner of its session until one
 // connection ends. first is what the owner has already sent.
 func (o *Owner) relay(w http.ResponseWriter, r *front.Request, owner net.Conn, first []byte) {
-	client, early, err := front.Hijack(w)
+	client, early, err := handshake.Hijack(w)
 	if err != nil {
 		owner.Close()
 		o.Log.Debug("client.disconnected_early", "err", err)

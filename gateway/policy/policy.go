@@ -25,6 +25,16 @@ type Route struct {
 // MaxGrace is the maximum grace period, by flag, control API or upstream.
 const MaxGrace = 365 * 24 * time.Hour
 
+// GraceUnconfirmed bounds the grace period while the client has confirmed no hello: protocol section 11.
+const GraceUnconfirmed = 5 * time.Second
+
+// Compression says whether permessage-deflate is negotiated with clients that offer it, and how many bytes of
+// earlier messages each direction keeps for messages to refer to: deflate.Options.
+type Compression struct {
+	On     bool
+	Window int
+}
+
 // A Policy is the settings that can differ by route: docs/flags.md, the flags marked (R).
 type Policy struct {
 	// A detached session is kept for Grace; zero ends it at once.
@@ -32,8 +42,6 @@ type Policy struct {
 	// GraceBeforeStart replaces Grace until the game server has marked the session
 	// started. Nil means Grace.
 	GraceBeforeStart *time.Duration
-	// GraceUnconfirmed limits Grace while the client has confirmed no hello: --grace-unconfirmed.
-	GraceUnconfirmed time.Duration
 	// Hard closes the upstream connection while a session is detached, and dials again at
 	// the resume: --disconnect hard.
 	Hard bool
@@ -58,7 +66,7 @@ type Policy struct {
 	Auth *Auth
 	// Login verifies the players' JWTs; nil requires none.
 	Login Login
-	// Duplicate says what happens to a second session of the same player.
+	// Duplicate decides about a second session of the same player.
 	Duplicate Duplicate
 	// Notices are sent to the upstream when the client disconnects, resumes, or does not
 	// resume. {session} and {player} in them are replaced, escaped for JSON.
@@ -67,20 +75,17 @@ type Policy struct {
 	// detached; {session} and {player} as in Notices.
 	KeepaliveReplies []session.KeepaliveReply
 	Keepalives       []session.Keepalive
-	// Keepalive says what is done about what clients send at a steady pace themselves: --keepalive.
+	// Keepalive selects how the keepalives of clients are treated: --keepalive-send.
 	Keepalive session.KeepaliveMode
 	// BufferBytes and BufferMessages limit one session's replay buffer.
 	BufferBytes    int64
 	BufferMessages int
-	// Overflow says what happens to a message that does not fit while detached.
+	// Overflow decides about a message that does not fit while detached.
 	Overflow session.Overflow
 	// MaxMessage is the maximum message size in bytes, in either direction.
 	MaxMessage int64
-	// Compression negotiates permessage-deflate with clients that offer it.
-	Compression bool
-	// CompressionWindow is the number of bytes of earlier messages that each direction of such a
-	// client's connection keeps, so that messages may refer to them: deflate.Options.
-	CompressionWindow int
+	// Compression applies to connections with clients.
+	Compression Compression
 	// Heartbeat: pings an idle client; one that is silent for twice as long is detached.
 	Heartbeat time.Duration
 	// AnswerTimeout: a client that owes an answer (to a ping, or an ack) is detached
@@ -93,9 +98,6 @@ type Policy struct {
 	DialTimeout time.Duration
 	// Origins are the allowed Origin patterns; empty allows the same host.
 	Origins []string
-	// ClientHeaders are the headers of clients that the game server gets; nil means all
-	// that identify nobody.
-	ClientHeaders []string
 	// HTTPOff answers requests that are not WebSocket handshakes with 426 instead of
 	// proxying them.
 	HTTPOff bool
@@ -148,7 +150,7 @@ func (a *Auth) Flag() string {
 	return "--auth-jwks"
 }
 
-// Duplicate says what happens to a second session of the same player, --duplicate.
+// Duplicate is a policy about second sessions of the same player: --duplicate.
 type Duplicate uint8
 
 // The policies of --duplicate.

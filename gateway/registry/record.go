@@ -366,7 +366,7 @@ func (e *Record) config(protocol string, store *replay.Store) session.Config {
 	c := session.Config{
 		ID: e.ID, Resumable: e.Resumable, PlainResume: e.Kept(), Terms: p.Session(), Hard: p.Hard, Rate: p.Rate, MessageLog: p.MessageLog, Idle: p.IdleTimeout,
 		Notices:          session.Notices{Detach: fill(p.Notices.Detach), Resume: fill(p.Notices.Resume), Expire: fill(p.Notices.Expire)},
-		GraceUnconfirmed: p.GraceUnconfirmed, Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
+		GraceUnconfirmed: policy.GraceUnconfirmed, Heartbeat: p.Heartbeat, Answer: p.AnswerTimeout, UpstreamHeartbeat: p.UpstreamHeartbeat,
 		BufferBytes: p.BufferBytes, BufferMessages: p.BufferMessages,
 		MaxMessage: p.MaxMessage, Protocol: protocol, Store: store, Key: MaskingKey, Durable: e.Durable,
 	}

@@ -48,7 +48,7 @@ func (b *Buffer) Base() Mark { return b.base }
 // Last returns the end of the newest complete message.
 func (b *Buffer) Last() Mark { return b.last }
 
-// Renumber adds by to the numbers of all messages, past and to come: nobody has used them yet.
+// Renumber adds by to the numbers of all messages, past and to come. None of them may have been used yet.
 func (b *Buffer) Renumber(by uint64) {
 	b.base.N += by
 	b.last.N += by

@@ -17,7 +17,7 @@ type State struct {
 	Burst      bool
 }
 
-// Idle reports whether nobody uses memory that Room or Slices returned.
+// Idle reports whether no memory that Room or Slices returned is in use.
 func (b *Buffer) Idle() bool { return !b.reserved && !b.pinned }
 
 // State returns all of an idle Buffer but its content.
@@ -79,7 +79,7 @@ func Restore(s *Store, st State, content []byte) (*Buffer, error) {
 	return b, nil
 }
 
-// holds reports whether p is so many whole messages with so much payload.
+// holds reports whether p is exactly that number of whole messages, with that much payload.
 func holds(p []byte, messages uint64, payload int64) bool {
 	for len(p) > 0 {
 		h, err := frame.Parse(p)

@@ -40,7 +40,7 @@ func (r *report) running(ctx context.Context, set *config.Settings) {
 		flag := noticed[route.Pattern]
 		set := slices.ContainsFunc(p.Keepalives, func(k session.Keepalive) bool { return registry.KeepaliveFlag(k) == flag })
 		if flag != "" && !set && p.Keepalive == session.KeepaliveHint && !p.Hard {
-			r.warn("--keepalive-send", fmt.Sprintf("route %s: clients of the gateway at --admin %s send the same at a steady pace. A game server that waits for it closes the connection of a client who is away: set %s, or --keepalive auto", route.Pattern, addr, flag))
+			r.warn("--keepalive-send", fmt.Sprintf("route %s: clients of the gateway at --admin %s send the same at a steady pace. A game server that waits for it closes the connection of a client who is away: set %s, or --keepalive-send auto", route.Pattern, addr, flag))
 		}
 	}
 }

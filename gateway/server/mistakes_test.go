@@ -85,7 +85,7 @@ var mistakes = []struct {
 	{"$UP --max-sessions=1000000000", "warned --max-sessions: raise it (ulimit -n, LimitNOFILE)"},
 	{"$UP --admin=0.0.0.0:0", "refused --admin: can reach that address without a token"},
 
-	{"$UP --config=$DIR/misspelt.toml", "refused $DIR/misspelt.toml:3: grce: unknown setting; the nearest is grace"},
+	{"$UP --config=$DIR/misspelt.toml", "refused $DIR/misspelt.toml: grce: unknown setting; the nearest is grace"},
 	{"$UP --config=/no/such.toml", "refused --config: want a TOML file"},
 	{"$UP --config=$DIR/open.toml", "warned --config: may be written by everybody on this machine: chmod o-w it"},
 

@@ -8,8 +8,8 @@ import (
 	"reseat/gateway/frame"
 )
 
-// This file keeps the game server from hanging up while the client is away: it sends the keepalives of the
-// operator, --keepalive-send, and notices those of the client itself, --keepalive. What must hold:
+// This file keeps the game server from closing a detached session: it sends the keepalives of the
+// operator, and notices those of the client itself: --keepalive-send. What must hold:
 //
 //   - Only what was the same each time, and came at one pace, is taken for a keepalive.
 //   - A client's message costs a comparison if it is long, else a hash, and no allocation.
@@ -37,7 +37,7 @@ func (k KeepaliveKind) op() byte { return [...]byte{frame.Text, frame.Binary, fr
 // A KeepaliveMode says what the session does about a client's own keepalives.
 type KeepaliveMode uint8
 
-// The modes of --keepalive.
+// The modes of --keepalive-send.
 const (
 	KeepaliveOff  KeepaliveMode = iota
 	KeepaliveHint               // report them: KeepaliveNoticed
@@ -196,7 +196,7 @@ func (s *Session) noticed() (k Keepalive) {
 	return k
 }
 
-// startKeepalives restarts the keepalives at a detach. The client's own one goes on when the client would have sent it.
+// startKeepalives restarts the keepalives at a detach. The client's own one continues at the moment when the client would have sent it.
 func (s *Session) startKeepalives(now Time) {
 	k := s.keepalives
 	if k == nil && len(s.cfg.Keepalives) == 0 {

@@ -8,7 +8,7 @@ import (
 // Logging of messages costs a copy of each message's beginning, so everything here is
 // skipped unless --log-messages is set.
 
-// MessageLog says how much of each data message is logged: --log-messages.
+// MessageLog selects how much of each data message is logged: --log-messages.
 type MessageLog struct {
 	On     bool
 	Prefix int // bytes of payload; zero: none

@@ -17,7 +17,7 @@ import (
 // Attachment keeps nothing about a message but the part that a write has cut.
 
 const (
-	// PartBytes is hello.part_bytes: larger messages are sent in parts of so many bytes.
+	// PartBytes is hello.part_bytes: larger messages are sent in parts of this size.
 	PartBytes = 4 << 10
 	// partsAtOnce is the max number of parts in one write. A client whose socket is full gets them one by one.
 	partsAtOnce = 16

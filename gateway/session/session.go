@@ -25,7 +25,7 @@ func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 // Sub returns the time from u to t.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// Overflow says what a session does when a message does not fit into its replay buffer
+// Overflow selects what a session does when a message does not fit into its replay buffer
 // while it is detached. While it is attached the policy is always Pause: a slow client
 // slows its game server down, protocol section 5.3.
 type Overflow uint8

@@ -248,7 +248,7 @@ func (c *Codec) nested(walk func(*Codec)) int {
 	return n
 }
 
-// within reads p by walk, and then goes on with the present input.
+// within reads p by walk, and then continues with the present input.
 func (c *Codec) within(p []byte, walk func()) error {
 	outer := *c
 	*c = Codec{b: p}

@@ -56,7 +56,7 @@ func (s *Session) Unquiesce() {
 
 // Freeze stops a session of a paused Driver until thaw or Drop, of which one must
 // follow; thaw before the Driver resumes. It fails, and stops nothing, with
-// session.ErrBusy while a read or write is under way (for connections that are no plain TCP,
+// session.ErrBusy while a read or write is in progress (for connections that are no plain TCP,
 // until Quiesce has had its effect), and with session.ErrLater: see there.
 func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 	if s.poll != nil {

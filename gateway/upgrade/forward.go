@@ -5,6 +5,7 @@ import (
 
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
+	"reseat/gateway/handshake"
 	"reseat/gateway/transport/rawconn"
 )
 
@@ -21,7 +22,7 @@ func (u *Sessions) Moved() bool { return u.movedTo() != nil }
 
 // Forward hands the client of r over to the process that has the sessions.
 func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) {
-	conn, early, err := front.Hijack(w)
+	conn, early, err := handshake.Hijack(w)
 	if err != nil {
 		u.Log.Debug("client.disconnected_early", "err", err)
 		return

@@ -80,11 +80,11 @@ const (
 	refusedThere = "refused there"
 	busyThere    = "busy there"
 	tooSlow      = "too slow"
-	// OtherPlayer is why a resume is refused that the token alone would allow.
+	// OtherPlayer refuses a resume with a valid token of another player or origin.
 	OtherPlayer = "for another player or origin"
 )
 
-// upstreamFault is which hint fits an error of a first dial.
+// upstreamFault returns the fault of an error of a first dial, which selects its hint.
 func upstreamFault(err error) string {
 	var refusal *upstream.Refusal
 	switch {

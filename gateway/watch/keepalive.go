@@ -11,8 +11,8 @@ import (
 	"reseat/gateway/wire"
 )
 
-// This file is what operators hear of the keepalives that clients send by themselves, --keepalive, and of game servers
-// that close the connection of a client who is away, perhaps because they miss them.
+// This file reports the keepalives that clients send, --keepalive-send, and game servers that close the connection
+// of a detached session, perhaps because they miss them.
 
 // noticed keeps the flag for what e's client sends at a steady pace, and reports whether it is the first of e's route.
 func (w *Watch) noticed(e *registry.Record, k session.Keepalive) (flag string, first bool) {
@@ -20,8 +20,8 @@ func (w *Watch) noticed(e *registry.Record, k session.Keepalive) (flag string, f
 	return flag, w.counts(e).Keepalive.Swap(&flag) == nil
 }
 
-// alone says for how long the client was away when the game server closed the connection, for a log line, and which
-// flag would have sent what the client does not.
+// alone returns the fields of a log line about a connection that the game server closed while the client was detached:
+// for how long the client was silent and detached, and the flag for its keepalive.
 func alone(ev session.Event) (args []any) {
 	if ev.Silent == 0 {
 		return nil
@@ -33,8 +33,8 @@ func alone(ev session.Event) (args []any) {
 	return args
 }
 
-// keepAlone keeps it among the refusals that e's client comes back for nothing: its game server has closed the connection
-// meanwhile, which it is about to hear.
+// keepAlone adds a refusal for a resume whose game server has closed the connection meanwhile: the session ends as
+// soon as the client has received the rest.
 func (w *Watch) keepAlone(e *registry.Record) {
 	a := e.Alone()
 	if a == nil {
@@ -52,7 +52,7 @@ func (w *Watch) keepAlone(e *registry.Record) {
 	})
 }
 
-// explained adds to the detail of the end of a session what its game server may have missed.
+// explained adds to the detail of the end of a session for how long the client was silent, and its keepalive.
 func explained(detail string, s registry.Snapshot) string {
 	if detail = afterSilence(detail, s); s.Keepalive != "" {
 		detail += "; " + s.Keepalive
@@ -65,7 +65,7 @@ func afterSilence(detail string, s registry.Snapshot) string {
 	return strings.TrimPrefix(detail+", "+s.ClosedAfter+" after the client was last heard", ", ")
 }
 
-// keepaliveHint is the hint for a session whose game server has closed the connection while the client was away.
+// keepaliveHint returns the hint for a session whose game server closed the connection while the client was detached.
 func (w *Watch) keepaliveHint(s registry.Snapshot) string {
 	mode := session.KeepaliveOff
 	if rt := w.o.Table.Route(s.Route); rt != nil {
@@ -73,7 +73,7 @@ func (w *Watch) keepaliveHint(s registry.Snapshot) string {
 	}
 	switch {
 	case mode == session.KeepaliveOff:
-		return "--keepalive: hint finds out what the client sends at a steady pace, which the game server may miss"
+		return "--keepalive-send: hint finds out what the client sends at a steady pace, which the game server may miss"
 	case s.Keepalive == "":
 		return "--keepalive-send: if the game server closes for silence, send what it expects; nothing that the client sends at a steady pace was noticed"
 	case mode == session.KeepaliveAuto:

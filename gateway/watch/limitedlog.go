@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A LimitedLog limits the lines that clients can cause at will. The next line that is
-// written says how many were left out. Its methods may be called from any goroutine.
+// A LimitedLog limits the rate of lines that clients can cause at will. The next line that
+// is written has the number of lines left out. Its methods may be called from any goroutine.
 type LimitedLog struct {
 	log   *slog.Logger
 	limit *rate.Limiter

@@ -9,7 +9,7 @@ import (
 	"reseat/tokens/login"
 )
 
-// Metrics are those of docs/operating.md. No label ever holds a session, a player or an
+// Metrics holds the metrics of docs/operating.md. No label ever holds a session, a player or an
 // address. Each series exists from the start, so that a rate over it includes the first
 // count.
 type Metrics struct {

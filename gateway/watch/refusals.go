@@ -17,8 +17,8 @@ import (
 // Refusals lists the newest refused handshakes and resumes, the newest first.
 func (w *Watch) Refusals() []Refusal { return w.ring.newestFirst() }
 
-// keep keeps that r was refused, for label, which is the metric's, and a detail: with a close of
-// code, or by HTTP where that is 0. A request for no WebSocket is not kept.
+// keep adds a refusal of r to the list: label is the metric's, code that of the close, 0 where
+// HTTP answered. Ordinary requests are not listed.
 func (w *Watch) keep(r *front.Request, status, code int, label, detail, hint string) {
 	if !r.WebSocket {
 		return
@@ -36,8 +36,8 @@ func (w *Watch) keep(r *front.Request, status, code int, label, detail, hint str
 	}
 }
 
-// Refused counts, keeps and logs a refused handshake. code is that of the close that says so, 0
-// where HTTP answers. more is a detail and its name in the log, if there is one.
+// Refused counts, lists and logs a refused handshake. code is that of the close that refuses it,
+// 0 where HTTP answers. more is a name in the log and a detail, or nothing.
 func (w *Watch) Refused(r *front.Request, status, code int, label string, more ...any) {
 	w.Metrics.Refused.WithLabelValues(label).Inc()
 	detail := ""
@@ -50,18 +50,18 @@ func (w *Watch) Refused(r *front.Request, status, code int, label string, more .
 	w.Limited.Info("handshake.refused", append(args, more...)...)
 }
 
-// OriginRefused says which page was refused, beside Refused.
+// OriginRefused logs which page was refused. Refused must be called too.
 func (w *Watch) OriginRefused(r *front.Request, origin string) {
 	w.Limited.Warn("origin.refused", "text", Hint("origin", origin), "origin", origin, "host", front.Clip(r.Host))
 }
 
-// UpstreamFailed logs that a session could not begin, as its game server cannot be reached or
-// refuses it.
+// UpstreamFailed logs that a session could not begin because its game server cannot be reached
+// or refuses it.
 func (w *Watch) UpstreamFailed(r *front.Request, e *registry.Record, err error) {
 	w.Limited.Info("upstream.refused", "session", e.ID, "route", e.Route, "path", r.ShownPath(), "err", err)
 }
 
-// UpstreamRefused counts and keeps it where it is the game server's fault.
+// UpstreamRefused counts and lists a handshake that failed at the game server.
 func (w *Watch) UpstreamRefused(r *front.Request, status, code int, err error) {
 	w.Metrics.Refused.WithLabelValues("upstream").Inc()
 	w.keep(r, status, code, "upstream", strings.TrimPrefix(err.Error(), "upstream "), Hint("upstream", upstreamFault(err)))
@@ -70,7 +70,7 @@ func (w *Watch) UpstreamRefused(r *front.Request, status, code int, err error) {
 // Resumed counts a resume.
 func (w *Watch) Resumed() { w.Metrics.Resumes.WithLabelValues(ResumeOK).Inc() }
 
-// ResumeRefused keeps and logs why a resume was refused, and the session as far as it is known.
+// ResumeRefused lists and logs a refused resume, with what is known of its session.
 func (w *Watch) ResumeRefused(r *front.Request, of registry.Snapshot, refusal *session.Refusal) {
 	name := wire.Name(refusal.Code)
 	detail := strings.TrimPrefix(refusal.Text, name+": ")
@@ -117,20 +117,20 @@ func (w *Watch) NotForwarded(r *front.Request, id, node, evidence string) {
 	w.Limited.Info("resume.not_forwarded", "session", id, "node", node, "why", evidence, "path", r.ShownPath(), "peer", r.Addr)
 }
 
-// RefusedElsewhere keeps that such a resume was refused with code.
+// RefusedElsewhere lists a resume that NotForwarded has logged, and its close code.
 func (w *Watch) RefusedElsewhere(r *front.Request, code int, evidence string) {
 	name := wire.Name(code)
 	w.keep(r, http.StatusSwitchingProtocols, code, name, evidence, Hint(name, ""))
 }
 
-// RefusalsSoFar returns the refusals that are kept, oldest first, and how many there ever were.
+// RefusalsSoFar returns the listed refusals, oldest first, and the number of all.
 func (w *Watch) RefusalsSoFar() (list []Refusal, n int) {
 	list = w.ring.newestFirst()
 	slices.Reverse(list)
 	return list, w.ring.count()
 }
 
-// ContinueRefusals adds those of RefusalsSoFar, of a predecessor.
+// ContinueRefusals adds the RefusalsSoFar of a predecessor.
 func (w *Watch) ContinueRefusals(list []Refusal, n int) {
 	for _, f := range list {
 		w.ring.add(f)

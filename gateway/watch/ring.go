@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxRefusals is how many refused handshakes and resumes are kept.
+// maxRefusals bounds the refused handshakes and resumes that are kept.
 const maxRefusals = 100
 
 // A Refusal is a refused handshake or resume, for operators: docs/control-api.md. All that
@@ -52,14 +52,14 @@ func (k *ring) newestFirst() []Refusal {
 	return list
 }
 
-// count is how many there ever were.
+// count returns the number of refusals since the first process.
 func (k *ring) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.n
 }
 
-// setCount sets how many refusals there were, at least those that are kept.
+// setCount raises the count to that of a predecessor.
 func (k *ring) setCount(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

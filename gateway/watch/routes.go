@@ -6,14 +6,14 @@ import (
 	"reseat/gateway/session"
 )
 
-// RouteFigures are what a gateway has counted for one route, since the process began.
+// RouteFigures holds the counts of one route since the process began.
 type RouteFigures struct {
 	Pattern  string      `json:"pattern"`
 	Upstream string      `json:"upstream"` // its URL, without a password
 	Sessions StateCounts `json:"sessions"` // of the moment
 
 	Created  uint64 `json:"created"`
-	Detached uint64 `json:"detached"` // how often a client was lost
+	Detached uint64 `json:"detached"` // how often a client was disconnected
 	Resumed  uint64 `json:"resumed"`
 	Refused  uint64 `json:"refused"` // first handshakes and resumes
 	Ended    uint64 `json:"ended"`
@@ -22,10 +22,10 @@ type RouteFigures struct {
 	Keepalive string `json:"keepalive"`
 }
 
-// counts are those of a session's route.
+// counts returns the counts of a session's route.
 func (w *Watch) counts(e *registry.Record) *front.Counts { return w.o.Table.Route(e.Route).Counts }
 
-// routeFigures are those of each route, in the order of the settings.
+// routeFigures returns the figures of all routes, in the order of the settings.
 func (w *Watch) routeFigures(all *registry.Survey) []RouteFigures {
 	states := make(map[string]*StateCounts)
 	for i, e := range all.List {
@@ -61,7 +61,7 @@ func (w *Watch) routeFigures(all *registry.Survey) []RouteFigures {
 	return list
 }
 
-// StateCounts is how many sessions live.
+// StateCounts counts the living sessions by state.
 type StateCounts struct {
 	Connecting int `json:"connecting"`
 	Attached   int `json:"attached"`

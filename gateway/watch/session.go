@@ -74,7 +74,7 @@ func (w *Watch) upstream(e *registry.Record, ev session.Event) {
 	}
 }
 
-// resumed is what a resume has in common with one that supersedes another connection.
+// resumed counts and logs a resume, of a detached session or of an attached one.
 func (w *Watch) resumed(e *registry.Record, ev session.Event) {
 	w.Metrics.Outage.Observe(ev.Outage.Seconds())
 	w.counts(e).Resumed.Add(1)
@@ -86,7 +86,7 @@ func (w *Watch) resumed(e *registry.Record, ev session.Event) {
 	w.log(e, "session.moved", "how", ev.Moved, "owners", e.Seat().Epoch)
 }
 
-// Explained adds to the end of e what its game server may have missed.
+// Explained returns ev, the end of e, with the keepalive that the game server may have missed in its detail.
 func (w *Watch) Explained(e *registry.Record, ev session.Event) session.Event {
 	if e.Alone() == nil {
 		return ev
@@ -110,7 +110,7 @@ func (w *Watch) Ended(e *registry.Record, ev session.Event) {
 		"to_client", stats.ToClient, "to_upstream", stats.ToUpstream, "dropped", stats.Dropped)
 }
 
-// LostElsewhere reports that a session of a lost node has ended, as its client came back to no other.
+// LostElsewhere reports that a session of a lost node has ended because its client resumed at no other node.
 func (w *Watch) LostElsewhere(id string, s *registry.State) {
 	ev := events.Event{Type: events.Ended, Session: id, Reason: session.ReasonNodeLost}
 	if s != nil {

@@ -14,7 +14,7 @@ import (
 type Stream struct {
 	*events.Hub
 
-	mu   sync.Mutex // held while this process publishes, so that none is under way after Hold
+	mu   sync.Mutex // held while this process publishes, so that no publication is in progress after Hold
 	on   bool       // events are held back
 	list []events.Event
 	sent int                // of list, which the successor has already
@@ -45,7 +45,7 @@ func (s *Stream) Hold() {
 	s.on = s.to == nil
 }
 
-// Held returns up to n events that the successor does not have yet, and will have now.
+// Held returns up to n events that the successor does not have yet. Release does not return them again.
 func (s *Stream) Held(n int) []events.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *Stream) Held(n int) []events.Event {
 	return s.list[from:s.sent:s.sent]
 }
 
-// Release publishes the events since Hold. With to, a successor's, it gets those that it does not
-// have, and all later ones.
+// Release publishes the events since Hold. If to is not nil, it passes those that the successor
+// does not have, and all later ones, to it instead.
 func (s *Stream) Release(to func(events.Event)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

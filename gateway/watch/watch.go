@@ -1,6 +1,6 @@
-// Package watch has what operators see of a gateway: its log lines, metrics and events, the
-// newest refusals with what would change them, and the overview of the control API. It decides
-// nothing.
+// Package watch reports on a gateway to its operators: log lines, metrics and events, the newest
+// refusals with the flags that would change them, and the overview of the control API. It makes
+// no decisions.
 package watch
 
 import (
@@ -16,7 +16,7 @@ import (
 	"reseat/gateway/replay"
 )
 
-// Options are what a Watch looks at. All are required.
+// Options configure a Watch. All are required.
 type Options struct {
 	Log      *slog.Logger
 	Registry *registry.Registry
@@ -34,11 +34,11 @@ type Options struct {
 	Windows   func() int64         // bytes of compression windows
 }
 
-// A Watch is what operators see of one gateway. Its methods may be called from any goroutine.
+// A Watch reports on one gateway. Its methods may be called from any goroutine.
 type Watch struct {
 	Metrics *Metrics
 	Events  *Stream
-	Limited *LimitedLog // for lines that clients can cause at will
+	Limited *LimitedLog // takes the lines that clients can cause at will
 
 	o         Options
 	began     time.Time
@@ -48,7 +48,7 @@ type Watch struct {
 	replayed  *rate.Limiter // token.replayed events
 }
 
-// Limits of the log lines that refused clients cause.
+// Limits on the log lines of refused clients.
 const (
 	refusalsPerSecond = 20
 	refusalsAtOnce    = 50

@@ -22,7 +22,7 @@ type health struct {
 
 func (h *health) down() bool { return h.failures >= downAfter }
 
-// may reports whether a post may start now, with so many in flight.
+// may reports whether a post may start now while inFlight others are in flight.
 func (h *health) may(now time.Time, inFlight int) bool {
 	return !now.Before(h.until) && (!h.down() || inFlight == 0)
 }

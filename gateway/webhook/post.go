@@ -23,8 +23,8 @@ const (
 	// attemptTimeout bounds one post, the whole response
 	// included (Standard Webhooks, "Request timeouts": 15 to 30 s).
 	attemptTimeout = 15 * time.Second
-	// maxAnswer is how much of a response body is read and discarded, so that
-	// the connection can be reused.
+	// maxAnswer bounds the part of a response body that is read and discarded
+	// in order to reuse the connection.
 	maxAnswer = 16 << 10
 	// maxRetryAfter bounds the delay that a receiver can ask for.
 	maxRetryAfter  = time.Hour

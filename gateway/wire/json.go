@@ -27,7 +27,7 @@ type Hello struct {
 	// has been heard there: one of the constants below, or "".
 	Durable bool   `json:"durable,omitempty"`
 	Moved   string `json:"moved,omitempty"`
-	// PartBytes: larger messages come in parts of at most so many bytes; zero: they do not.
+	// PartBytes: larger messages come in parts of at most this size; zero: they do not.
 	PartBytes int64 `json:"part_bytes,omitempty"`
 	Probe     bool  `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
 }

@@ -7,6 +7,7 @@ package keyfile
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -38,7 +39,7 @@ type form struct {
 	want    string
 }
 
-// signing is for keys that sign, or that used to.
+// signing accepts keys that sign, or that used to.
 var signing = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PRIVATE KEY":     x509.ParsePKCS8PrivateKey,
@@ -50,7 +51,7 @@ var signing = form{
 	want: "PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY",
 }
 
-// verifying is for others' keys. Their private keys must not be here.
+// verifying accepts keys of other services, whose private keys are refused.
 var verifying = form{
 	parsers: map[string]func([]byte) (any, error){
 		"PUBLIC KEY":     x509.ParsePKIXPublicKey,
@@ -222,16 +223,10 @@ func parseBlock(block *pem.Block, as form) (any, error) {
 
 // publicOf returns the public half of a private key, and any other key unchanged.
 func publicOf(key any) any {
-	switch key := key.(type) {
-	case ed25519.PrivateKey:
-		return key.Public()
-	case *ecdsa.PrivateKey:
-		return &key.PublicKey
-	case *rsa.PrivateKey:
-		return &key.PublicKey
-	default:
-		return key
+	if private, ok := key.(crypto.Signer); ok {
+		return private.Public()
 	}
+	return key
 }
 
 // CheckPublic returns an error unless public is Ed25519, RSA of a size that is safe

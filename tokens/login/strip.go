@@ -8,7 +8,7 @@ import (
 )
 
 // StripProtocols returns a subprotocol offer without the entries that carry a login.
-// It is for every request, whatever --auth-forward says: the upstream must not choose
+// Apply it to every request, whatever --auth-forward says: the upstream must not choose
 // such an entry, since the answer would show the login. The offer is not changed.
 func (s Sources) StripProtocols(offer []string) []string {
 	return slices.DeleteFunc(slices.Clone(offer), func(entry string) bool {

@@ -272,7 +272,7 @@ func (s *Session) hasWork() bool {
 
 // flushLegs passes on what a read or write has caused, such as an ack, while the caller
 // keeps its socket. It does not close sockets: a close waits for the read or write
-// under way, which may be the caller's. Called with mu held, which is released while
+// in progress, which may be the caller's. Called with mu held, which is released while
 // writing.
 func (s *Session) flushLegs() {
 	s.flush(s.up)
@@ -318,8 +318,8 @@ func (l *leg) hurry() {
 	l.conn.SetDeadline(time.Now().Add(shortFlushTime))
 }
 
-// close has the socket closed after the lock is released: closing waits for a read or
-// write under way, which may need the lock. Called with mu held.
+// close schedules closing the socket for after the lock is released: closing waits for a
+// read or write in progress, which may need the lock. Called with mu held.
 func (l *leg) close(f session.CloseMode) {
 	if l.closed {
 		return

@@ -10,8 +10,8 @@ import (
 
 // This file moves sessions to another process, with their connections, for an upgrade.
 
-// Quiesce has the session start no read or write of its connections that are no plain TCP, and
-// interrupts their reads: only then Freeze can succeed. Thaw or Drop must follow.
+// Quiesce keeps the session from starting reads and writes on connections that are not plain
+// TCP, and interrupts their reads: only then can Freeze succeed. Thaw or Drop must follow.
 func (s *Session) Quiesce() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,7 +27,7 @@ func (s *Session) Quiesce() {
 	}
 }
 
-// blocking reports whether a connection is no plain TCP. Called with mu held.
+// blocking reports whether a connection is not plain TCP. Called with mu held.
 func (s *Session) blocking() bool {
 	return slices.ContainsFunc(s.current(), (*leg).interruptible)
 }
@@ -40,7 +40,7 @@ func (s *Session) current() []*leg {
 	return []*leg{s.up, s.down}
 }
 
-// interruptible reports whether l's connection has reads that block, and goes on being read.
+// interruptible reports whether l's connection blocks in reads, and will be read again.
 // Called with mu held.
 func (l *leg) interruptible() bool {
 	return l.raw == nil && !l.closed && l.leg.CloseMode() == session.Open
@@ -49,7 +49,7 @@ func (l *leg) interruptible() bool {
 // Freeze stops the session until Thaw or Drop, of which one must follow, and returns its
 // ends. They stay the session's: a receiver must have duplicates of descriptors, and
 // may use a Conn after Drop. It fails, and stops nothing, with session.ErrBusy while a
-// read or write is under way, and with session.ErrLater: see there.
+// read or write is in progress, and with session.ErrLater: see there.
 func (s *Session) Freeze(format int) (f session.Frozen, up, down End, err error) {
 	s.enter()
 	if f, up, down, err = s.freeze(format); err != nil {
@@ -103,7 +103,7 @@ func (s *Session) openCurrent() (n int) {
 	return n
 }
 
-// freeze keeps l's reader from its socket. It reports false where a read is under way.
+// freeze keeps l's reader from its socket. It reports false while a read is in progress.
 func (l *leg) freeze() (end End, ok bool) {
 	switch {
 	case l.closed:
@@ -118,7 +118,7 @@ func (l *leg) freeze() (end End, ok bool) {
 	return end, err == nil
 }
 
-// openGates lets the readers of frozen legs go on. Called with mu held.
+// openGates lets the readers of frozen legs continue. Called with mu held.
 func (s *Session) openGates() {
 	s.up.gate.CompareAndSwap(gateFrozen, gateOpen)
 	if s.down != nil {
@@ -126,7 +126,7 @@ func (s *Session) openGates() {
 	}
 }
 
-// Thaw lets a frozen session go on.
+// Thaw lets a frozen session continue.
 func (s *Session) Thaw() {
 	s.openGates()
 	s.unquiesce()

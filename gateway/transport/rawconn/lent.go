@@ -16,7 +16,7 @@ type Lent struct {
 	ending bool // the end follows what is still to be read
 }
 
-// ErrAgain says that there is nothing to read now. It is temporary, so that package tls goes on after it.
+// ErrAgain means that there is nothing to read now. It is temporary, so that package tls continues after it.
 var ErrAgain error = again{}
 
 type again struct{}

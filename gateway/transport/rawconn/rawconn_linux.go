@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// Supported says whether this package works on this system.
+	// Supported reports whether this package works on this system.
 	Supported = true
 
 	maxPieces = 64 // per write

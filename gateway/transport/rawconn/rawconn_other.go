@@ -7,7 +7,7 @@ import "net"
 // Outside Linux no descriptors are available: Raw returns ErrUnsupported, and nothing
 // below is ever called.
 
-// Supported says whether this package works on this system.
+// Supported reports whether this package works on this system.
 const Supported = false
 
 // Take returns ErrUnsupported.

@@ -207,7 +207,7 @@ func (r *run) open(ctx context.Context) (err error) {
 
 func (r *run) flags(game, listen, admin string) []string {
 	flags := append([]string{"--listen=" + listen, "--admin=" + admin, "--upstream=ws://" + game, "--driver=" + r.cfg.Driver, "--compression=on",
-		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--grace-unconfirmed=" + r.cfg.unheard().String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
+		"--grace=" + r.cfg.Grace.String(), "--heartbeat=" + r.cfg.Heartbeat.String(), "--answer-timeout=" + r.cfg.Answer.String(), "--drain=" + r.cfg.Drain.String(),
 		"--buffer-messages=600", "--log-format=json", "--upgrade-timeout=4m"}, r.keys.flags()...)
 	flags = append(flags, fmt.Sprintf("--route=/r/*=ws://%s;grace=%s", game, r.cfg.Expiry)) // rivals'
 	for e, s := range rules {

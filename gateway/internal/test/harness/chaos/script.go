@@ -9,6 +9,7 @@ import (
 
 	"reseat/gateway/internal/test/harness/chaos/history"
 	"reseat/gateway/internal/test/harness/process"
+	"reseat/gateway/policy"
 )
 
 func now() int64 { return history.Now() }
@@ -240,16 +241,16 @@ func (p *player) judge() {
 }
 
 // neverHeard reports whether the client received its first hello, and nothing that it
-// sent afterwards arrived before the line broke. The gateway keeps such a session for
-// twice the heartbeat, or its grace period (protocol section 6), and a client that gets
-// no error may notice too late. It gets 4404.
+// sent afterwards arrived before the line broke. The gateway keeps such a session for a
+// few seconds only (protocol section 11), and a client that gets no error may notice too
+// late. It gets 4404.
 func (p *player) neverHeard(g *gameSeat) bool {
 	return p.hellos == 1 && p.verdict == "refused" && p.code == 4404 && !p.end.isPlain() &&
 		g.taken() == 0 && g.code == 1001 && (g.reason == "grace period over" && g.at-p.dialled >= int64(p.run.cfg.unheard()) || p.end.redials())
 }
 
 // unheard is how long a session is kept whose client never sent anything.
-func (c Config) unheard() time.Duration { return min(2*c.Heartbeat, c.Expiry) }
+func (c Config) unheard() time.Duration { return min(policy.GraceUnconfirmed, c.Expiry) }
 
 func (p *player) judgeEnd(g *gameSeat) {
 	want := rules[p.end]

@@ -67,8 +67,8 @@ func newArena(t *testing.T, compress bool) *arena {
 		t.Fatal(err)
 	}
 	pol := policy.Policy{
-		Grace: 30 * time.Second, GraceUnconfirmed: 5 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: time.Minute,
-		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Compression: true, CompressionWindow: 4 << 10,
+		Grace: 30 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: time.Minute,
+		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20, Compression: policy.Compression{On: true, Window: 4 << 10},
 	}
 	gw, err := gateway.New(gateway.Config{
 		Routes: []policy.Route{{Pattern: "/*", Upstream: upstream.Target{URL: target}, Policy: pol}}, Default: pol, Keys: keys, Log: slog.New(slog.DiscardHandler),

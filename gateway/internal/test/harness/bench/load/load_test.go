@@ -239,7 +239,7 @@ func TestSessionsResumeAtAGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := policy.Policy{Grace: limit, GraceUnconfirmed: limit, Heartbeat: limit, DialTimeout: limit, BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20}
+	p := policy.Policy{Grace: limit, Heartbeat: limit, DialTimeout: limit, BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20}
 	gw, err := gateway.New(gateway.Config{
 		Routes:  []policy.Route{{Pattern: "/*", Upstream: upstream.Target{URL: &url.URL{Scheme: "ws", Host: c.Game.Addr.String()}}, Policy: p}},
 		Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler),
