@@ -85,7 +85,8 @@
 //	               in an outage
 //	owner          where a session is in a cluster, and whether this node may have it: seats,
 //	               claims, hand-offs, clients that are passed on
-//	upgrade        the sessions' way to the next process, and from the one before
+//	upgrade        the sessions' way to the next process, and from the one before: both processes,
+//	               and what each says to the other
 //	watch          what operators see: log, metrics, events, refusals, overview
 //	control        what the control API does to sessions
 //	policy         what can be set for each route

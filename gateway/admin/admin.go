@@ -22,6 +22,7 @@ import (
 	"reseat/gateway/control"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
+	"reseat/gateway/upgrade"
 )
 
 // Options configure the handler of the admin address.
@@ -37,7 +38,7 @@ type Options struct {
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
 	// Upgrade describes the last upgrade. Nil: there was none.
-	Upgrade func() Upgrade
+	Upgrade func() upgrade.Status
 	// Process holds the metrics of the gateway's process. Nil means none.
 	Process prometheus.Gatherer
 	// Cluster reaches the other nodes. Nil: there are none, and the API speaks for this
@@ -59,7 +60,7 @@ type api struct {
 	listen   string
 	guard    guard
 	recorder *Recorder
-	upgrade  func() Upgrade
+	upgrade  func() upgrade.Status
 	refused  *refusals
 	metrics  prometheus.Gatherers
 	streams  streams
@@ -80,7 +81,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 	a := &api{g: g, log: o.Log, host: o.Host, version: o.Version, listen: o.Listen, recorder: o.Recorder, upgrade: o.Upgrade, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux(), cluster: o.Cluster}
 	a.metrics = prometheus.Gatherers{g.Watch().Metrics.Registry, a.refused.registry}
 	if a.upgrade == nil {
-		a.upgrade = func() Upgrade { return Upgrade{State: "none"} }
+		a.upgrade = func() upgrade.Status { return upgrade.Status{State: upgrade.None} }
 	}
 	if o.Process != nil {
 		a.metrics = append(a.metrics, o.Process)

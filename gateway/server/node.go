@@ -27,6 +27,7 @@ import (
 	"reseat/gateway/owner"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/upgrade"
 	"reseat/tokens"
 )
 
@@ -64,7 +65,7 @@ type member struct {
 
 // newNode makes the node that the settings describe, on an open listener. over is what it takes
 // over from, nil if nothing. It connects to nothing yet.
-func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
+func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *upgrade.Predecessor) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
 	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -82,7 +83,8 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
 	}
 	if over != nil {
-		cfg.ID, cfg.Lineage, cfg.Known = over.offer.NodeID, over.offer.NodeLineage, over.offer.Nodes
+		is := over.Node()
+		cfg.ID, cfg.Lineage, cfg.Known = is.NodeID, is.NodeLineage, is.Nodes
 		n.elsewhere.Store(cfg.ID != "")
 	}
 	if n.Cluster, err = cluster.New(cfg); err != nil {

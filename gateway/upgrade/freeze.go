@@ -150,3 +150,19 @@ func (u *Sessions) Left() (sessions, visits int) {
 	inside, away := u.Gate.Visits()
 	return u.Registry.CountOpen(), inside + away
 }
+
+// descriptorsInUse counts the descriptors of sessions, requests and idle connections.
+func (u *Sessions) descriptorsInUse() int {
+	clients, _ := u.Conns.Counts()
+	admins, _ := u.AdminConns.Counts()
+	return u.Registry.InUse() + clients + admins
+}
+
+// disconnectAll drops the connections of all attached clients. Those that can resume do so.
+func (u *Sessions) disconnectAll() {
+	for _, e := range u.Registry.All() {
+		if d := e.Driver(); d != nil {
+			d.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
+	"reseat/gateway/listen"
 	"reseat/gateway/owner"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
@@ -24,6 +25,7 @@ import (
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/watch"
+	"reseat/tokens"
 )
 
 // Options are what Sessions acts on. All are required.
@@ -39,13 +41,19 @@ type Options struct {
 	Table    *front.Table
 	Dialer   *dial.Dialer
 	Owner    *owner.Owner
-	Default  policy.Policy // of sessions whose route the settings do not have any more
+	Keys     *tokens.Keys
+	// Conns and AdminConns track the idle connections of both addresses.
+	Conns, AdminConns *listen.ConnTracker
+	Default           policy.Policy // of sessions whose route the settings do not have any more
 
 	Observe       func(*registry.Record) session.Observer
 	CommitSession func(*registry.Record) bool // makes it its player's; false: a newer one was first
 	Renew         func(*registry.Record)      // sends its client a new token
 	RenewTokens   func()                      // does so for all
 	Renewing      func() bool                 // that has not come to its end
+
+	Draining       func() bool          // the gateway refuses new sessions
+	ResumeAnswered func(LateConn) error // continues a resume that the predecessor has answered
 }
 
 // Sessions are all sessions of a process, on their way from a predecessor or to a successor.

@@ -1,18 +1,17 @@
-package server
+package upgrade
 
 import (
 	"runtime"
 	"sync"
 
 	"reseat/gateway/handover"
-	"reseat/gateway/upgrade"
 )
 
 // A decoder decodes messages with sessions on all processors, and restores the sessions in
 // the order of the messages: all of them stand still meanwhile.
 type decoder struct {
-	decode  func(*handover.Message) ([]upgrade.Decoded, error)
-	restore func([]upgrade.Decoded) error
+	decode  func(*handover.Message) ([]Decoded, error)
+	restore func([]Decoded) error
 	slots   chan struct{}     // one for each message that is being decoded
 	order   chan chan decoded // of the messages
 	ended   chan error        // what went wrong first
@@ -21,14 +20,14 @@ type decoder struct {
 }
 
 type decoded struct {
-	list []upgrade.Decoded
+	list []Decoded
 	err  error
 }
 
 // decoderQueue bounds the messages that wait to be restored.
 const decoderQueue = 64
 
-func newDecoder(decode func(*handover.Message) ([]upgrade.Decoded, error), restore func([]upgrade.Decoded) error) *decoder {
+func newDecoder(decode func(*handover.Message) ([]Decoded, error), restore func([]Decoded) error) *decoder {
 	d := &decoder{decode: decode, restore: restore, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), order: make(chan chan decoded, decoderQueue), ended: make(chan error, 1)}
 	go d.run()
 	return d

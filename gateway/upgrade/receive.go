@@ -1,4 +1,4 @@
-package server
+package upgrade
 
 import (
 	"encoding/json"
@@ -15,38 +15,33 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
-	"reseat/gateway/admin"
-	"reseat/gateway/config"
 	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
-	"reseat/gateway/upgrade"
 	"reseat/gateway/webhook"
 )
 
-// A takeover is an upgrade, on the successor's side.
-type takeover struct {
+// A Predecessor is the process that this one takes over from.
+type Predecessor struct {
+	set       Settings
 	ch        *handover.Conn
 	offer     offer
 	listeners map[string]*listen.Listener
 	older     []*handover.Conn
+	u         *Upgrader // set by Receive
 
 	mu       sync.Mutex // guards sessions and what follows, after adopt
-	sessions *upgrade.Takeover
+	sessions *Takeover
 	moved    int
 	conns    []injected
 	rest     rest
 	last     []events.Event   // before the commit
 	done     bool             // no further sessions follow
-	hook     *webhook.Hook    // nil: none
-	posts    []webhook.Queued // for hook, received so far
-	events   upgrade.RecentEvents
+	posts    []webhook.Queued // received so far
+	events   RecentEvents
 	decoder  *decoder // until Ready
 	collect  func()   // turns the garbage collector on again
 }
@@ -60,17 +55,26 @@ type injected struct {
 // errTooLate ends a takeover whose predecessor goes on by itself.
 var errTooLate = errors.New("restoring the sessions took so long that the process to take over from continues with them")
 
-// errPredecessorCrashed means that the predecessor has exited without a word.
-var errPredecessorCrashed = errors.New("the process to take over from has exited")
+// ErrCrashed means that the predecessor has exited without a word.
+var ErrCrashed = errors.New("the process to take over from has exited")
 
-// predecessor returns the channel to the process that this one will take over, nil if there
-// is none.
-func predecessor(set *config.Settings, environ []string) (*handover.Conn, error) {
-	for _, e := range environ {
-		if v, ok := strings.CutPrefix(e, upgradeEnv+"="); ok {
+// Meet says hello to the process that this one will take over, and returns what that offers,
+// nil if there is none. It touches nothing of it.
+func Meet(set Settings) (*Predecessor, error) {
+	ch, err := channel(set)
+	if ch == nil {
+		return nil, err
+	}
+	return meet(ch, set)
+}
+
+// channel returns the channel to the predecessor, nil if there is none.
+func channel(set Settings) (*handover.Conn, error) {
+	for _, e := range set.Environ {
+		if v, ok := strings.CutPrefix(e, channelEnv+"="); ok {
 			fd, err := strconv.Atoi(v)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", upgradeEnv, err)
+				return nil, fmt.Errorf("%s: %w", channelEnv, err)
 			}
 			return handover.New(fd)
 		}
@@ -88,16 +92,10 @@ func predecessor(set *config.Settings, environ []string) (*handover.Conn, error)
 	return ch, nil
 }
 
-// withoutUpgrade is the environment without what SIGUSR2 has added.
-func withoutUpgrade(environ []string) []string {
-	return slices.DeleteFunc(slices.Clone(environ), func(e string) bool { return strings.HasPrefix(e, upgradeEnv+"=") })
-}
-
-// meet says hello, and returns what the predecessor offers. It touches nothing of it.
-func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
-	t := &takeover{ch: ch, listeners: make(map[string]*listen.Listener)}
-	ch.SetDeadline(time.Now().Add(set.UpgradeTimeout))
-	if err := ch.SendJSON(handover.Hello, nil, hello{Version: config.Version(), Formats: session.Formats, PID: os.Getpid(), Posts: set.Webhook != nil}); err != nil {
+func meet(ch *handover.Conn, set Settings) (*Predecessor, error) {
+	t := &Predecessor{set: set, ch: ch, listeners: make(map[string]*listen.Listener)}
+	ch.SetDeadline(time.Now().Add(set.Timeout))
+	if err := ch.SendJSON(handover.Hello, nil, hello{Version: set.Version, Formats: session.Formats, PID: os.Getpid(), Posts: set.Webhook}); err != nil {
 		return nil, t.failed(err)
 	}
 	m, err := ch.ExpectJSON(handover.Offer, &t.offer)
@@ -108,10 +106,9 @@ func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
 		m.Close()
 		return nil, t.failed(handover.ErrProtocol)
 	}
-	wanted := map[string]string{clientsListener: set.Listen, adminListener: set.Admin, nodesListener: set.Cluster.Listen}
 	for i, l := range t.offer.Listeners {
 		fd := m.FDs[i]
-		if wanted[l.Name] != l.Setting { // the settings have changed
+		if set.Listen[l.Name] != l.Setting { // the settings have changed
 			handover.CloseFD(fd)
 			continue
 		}
@@ -124,7 +121,7 @@ func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
 			t.older = append(t.older, older)
 		}
 	}
-	if err := t.fits(set); err != nil {
+	if err := t.fits(); err != nil {
 		ch.SendAbort(err)
 		return nil, t.failed(err)
 	}
@@ -132,13 +129,13 @@ func meet(ch *handover.Conn, set *config.Settings) (*takeover, error) {
 }
 
 // fits reports why this process cannot hold what is offered.
-func (t *takeover) fits(set *config.Settings) error {
+func (t *Predecessor) fits() error {
 	o := &t.offer
 	if limit := listen.Descriptors(); limit > 0 && o.Descriptors+reservedDescriptors > limit {
 		return fmt.Errorf("%d descriptors are in use, and this process may open %d: raise the limit of open files", o.Descriptors, limit)
 	}
-	if o.BufferBytes > set.Gateway.BufferTotal {
-		return fmt.Errorf("the replay buffers hold %d bytes, and --buffer-total is %d", o.BufferBytes, set.Gateway.BufferTotal)
+	if o.BufferBytes > t.set.BufferTotal {
+		return fmt.Errorf("the replay buffers hold %d bytes, and --buffer-total is %d", o.BufferBytes, t.set.BufferTotal)
 	}
 	return nil
 }
@@ -146,8 +143,8 @@ func (t *takeover) fits(set *config.Settings) error {
 // reservedDescriptors is how many a successor needs besides those that it takes over.
 const reservedDescriptors = 64
 
-// failed closes what was received, and returns err, or errPredecessorCrashed.
-func (t *takeover) failed(err error) error {
+// failed closes what was received, and returns err, or ErrCrashed.
+func (t *Predecessor) failed(err error) error {
 	t.ch.Close()
 	for _, ln := range t.listeners {
 		if ln != nil {
@@ -165,7 +162,7 @@ func (t *takeover) failed(err error) error {
 		t.collect()
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errPredecessorCrashed
+		return ErrCrashed
 	}
 	return fmt.Errorf("take over: %w", inTime(err))
 }
@@ -178,29 +175,49 @@ func inTime(err error) error {
 	return err
 }
 
-// clock continues the predecessor's clock.
-func (t *takeover) clock() *transport.Clock {
+// Clock continues the predecessor's clock.
+func (t *Predecessor) Clock() *transport.Clock {
 	return transport.ContinueClock(session.Time(t.offer.Now) + session.Time(handover.Monotonic()-t.offer.Monotonic))
 }
 
-// receive restores everything, up to the commit. Then all is p's.
-func (t *takeover) receive(p *process) error {
+// Listener returns the predecessor's listener, if it was opened with the setting of this process.
+func (t *Predecessor) Listener(name string) *listen.Listener { return t.listeners[name] }
+
+// Node describes the predecessor as a node, which this process continues.
+func (t *Predecessor) Node() Node { return t.offer.Node }
+
+// Posts reports whether ContinuePosts will be called.
+func (t *Predecessor) Posts() bool { return t.offer.Posts }
+
+// Refuse tells the predecessor that this process cannot start, and returns the error.
+func (t *Predecessor) Refuse(err error) error {
+	t.ch.SendAbort(err)
+	return t.failed(err)
+}
+
+// Serving tells the predecessor that this process serves, and is the main one for systemd.
+func (t *Predecessor) Serving() { t.ch.Send(handover.Serving, nil) }
+
+// Receive restores everything, up to the commit. Then all is u's.
+func (t *Predecessor) Receive(u *Upgrader) error {
+	t.u = u
+	s := u.Sessions
 	if t.offer.Secret != nil {
-		p.keys.Inherit(t.offer.Secret)
+		s.Keys.Inherit(t.offer.Secret)
 	}
 	reserveMemory(int64(t.offer.Sessions)*memoryPerSession + 2*t.offer.BufferBytes)
-	err := p.gateway.Upgrade().InheritRoutes(t.offer.Routes)
+	err := s.InheritRoutes(t.offer.Routes)
 	if err == nil {
 		err = t.ch.Send(handover.Accept, nil)
 	}
-	t.sessions = p.gateway.Upgrade().TakeOver(t.offer.Sessions)
+	t.sessions = s.TakeOver(t.offer.Sessions)
 	t.decoder = newDecoder(t.decode, t.restoreAll)
 	defer t.decoder.finish()
 	growth := debug.SetGCPercent(-1) // nobody is served meanwhile, up to the end of adopt
 	t.collect = func() { debug.SetGCPercent(growth) }
 	t.ch.SetDeadline(time.Now().Add(t.patience()))
 	for ready := false; err == nil && !ready; {
-		ready, err = t.restore(p)
+		ready, err = t.restore()
 	}
 	if err != nil {
 		var abort *handover.AbortError
@@ -215,7 +232,7 @@ func (t *takeover) receive(p *process) error {
 	}
 	t.ch.SetDeadline(time.Time{}) // only the predecessor decides now: it may have sent Commit at any moment
 	waiting := time.AfterFunc(freezeLimit, func() {
-		p.log.Warn("upgrade.waiting", "pid", t.offer.PID, "text", "the process to take over from neither commits nor aborts: if it is stopped, continue it, or kill it and its sessions go on here")
+		u.log.Warn("upgrade.waiting", "pid", t.offer.PID, "text", "the process to take over from neither commits nor aborts: if it is stopped, continue it, or kill it and its sessions go on here")
 	})
 	defer waiting.Stop()
 	if err = t.ch.Send(handover.Ready, nil); err == nil {
@@ -223,7 +240,7 @@ func (t *takeover) receive(p *process) error {
 	}
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // it has crashed; nobody else can have its sessions
-		p.log.Error("upgrade.predecessor_crashed", "text", "it had handed everything over: its sessions go on here")
+		u.log.Error("upgrade.predecessor_crashed", "text", "it had handed everything over: its sessions go on here")
 	case err != nil:
 		return t.failed(err)
 	}
@@ -231,7 +248,7 @@ func (t *takeover) receive(p *process) error {
 }
 
 // awaitCommit waits for the commit, and keeps the events before it.
-func (t *takeover) awaitCommit() error {
+func (t *Predecessor) awaitCommit() error {
 	for {
 		m, err := t.ch.Receive()
 		if err != nil {
@@ -278,10 +295,10 @@ func reserveMemory(n int64) {
 }
 
 // patience is how long the predecessor may take to send everything.
-func (t *takeover) patience() time.Duration { return 10*time.Second + freezeLimit }
+func (t *Predecessor) patience() time.Duration { return 10*time.Second + freezeLimit }
 
 // restore handles one message, and reports whether it was the last before the commit.
-func (t *takeover) restore(p *process) (ready bool, err error) {
+func (t *Predecessor) restore() (ready bool, err error) {
 	m, err := t.ch.Receive()
 	if err != nil {
 		return false, err
@@ -291,7 +308,7 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 	case handover.Abort:
 		return false, &handover.AbortError{Reason: string(m.Body)}
 	case handover.Tombstones:
-		return false, restoreTombstones(p, m.Body)
+		return false, t.restoreTombstones(m.Body)
 	case handover.Events:
 		return false, json.Unmarshal(m.Body, &t.events)
 	case handover.Sessions:
@@ -312,10 +329,8 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 		}
 		t.events.Add(r.Gateway.Events)
 		r.Gateway.Events = t.events
-		p.gateway.Upgrade().RestoreRest(r.Gateway)
-		if p.recorder != nil {
-			p.recorder.Restore(r.Samples)
-		}
+		t.u.Sessions.RestoreRest(r.Gateway)
+		t.u.Recorder.Restore(r.Samples)
 		return true, nil
 	default:
 		return false, handover.ErrProtocol
@@ -323,20 +338,20 @@ func (t *takeover) restore(p *process) (ready bool, err error) {
 	return false, nil
 }
 
-func restoreTombstones(p *process, body []byte) (err error) {
+func (t *Predecessor) restoreTombstones(body []byte) (err error) {
 	for len(body) > 0 && err == nil {
 		var one []byte
 		if one, body, err = handover.CutPart(body); err == nil {
-			err = p.gateway.Upgrade().RestoreTombstone(one)
+			err = t.u.Sessions.RestoreTombstone(one)
 		}
 	}
 	return err
 }
 
 // decode decodes the sessions of a message, whose descriptors it takes.
-func (t *takeover) decode(m *handover.Message) (list []upgrade.Decoded, err error) {
+func (t *Predecessor) decode(m *handover.Message) (list []Decoded, err error) {
 	defer m.Close()
-	err = eachSession(m, func(s upgrade.Moved) error {
+	err = eachSession(m, func(s Moved) error {
 		d, err := t.sessions.Decode(t.offer.Format, s)
 		if err != nil {
 			closeEnds(s)
@@ -349,7 +364,7 @@ func (t *takeover) decode(m *handover.Message) (list []upgrade.Decoded, err erro
 }
 
 // restoreAll restores decoded sessions, up to the first that cannot be.
-func (t *takeover) restoreAll(list []upgrade.Decoded) error {
+func (t *Predecessor) restoreAll(list []Decoded) error {
 	for i, d := range list {
 		if err := t.sessions.Restore(d); err != nil {
 			for _, d := range list[i:] {
@@ -362,13 +377,8 @@ func (t *takeover) restoreAll(list []upgrade.Decoded) error {
 	return nil
 }
 
-func closeEnds(s upgrade.Moved) {
-	handover.CloseFD(s.Up)
-	handover.CloseFD(s.Down)
-}
-
 // keepConns keeps connections without a complete request.
-func (t *takeover) keepConns(m *handover.Message) error {
+func (t *Predecessor) keepConns(m *handover.Message) error {
 	var list []lateConn
 	if err := json.Unmarshal(m.Body, &list); err != nil {
 		return err
@@ -388,48 +398,42 @@ func (t *takeover) keepConns(m *handover.Message) error {
 	return nil
 }
 
-// adopt begins to serve: first what was taken over.
-func (t *takeover) adopt(p *process) {
+// Adopt begins to serve: first what was taken over.
+func (t *Predecessor) Adopt() {
+	u := t.u
 	for _, e := range t.last {
-		p.gateway.Watch().Events.Publish(e)
+		u.Sessions.Watch.Events.Publish(e)
 	}
 	t.sessions.Adopt(t.rest.Left)
-	if p.node != nil {
-		p.node.elsewhere.Store(false)
-	}
 	t.ch.Send(handover.Adopted, nil)
-	p.listenAll()
+	u.Server.Serve()
 	t.collect()
-	for _, c := range t.conns {
-		p.inject(c)
-	}
-	t.conns = nil
+	t.inject()
 	took := handover.Monotonic() - t.rest.Frozen
-	u := p.upgrader
 	u.metrics.add(t.rest.Upgrades)
-	u.metrics.results.WithLabelValues(upgradeOK).Inc()
+	u.metrics.results.WithLabelValues(OK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
 	pumped := t.sessions.Pumped() // follow changes it
 	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - pumped))
 	u.metrics.sessions.WithLabelValues("pumped").Add(float64(pumped))
 	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.rest.Left)))
-	u.metrics.pumped.Store(t)
+	forwarded := t.forwarded
+	u.metrics.forwarded.Store(&forwarded)
 	u.mu.Lock()
-	u.last = admin.Upgrade{
-		State: upgradeOK, From: t.offer.Version, To: config.Version(),
-		Sessions: admin.UpgradeSessions{Moved: t.moved - pumped, Pumped: pumped, Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
+	u.last = Status{
+		State: OK, From: t.offer.Version, To: t.set.Version,
+		Sessions: StatusSessions{Moved: t.moved - pumped, Pumped: pumped, Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
 	}
 	u.older = slices.Clone(t.older) // watchOlder deletes from it
 	u.mu.Unlock()
 	for _, ch := range t.older {
 		go u.watchOlder(ch, nil)
 	}
-	p.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", config.Version(), "sessions", t.moved, "pumped", pumped, "kept", len(t.rest.Left), "frozen", took)
-	if t.offer.SigningKey != p.keys.SigningKeyID() || t.rest.Gateway.Renewing {
+	u.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", t.set.Version, "sessions", t.moved, "pumped", pumped, "kept", len(t.rest.Left), "frozen", took)
+	if t.offer.SigningKey != u.Sessions.Keys.SigningKeyID() || t.rest.Gateway.Renewing {
 		t.sessions.RenewTokens()
 	}
-	t.hook = p.hook
-	go t.follow(p)
+	go t.follow()
 	u.noteForwarding(pumped > 0, t.rest.Pump, t.rest.Older)
 	for _, older := range []bool{false, true} {
 		time.AfterFunc(map[bool]time.Duration{false: t.rest.Pump, true: t.rest.Older}[older], func() {
@@ -441,46 +445,46 @@ func (t *takeover) adopt(p *process) {
 }
 
 // follow takes over what the predecessor finishes later.
-func (t *takeover) follow(p *process) {
+func (t *Predecessor) follow() {
 	defer func() {
 		t.sessions.NoneLate()
-		t.settle(p, func() { t.done = true })
-		p.upgrader.watchOlder(t.ch, func(m *handover.Message) { t.late(p, m) })
-		t.settle(p, t.continuePosts) // if it has crashed
+		t.settle(func() { t.done = true })
+		t.u.watchOlder(t.ch, func(m *handover.Message) { t.late(m) })
+		t.settle(t.continuePosts) // if it has crashed
 	}()
 	for {
 		m, err := t.ch.Receive()
 		if err != nil {
 			return
 		}
-		if done := t.late(p, &m); done {
+		if done := t.late(&m); done {
 			return
 		}
 	}
 }
 
 // late handles a message after the commit. It reports whether that was the last one.
-func (t *takeover) late(p *process, m *handover.Message) (done bool) {
+func (t *Predecessor) late(m *handover.Message) (done bool) {
 	defer m.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var err error
 	switch m.Kind {
 	case handover.Sessions:
-		err = t.lateSessions(p, m)
+		err = t.lateSessions(m)
 	case handover.Conns:
-		err = t.lateConns(p, m)
+		err = t.lateConns(m)
 	case handover.Tombstones:
-		err = restoreTombstones(p, m.Body)
+		err = t.restoreTombstones(m.Body)
 	case handover.Event:
 		var e events.Event
 		if err = json.Unmarshal(m.Body, &e); err == nil {
-			p.gateway.Watch().Events.Publish(e)
+			t.u.Sessions.Watch.Events.Publish(e)
 		}
 	case handover.Posts:
 		if len(m.Body) == 0 {
 			t.continuePosts()
-			t.settleLocked(p)
+			t.settleLocked()
 			return false
 		}
 		var list []webhook.Queued
@@ -491,46 +495,46 @@ func (t *takeover) late(p *process, m *handover.Message) (done bool) {
 		return true
 	}
 	if err != nil {
-		p.log.Error("upgrade.late_failed", "err", err)
+		t.u.log.Error("upgrade.late_failed", "err", err)
 	}
 	return false
 }
 
 // settle notes something, and that the predecessor has handed everything over if that was the last.
-func (t *takeover) settle(p *process, note func()) {
+func (t *Predecessor) settle(note func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	note()
-	t.settleLocked(p)
+	t.settleLocked()
 }
 
-func (t *takeover) settleLocked(p *process) {
+func (t *Predecessor) settleLocked() {
 	if t.done && !t.offer.Posts {
-		p.upgrader.settle()
+		t.u.Settle()
 	}
 }
 
 // continuePosts begins to post webhook events: the predecessor does not post any more. Called with
 // mu held.
-func (t *takeover) continuePosts() {
-	if t.hook != nil && t.offer.Posts {
-		t.hook.Continue(t.posts)
+func (t *Predecessor) continuePosts() {
+	if t.offer.Posts {
+		t.u.Server.ContinuePosts(t.posts)
 	}
 	t.posts, t.offer.Posts = nil, false
 }
 
 // lateSessions serves sessions that follow after the commit. Nobody else has them any more: one
 // that cannot be restored is lost, and costs no other.
-func (t *takeover) lateSessions(p *process, m *handover.Message) error {
-	err := eachSession(m, func(s upgrade.Moved) error {
+func (t *Predecessor) lateSessions(m *handover.Message) error {
+	err := eachSession(m, func(s Moved) error {
 		d, err := t.sessions.Decode(t.offer.Format, s)
 		if err == nil {
 			err = t.sessions.Restore(d)
 		}
 		if err != nil {
 			closeEnds(s)
-			p.upgrader.metrics.sessions.WithLabelValues("lost").Inc()
-			p.log.Error("upgrade.session_lost", "err", err, "text", "its connections are closed")
+			t.u.metrics.sessions.WithLabelValues("lost").Inc()
+			t.u.log.Error("upgrade.session_lost", "err", err, "text", "its connections are closed")
 		}
 		return nil
 	})
@@ -539,7 +543,7 @@ func (t *takeover) lateSessions(p *process, m *handover.Message) error {
 }
 
 // lateConns serves clients whose requests the predecessor has read.
-func (t *takeover) lateConns(p *process, m *handover.Message) error {
+func (t *Predecessor) lateConns(m *handover.Message) error {
 	var list []lateConn
 	if err := json.Unmarshal(m.Body, &list); err != nil {
 		return err
@@ -551,47 +555,25 @@ func (t *takeover) lateConns(p *process, m *handover.Message) error {
 		if err != nil {
 			return err
 		}
-		go p.gateway.ResumeAnswered(upgrade.LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure, Peer: list[0].Peer})
+		go t.u.Sessions.ResumeAnswered(LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure, Peer: list[0].Peer})
 		return nil
 	}
 	err := t.keepConns(m)
-	for _, c := range t.conns {
-		p.inject(c)
-	}
-	t.conns = nil
+	t.inject()
 	return err
 }
 
-// inject has one of p's servers accept a connection.
-func (p *process) inject(c injected) {
-	q := p.handed[c.listener]
-	if q == nil {
-		c.conn.Close()
-		return
+// inject has the servers accept the connections that were kept.
+func (t *Predecessor) inject() {
+	for _, c := range t.conns {
+		t.u.Server.Inject(c.listener, c.conn)
 	}
-	q.Put(c.conn)
+	t.conns = nil
 }
 
-// counts returns the counters of upgrades, for a successor.
-func (m *upgradeMetrics) counts() map[string]float64 {
-	all := make(map[string]float64)
-	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
-		all[result] = valueOf(m.results.WithLabelValues(result))
-	}
-	return all
-}
-
-// add adds the counts of a predecessor.
-func (m *upgradeMetrics) add(counts map[string]float64) {
-	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
-		m.results.WithLabelValues(result).Add(counts[result])
-	}
-}
-
-func valueOf(c prometheus.Counter) float64 {
-	var d dto.Metric
-	if c.Write(&d) != nil {
-		return 0
-	}
-	return d.GetCounter().GetValue()
+// forwarded counts the connections that older processes still forward, and these processes.
+func (t *Predecessor) forwarded() (conns, processes int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sessions.Pumping(), t.sessions.Forwarders()
 }
