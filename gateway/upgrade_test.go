@@ -331,7 +331,7 @@ func (s *side) freeze() *frozen {
 func (s *side) handOver(next *side) *upgrade.Takeover {
 	s.t.Helper()
 	f, to := s.freeze(), next.Upgrade().TakeOver(1)
-	list, _ := s.Upgrade().Tombstones(0, 1000)
+	list, _ := s.Upgrade().Registry.Tombstones(0, 1000)
 	for _, b := range list {
 		if err := next.Upgrade().RestoreTombstone(b); err != nil {
 			s.t.Fatal(err)
@@ -539,7 +539,7 @@ func TestSessionThatEndsLateIsRefusedWithItsReason(t *testing.T) {
 	})
 	old.Control().End(player.hello.Session, 4000, "banned")
 	eventually(t, "a tombstone", func() bool {
-		list, last := old.Upgrade().Tombstones(0, 10)
+		list, last := old.Upgrade().Registry.Tombstones(0, 10)
 		for _, b := range list {
 			if err := next.Upgrade().RestoreTombstone(b); err != nil {
 				t.Fatal(err)

@@ -19,23 +19,19 @@ func (u *Sessions) movedTo() Successor {
 // Moved reports whether a successor has the sessions.
 func (u *Sessions) Moved() bool { return u.movedTo() != nil }
 
-// Forward hands the client of r over to the process that has the sessions.
-func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) {
+// Forward hands the client of r over if a successor has the sessions. This process has left the
+// cluster then, so its failed lookups there prove nothing.
+func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) bool {
+	to := u.movedTo()
+	if to == nil {
+		return false
+	}
 	conn, early, err := front.Hijack(w)
 	if err != nil {
 		u.Log.Debug("client.disconnected_early", "err", err)
-		return
+		return true
 	}
-	u.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: front.Head(r.Request), Early: early, Secure: r.TLS != nil})
-}
-
-// ForwardMoved hands the client of r over if a successor has the sessions. This process has left the
-// cluster then, so its failed lookups there prove nothing.
-func (u *Sessions) ForwardMoved(w http.ResponseWriter, r *front.Request) bool {
-	if u.movedTo() == nil {
-		return false
-	}
-	u.Forward(w, r)
+	to.Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: front.Head(r.Request), Early: early, Secure: r.TLS != nil})
 	return true
 }
 

@@ -73,16 +73,13 @@ func (g *HandOver) give() error {
 }
 
 // explainLoss is explain for a successor that has come up.
-func explainLoss(err error) error {
-	if err == nil {
-		return nil
-	}
-	return explain(err, "the new process left")
-}
+func explainLoss(err error) error { return explain(err, "the new process left") }
 
-// explain says what a failure of the channel means.
+// explain says what a failure of the channel means, nil for none.
 func explain(err error, what string) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%s: it has exited", what)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -136,7 +133,7 @@ func closeAll(fds []int) {
 // sendTombstones sends those that were not sent yet.
 func (g *HandOver) sendTombstones() error {
 	for {
-		list, last := g.u.Sessions.Tombstones(g.tombstones, batchTombstones)
+		list, last := g.u.Sessions.Registry.Tombstones(g.tombstones, batchTombstones)
 		if len(list) == 0 {
 			return nil
 		}
@@ -238,10 +235,7 @@ func (g *HandOver) commit(frozen *Frozen, until time.Duration) error {
 		}
 	}
 	g.ch.SetDeadline(time.Time{}) // Commit is sent as a whole, or not at all
-	if err := g.ch.Send(handover.Commit, nil); err != nil {
-		return explainLoss(err)
-	}
-	return nil
+	return explainLoss(g.ch.Send(handover.Commit, nil))
 }
 
 // maxLastEvents bounds the events before Commit: the channel has room for them, and for Commit.
@@ -333,7 +327,7 @@ func (f frozenConns) send(ch *handover.Conn) error {
 			var body []lateConn
 			var fds []int
 			for _, c := range part {
-				body, fds = append(body, lateConn{Listener: name, Request: c.Request}), append(fds, c.FD)
+				body, fds = append(body, lateConn{name, LateConn{Request: c.Request}}), append(fds, c.FD)
 			}
 			if err := ch.SendJSON(handover.Conns, fds, body); err != nil {
 				return err
@@ -361,9 +355,8 @@ func (h *heir) Conn(c LateConn) {
 	end := transport.End{Conn: c.Conn}
 	err := pumps.descriptor(&end)
 	if err == nil {
-		err = h.ch.SendJSON(handover.Conns, []int{end.FD}, []lateConn{{
-			Listener: Clients, Request: c.Request, Early: c.Early, Answered: c.Answered, Secure: c.Secure, Peer: c.Conn.RemoteAddr().String(),
-		}})
+		c.Peer = c.Conn.RemoteAddr().String()
+		err = h.ch.SendJSON(handover.Conns, []int{end.FD}, []lateConn{{Clients, c}})
 	}
 	if err == nil && len(pumps.list) > 0 {
 		pumps.start(h.u.pump)

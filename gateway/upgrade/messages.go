@@ -85,14 +85,10 @@ type rest struct {
 	Until    time.Duration // handover.Monotonic when the predecessor will have given up
 }
 
-// A lateConn is a connection in the body of handover.Conns.
+// A lateConn is a connection in the body of handover.Conns, whose descriptor is the message's.
 type lateConn struct {
 	Listener string
-	Request  []byte
-	Early    []byte
-	Answered bool
-	Secure   bool
-	Peer     string // the client's address, if the descriptor does not have it
+	LateConn
 }
 
 // sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.

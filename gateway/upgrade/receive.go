@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,17 +34,20 @@ type Predecessor struct {
 	older     []*handover.Conn
 	u         *Upgrader // set by Receive
 
-	mu       sync.Mutex // guards sessions and what follows, after adopt
+	restoring sync.WaitGroup // of messages with sessions, up to Ready
+	slots     chan struct{}  // one for each that is being restored
+
+	mu       sync.Mutex // guards sessions and what follows, while restoring and after Adopt
 	sessions *Takeover
 	moved    int
+	failure  error // of restoring
 	conns    []injected
 	rest     rest
 	last     []events.Event   // before the commit
 	done     bool             // no further sessions follow
 	posts    []webhook.Queued // received so far
 	events   RecentEvents
-	decoder  *decoder // until Ready
-	collect  func()   // turns the garbage collector on again
+	collect  func() // turns the garbage collector on again
 }
 
 // An injected is a connection without a complete request.
@@ -145,6 +149,7 @@ const reservedDescriptors = 64
 
 // failed closes what was received, and returns err, or ErrCrashed.
 func (t *Predecessor) failed(err error) error {
+	t.restoring.Wait()
 	t.ch.Close()
 	for _, ln := range t.listeners {
 		if ln != nil {
@@ -211,11 +216,10 @@ func (t *Predecessor) Receive(u *Upgrader) error {
 		err = t.ch.Send(handover.Accept, nil)
 	}
 	t.sessions = s.TakeOver(t.offer.Sessions)
-	t.decoder = newDecoder(t.decode, t.restoreAll)
-	defer t.decoder.finish()
+	t.slots = make(chan struct{}, runtime.GOMAXPROCS(0))
 	growth := debug.SetGCPercent(-1) // nobody is served meanwhile, up to the end of adopt
 	t.collect = func() { debug.SetGCPercent(growth) }
-	t.ch.SetDeadline(time.Now().Add(t.patience()))
+	t.ch.SetDeadline(time.Now().Add(patience))
 	for ready := false; err == nil && !ready; {
 		ready, err = t.restore()
 	}
@@ -295,7 +299,7 @@ func reserveMemory(n int64) {
 }
 
 // patience is how long the predecessor may take to send everything.
-func (t *Predecessor) patience() time.Duration { return 10*time.Second + freezeLimit }
+const patience = 10*time.Second + freezeLimit
 
 // restore handles one message, and reports whether it was the last before the commit.
 func (t *Predecessor) restore() (ready bool, err error) {
@@ -315,7 +319,7 @@ func (t *Predecessor) restore() (ready bool, err error) {
 		if err := t.ch.Send(handover.Ack, nil); err != nil {
 			return false, err
 		}
-		t.decoder.put(m)
+		t.restoreSessions(m)
 		m.FDs = nil
 	case handover.Conns:
 		return false, t.keepConns(&m)
@@ -324,8 +328,8 @@ func (t *Predecessor) restore() (ready bool, err error) {
 		if err := json.Unmarshal(m.Body, r); err != nil {
 			return false, err
 		}
-		if err := t.decoder.finish(); err != nil {
-			return false, err
+		if t.restoring.Wait(); t.failure != nil {
+			return false, t.failure
 		}
 		t.events.Add(r.Gateway.Events)
 		r.Gateway.Events = t.events
@@ -348,33 +352,37 @@ func (t *Predecessor) restoreTombstones(body []byte) (err error) {
 	return err
 }
 
-// decode decodes the sessions of a message, whose descriptors it takes.
-func (t *Predecessor) decode(m *handover.Message) (list []Decoded, err error) {
-	defer m.Close()
-	err = eachSession(m, func(s Moved) error {
-		d, err := t.sessions.Decode(t.offer.Format, s)
-		if err != nil {
-			closeEnds(s)
-			return err
-		}
-		list = append(list, d)
-		return nil
-	})
-	return list, err
-}
-
-// restoreAll restores decoded sessions, up to the first that cannot be.
-func (t *Predecessor) restoreAll(list []Decoded) error {
-	for i, d := range list {
-		if err := t.sessions.Restore(d); err != nil {
-			for _, d := range list[i:] {
-				closeEnds(d.Moved)
+// restoreSessions restores the sessions of a message, whose descriptors it takes, beside those of
+// others: all sessions stand still meanwhile.
+func (t *Predecessor) restoreSessions(m handover.Message) {
+	t.slots <- struct{}{}
+	t.restoring.Go(func() {
+		defer func() { <-t.slots }()
+		defer m.Close()
+		err := eachSession(&m, func(s Moved) error {
+			d, err := t.sessions.Decode(t.offer.Format, s)
+			if err == nil {
+				err = t.restoreOne(d)
+			}
+			if err != nil {
+				closeEnds(s)
 			}
 			return err
-		}
+		})
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.failure = cmp.Or(t.failure, err)
+	})
+}
+
+func (t *Predecessor) restoreOne(d Decoded) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.sessions.Restore(d)
+	if err == nil {
 		t.moved++
 	}
-	return nil
+	return err
 }
 
 // keepConns keeps connections without a complete request.
@@ -549,13 +557,13 @@ func (t *Predecessor) lateConns(m *handover.Message) error {
 		return err
 	}
 	if len(list) == 1 && len(m.FDs) == 1 && list[0].Answered {
-		fd := m.FDs[0]
+		c, fd := list[0].LateConn, m.FDs[0]
 		m.FDs = nil
-		conn, err := rawconn.ConnOf(fd)
-		if err != nil {
+		var err error
+		if c.Conn, err = rawconn.ConnOf(fd); err != nil {
 			return err
 		}
-		go t.u.Sessions.ResumeAnswered(LateConn{Conn: conn, Request: list[0].Request, Early: list[0].Early, Secure: list[0].Secure, Peer: list[0].Peer})
+		go t.u.Sessions.ResumeAnswered(c)
 		return nil
 	}
 	err := t.keepConns(m)
@@ -575,5 +583,5 @@ func (t *Predecessor) inject() {
 func (t *Predecessor) forwarded() (conns, processes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.sessions.Pumping(), t.sessions.Forwarders()
+	return t.sessions.Forwarded()
 }

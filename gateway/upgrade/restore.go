@@ -201,35 +201,35 @@ func (t *Takeover) adopt(r restored) {
 	}
 }
 
-// Pumping counts the connections of the sessions that were taken over whose bytes a
-// predecessor still forwards.
-func (t *Takeover) Pumping() (n int) {
-	t.eachPumped(func(forwarder) { n++ })
-	return n
-}
-
-// Forwarders counts the processes that forward the connections of Pumping.
-func (t *Takeover) Forwarders() int {
+// Forwarded counts the connections of the sessions that were taken over whose bytes predecessors
+// still forward, and these processes.
+func (t *Takeover) Forwarded() (conns, processes int) {
 	all := make(map[forwarder]bool)
-	t.eachPumped(func(by forwarder) { all[by] = true })
-	return len(all)
-}
-
-// eachPumped calls f for each connection whose bytes a predecessor still forwards.
-func (t *Takeover) eachPumped(f func(forwarder)) {
+	count := func(by forwarder) {
+		conns++
+		all[by] = true
+	}
 	for _, r := range t.pumped {
 		r.e.Do(func(core *session.Session, _ session.Time) {
-			if core.State() == session.Ended {
-				return
+			down, up := r.depends(core)
+			if down {
+				count(r.downBy)
 			}
-			if a := core.Attachment(); r.DownForwarded && a != nil && session.Leg(a) == r.client {
-				f(r.downBy)
-			}
-			if r.UpForwarded && core.Upstream() == r.upstream {
-				f(r.upBy)
+			if up {
+				count(r.upBy)
 			}
 		})
 	}
+	return conns, len(all)
+}
+
+// depends reports which of the connections of r are still those that a predecessor forwards.
+func (r *restored) depends(core *session.Session) (down, up bool) {
+	if core.State() == session.Ended {
+		return false, false
+	}
+	a := core.Attachment()
+	return r.DownForwarded && a != nil && session.Leg(a) == r.client, r.UpForwarded && core.Upstream() == r.upstream
 }
 
 // Abandon forgets the restored sessions, which will not be adopted, and closes their
@@ -256,13 +256,9 @@ func (t *Takeover) EndPumps(older bool) {
 			continue
 		}
 		r.e.Do(func(core *session.Session, now session.Time) {
-			a := core.Attachment()
-			if a == nil || core.State() == session.Ended {
-				return
-			}
-			down := r.DownForwarded && session.Leg(a) == r.client // else it has moved meanwhile
-			up := r.UpForwarded && core.Upstream() == r.upstream
+			down, up := r.depends(core)
 			switch {
+			case core.Attachment() == nil:
 			case !r.e.Resumable && (down || up):
 				core.CloseClient(now, wire.CodeServiceRestart, "upgrade")
 			case down, up && r.e.Terms().Hard:
@@ -362,13 +358,7 @@ func (u *Sessions) RestoreRest(r Rest) {
 	u.Watch.Metrics.Add(r.Counters)
 }
 
-// Tombstones returns the state of up to n tombstones after a number: see
-// registry.Registry.
-func (u *Sessions) Tombstones(after uint64, n int) (list [][]byte, last uint64) {
-	return u.Registry.Tombstones(after, n)
-}
-
-// RestoreTombstone adds a tombstone of Tombstones. If the predecessor had kept the session, resumes
+// RestoreTombstone adds a tombstone of the predecessor. If the predecessor had kept the session, resumes
 // that wait for it are refused now.
 func (u *Sessions) RestoreTombstone(b []byte) error {
 	id, err := u.Registry.RestoreTombstone(b)
