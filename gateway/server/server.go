@@ -77,13 +77,13 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if over != nil {
 		over.Adopt()
 	}
-	defer tuneCollector(environ, p.gateway.Watch().BufferBytes)()
 	p.announce(set, own.keys)
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
 	}
 	p.config = file
 	var watches sync.WaitGroup
+	watches.Go(func() { tuneCollector(ctx, environ, p.gateway.Watch().BufferBytes) })
 	watches.Go(func() { p.api.Run(ctx) })
 	watches.Go(func() { logUnreachable(ctx, log, set.Gateway.Routes) })
 	watches.Go(func() { p.config.watch(ctx, log) })
