@@ -63,7 +63,7 @@ func New(cfg Config) (*Gateway, error) {
 		Observe:  g.observe,
 		Dialling: func(e *registry.Record) bool { return g.dialer.Dialling(e) },
 		Late:     func(id string) bool { return g.upgrade.Late.Has(id) },
-		Moved:    func() bool { return g.upgrade.Moved() },
+		Moved:    func() bool { return g.upgrade.HandedOver() },
 		Draining: g.draining.Load, MemoryLow: g.memory.low,
 	})
 	g.dialer = dial.New(dial.Options{

@@ -63,8 +63,8 @@ type member struct {
 	elsewhere atomic.Bool
 }
 
-// newNode makes the node that the settings describe, on an open listener. over is what it takes
-// over from, nil if nothing. It connects to nothing yet.
+// newNode makes the node that the settings describe, on an open listener. over is the
+// predecessor, nil if there is none. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *upgrade.Predecessor) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
 	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}

@@ -70,7 +70,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 		Takeover: set.Takeover, Socket: set.UpgradeSocket, Timeout: set.UpgradeTimeout, Pump: set.UpgradePump,
 		BufferTotal: set.Gateway.BufferTotal, Webhook: set.Webhook != nil, Log: log, Args: args, Environ: environ, Stderr: stderr,
 	}
-	p, over, err := startOrTakeOver(set, ups, own, log, func() *vitals { return newVitals(lines, own.certs) })
+	p, over, err := startOrInherit(set, ups, own, log, func() *vitals { return newVitals(lines, own.certs) })
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
@@ -92,9 +92,9 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	return p.serve(signals, over, environ)
 }
 
-// startOrTakeOver starts a gateway. If there is a process to take over from, it has received
-// everything when startOrTakeOver returns. If that crashes before, the start is an ordinary one.
-func startOrTakeOver(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, vitals func() *vitals) (*process, *upgrade.Predecessor, error) {
+// startOrInherit starts a gateway. If there is a predecessor, the gateway has all of its sessions when
+// startOrInherit returns. If that process crashes before, the start is an ordinary one.
+func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, vitals func() *vitals) (*process, *upgrade.Predecessor, error) {
 	over, err := upgrade.Meet(ups)
 	if over == nil && err == nil {
 		p, err := start(set, ups, own, vitals(), log, nil)
@@ -468,8 +468,8 @@ func addressAt(ln net.Listener, certs *secure.Certificates, host string) string 
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// serve serves until a signal, until a listener fails, or until a successor has taken over.
-// over is what p has taken over itself, nil if nothing: then p serves already.
+// serve serves until a signal, until a listener fails, or until a successor has the sessions.
+// over is the predecessor of p, nil if there was none; otherwise p serves already.
 func (p *process) serve(signals <-chan os.Signal, over *upgrade.Predecessor, environ []string) int {
 	if over == nil {
 		p.listenAll()

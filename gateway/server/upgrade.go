@@ -13,7 +13,7 @@ import (
 	"reseat/gateway/webhook"
 )
 
-// This file is what an upgrade asks of the process: it implements upgrade.Server.
+// This file implements upgrade.Server: what an upgrade asks of a process.
 
 // Refusal implements upgrade.Server.
 func (p *process) Refusal() error {
@@ -56,7 +56,7 @@ func (p *process) ContinuePosts(list []webhook.Queued) {
 	}
 }
 
-// retire has h finish what the successor could not take over, and returns the exit status.
+// retire has h finish what could not be handed over at once, and returns the exit status.
 func (p *process) retire(h *upgrade.HandOver, signals <-chan os.Signal) int {
 	h.Retire(signals, func(s os.Signal) bool { return s != syscall.SIGHUP && s != upgradeSignal })
 	p.close()
@@ -100,7 +100,7 @@ func (p *process) FinishPosts(handOver bool) []webhook.Queued {
 	return list
 }
 
-// handshakePoll is how often finishHandshakes looks.
+// handshakePoll is the interval at which finishHandshakes counts.
 const handshakePoll = 20 * time.Millisecond
 
 // finishHandshakes waits for TLS handshakes in flight, which closing the listener would cancel.

@@ -8,21 +8,21 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// movedTo returns the Successor that has the sessions, nil if there is none.
-func (u *Sessions) movedTo() Successor {
+// next returns the Successor that has the sessions, nil if there is none.
+func (u *Sessions) next() Successor {
 	if to := u.successor.Load(); to != nil {
 		return *to
 	}
 	return nil
 }
 
-// Moved reports whether a successor has the sessions.
-func (u *Sessions) Moved() bool { return u.movedTo() != nil }
+// HandedOver reports whether a successor has the sessions.
+func (u *Sessions) HandedOver() bool { return u.next() != nil }
 
 // Forward hands the client of r over if a successor has the sessions. This process has left the
 // cluster then, so its failed lookups there prove nothing.
 func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) bool {
-	to := u.movedTo()
+	to := u.next()
 	if to == nil {
 		return false
 	}
@@ -35,9 +35,9 @@ func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) bool {
 	return true
 }
 
-// ForwardAnswered hands a client over that was refused because its session has moved.
+// ForwardAnswered hands a client over that was refused because the successor has its session.
 func (u *Sessions) ForwardAnswered(r *front.Request, a *dial.Arrival, id string) bool {
-	to := u.movedTo()
+	to := u.next()
 	if to == nil || u.Registry.Find(id) != nil {
 		return false
 	}

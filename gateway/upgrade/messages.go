@@ -22,22 +22,22 @@ func withoutChannel(environ []string) []string {
 }
 
 const (
-	// freezeLimit is how long sessions may stand still. It is below any client's
+	// freezeLimit limits the time that sessions stand still. It is below any client's
 	// suspicion that its connection is dead.
 	freezeLimit = 3 * time.Second
-	// maxForwarding is how many older processes may still forward bytes.
+	// maxForwarding limits the older processes that still forward bytes.
 	maxForwarding = 2
-	// maxOlder is how many older processes there may be: others finish requests.
+	// maxOlder limits all older processes: others finish requests.
 	maxOlder = 16
-	// settleTime is how long a freeze waits for reads and writes in flight.
+	// settleTime limits the wait of a freeze for reads and writes in flight.
 	settleTime = 300 * time.Millisecond
 	// batchSessions and batchBytes bound a message with sessions: descriptors in flight
 	// count against the limit of open files.
 	batchSessions = handover.MaxFDs / 2
 	batchBytes    = 1 << 20
-	// batchWindow is how many such messages may wait to be acknowledged.
+	// batchWindow limits the unacked messages with sessions.
 	batchWindow = 2
-	// batchTombstones is how many tombstones go into a message.
+	// batchTombstones limits the tombstones in a message.
 	batchTombstones = 200
 )
 
@@ -129,7 +129,7 @@ const (
 
 // eachSession calls f with each session of a handover.Sessions message. Missing descriptors are
 // negative. After an error the descriptors that were not passed to f stay in m.
-func eachSession(m *handover.Message, f func(s Moved) error) error {
+func eachSession(m *handover.Message, f func(s Received) error) error {
 	b := m.Body
 	for len(b) > 0 {
 		has := b[0]
@@ -151,15 +151,15 @@ func eachSession(m *handover.Message, f func(s Moved) error) error {
 			}
 			fds[i], m.FDs = m.FDs[0], m.FDs[1:]
 		}
-		moved := Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
-		if err := f(moved); err != nil {
+		received := Received{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
+		if err := f(received); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func closeEnds(s Moved) {
+func closeEnds(s Received) {
 	handover.CloseFD(s.Up)
 	handover.CloseFD(s.Down)
 }

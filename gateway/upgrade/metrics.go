@@ -7,13 +7,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metrics are those of docs/operating.md.
+// metrics counts upgrades: docs/operating.md.
 type metrics struct {
 	results  *prometheus.CounterVec
 	freeze   prometheus.Histogram
 	sessions *prometheus.CounterVec
 	// forwarded counts the connections that older processes forward, and these processes; nil:
-	// nothing was taken over.
+	// there was no predecessor.
 	forwarded atomic.Pointer[func() (conns, processes int)]
 }
 

@@ -111,7 +111,7 @@ func (l *pumpList) descriptor(end *transport.End) (err error) {
 	return nil
 }
 
-// A pumpList is what must be forwarded once a successor has taken over.
+// A pumpList has what must be forwarded once a successor has the sessions.
 type pumpList struct {
 	list  []pumped
 	older []net.Conn // sockets that older processes forward to

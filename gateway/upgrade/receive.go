@@ -25,7 +25,7 @@ import (
 	"reseat/gateway/webhook"
 )
 
-// A Predecessor is the process that this one takes over from.
+// A Predecessor is the process before this one, which hands its sessions over.
 type Predecessor struct {
 	set       Settings
 	ch        *handover.Conn
@@ -38,8 +38,8 @@ type Predecessor struct {
 	slots     chan struct{}  // one for each that is being restored
 
 	mu       sync.Mutex // guards sessions and what follows, while restoring and after Adopt
-	sessions *Takeover
-	moved    int
+	sessions *Incoming
+	count    int   // of sessions, up to the commit
 	failure  error // of restoring
 	conns    []injected
 	rest     rest
@@ -56,13 +56,13 @@ type injected struct {
 	conn     net.Conn
 }
 
-// errTooLate ends a takeover whose predecessor goes on by itself.
+// errTooLate ends a hand-over whose predecessor continues by itself.
 var errTooLate = errors.New("restoring the sessions took so long that the process to take over from continues with them")
 
 // ErrCrashed means that the predecessor has exited without a word.
 var ErrCrashed = errors.New("the process to take over from has exited")
 
-// Meet says hello to the process that this one will take over, and returns what that offers,
+// Meet says hello to the predecessor, and returns what that offers,
 // nil if there is none. It touches nothing of it.
 func Meet(set Settings) (*Predecessor, error) {
 	ch, err := channel(set)
@@ -144,7 +144,7 @@ func (t *Predecessor) fits() error {
 	return nil
 }
 
-// reservedDescriptors is how many a successor needs besides those that it takes over.
+// reservedDescriptors are kept free in a successor besides those that are handed over.
 const reservedDescriptors = 64
 
 // failed closes what was received, and returns err, or ErrCrashed.
@@ -215,7 +215,7 @@ func (t *Predecessor) Receive(u *Upgrader) error {
 	if err == nil {
 		err = t.ch.Send(handover.Accept, nil)
 	}
-	t.sessions = s.TakeOver(t.offer.Sessions)
+	t.sessions = s.Incoming(t.offer.Sessions)
 	t.slots = make(chan struct{}, runtime.GOMAXPROCS(0))
 	growth := debug.SetGCPercent(-1) // nobody is served meanwhile, up to the end of adopt
 	t.collect = func() { debug.SetGCPercent(growth) }
@@ -276,7 +276,7 @@ func (t *Predecessor) awaitCommit() error {
 	}
 }
 
-// memoryPerSession is about what restoring and adopting a session allocates in bytes, besides
+// memoryPerSession estimates the bytes that restoring and adopting a session allocates, besides
 // its buffers; maxReserved bounds the sum of all.
 const (
 	memoryPerSession = 12 << 10
@@ -298,7 +298,7 @@ func reserveMemory(n int64) {
 	runtime.GC()
 }
 
-// patience is how long the predecessor may take to send everything.
+// patience limits the time in which the predecessor sends everything.
 const patience = 10*time.Second + freezeLimit
 
 // restore handles one message, and reports whether it was the last before the commit.
@@ -359,7 +359,7 @@ func (t *Predecessor) restoreSessions(m handover.Message) {
 	t.restoring.Go(func() {
 		defer func() { <-t.slots }()
 		defer m.Close()
-		err := eachSession(&m, func(s Moved) error {
+		err := eachSession(&m, func(s Received) error {
 			d, err := t.sessions.Decode(t.offer.Format, s)
 			if err == nil {
 				err = t.restoreOne(d)
@@ -380,7 +380,7 @@ func (t *Predecessor) restoreOne(d Decoded) error {
 	defer t.mu.Unlock()
 	err := t.sessions.Restore(d)
 	if err == nil {
-		t.moved++
+		t.count++
 	}
 	return err
 }
@@ -406,7 +406,7 @@ func (t *Predecessor) keepConns(m *handover.Message) error {
 	return nil
 }
 
-// Adopt begins to serve: first what was taken over.
+// Adopt begins to serve: first what the predecessor had.
 func (t *Predecessor) Adopt() {
 	u := t.u
 	for _, e := range t.last {
@@ -422,7 +422,7 @@ func (t *Predecessor) Adopt() {
 	u.metrics.results.WithLabelValues(OK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
 	pumped := t.sessions.Pumped() // follow changes it
-	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.moved - pumped))
+	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.count - pumped))
 	u.metrics.sessions.WithLabelValues("pumped").Add(float64(pumped))
 	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.rest.Left)))
 	forwarded := t.forwarded
@@ -430,14 +430,14 @@ func (t *Predecessor) Adopt() {
 	u.mu.Lock()
 	u.last = Status{
 		State: OK, From: t.offer.Version, To: t.set.Version,
-		Sessions: StatusSessions{Moved: t.moved - pumped, Pumped: pumped, Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
+		Sessions: StatusSessions{Moved: t.count - pumped, Pumped: pumped, Kept: len(t.rest.Left)}, FreezeMS: float64(took.Microseconds()) / 1000,
 	}
 	u.older = slices.Clone(t.older) // watchOlder deletes from it
 	u.mu.Unlock()
 	for _, ch := range t.older {
 		go u.watchOlder(ch, nil)
 	}
-	u.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", t.set.Version, "sessions", t.moved, "pumped", pumped, "kept", len(t.rest.Left), "frozen", took)
+	u.log.Info("upgrade.committed", "pid", os.Getpid(), "from", t.offer.Version, "to", t.set.Version, "sessions", t.count, "pumped", pumped, "kept", len(t.rest.Left), "frozen", took)
 	if t.offer.SigningKey != u.Sessions.Keys.SigningKeyID() || t.rest.Gateway.Renewing {
 		t.sessions.RenewTokens()
 	}
@@ -452,7 +452,7 @@ func (t *Predecessor) Adopt() {
 	}
 }
 
-// follow takes over what the predecessor finishes later.
+// follow serves what the predecessor hands over later.
 func (t *Predecessor) follow() {
 	defer func() {
 		t.sessions.NoneLate()
@@ -534,7 +534,7 @@ func (t *Predecessor) continuePosts() {
 // lateSessions serves sessions that follow after the commit. Nobody else has them any more: one
 // that cannot be restored is lost, and costs no other.
 func (t *Predecessor) lateSessions(m *handover.Message) error {
-	err := eachSession(m, func(s Moved) error {
+	err := eachSession(m, func(s Received) error {
 		d, err := t.sessions.Decode(t.offer.Format, s)
 		if err == nil {
 			err = t.sessions.Restore(d)

@@ -12,19 +12,19 @@ import (
 
 const (
 	lateEvery = 20 * time.Millisecond // between two attempts to hand over what was busy
-	// LateGrace is how long ordinary requests in flight may take.
+	// LateGrace limits ordinary requests in flight.
 	LateGrace = 65 * time.Second
-	// forceAfter is when clients are disconnected that keep their session from moving, since they
-	// do not read what is being written to them.
+	// forceAfter is the time after which clients are disconnected that keep their session from being
+	// handed over, since they do not read what is being written to them.
 	forceAfter = 10 * time.Second
-	// pumpSlack is how much longer than --upgrade-pump this process forwards, so that the
+	// pumpSlack is added to --upgrade-pump in this process, so that the
 	// successor can have the clients leave.
 	pumpSlack = 2 * time.Second
-	// lateSettle is how long a late freeze waits for reads and writes in flight.
+	// lateSettle limits the wait of a late freeze for reads and writes in flight.
 	lateSettle = 5 * time.Millisecond
 )
 
-// Retire finishes what the successor could not take over, until it has, or until a signal that
+// Retire finishes what could not be handed over at once, until it has, or until a signal that
 // ends the process.
 func (g *HandOver) Retire(signals <-chan os.Signal, ends func(os.Signal) bool) {
 	u := g.u
@@ -72,7 +72,7 @@ func (g *HandOver) Retire(signals <-chan os.Signal, ends func(os.Signal) bool) {
 	}
 }
 
-// servingWait is how long a process waits for its successor to serve before it exits.
+// servingWait limits the wait of a process that could exit for its successor to serve.
 const servingWait = 10 * time.Second
 
 // finish forwards bytes until nobody needs it, or the time for it is over, and waits for the requests
@@ -152,11 +152,11 @@ func (g *HandOver) sendLate() {
 		frozen.Thaw()
 		return
 	}
-	frozen.Commit(&heir{u: u, ch: g.ch})
+	frozen.Commit(&remote{u: u, ch: g.ch})
 	pumps.start(u.pump)
 }
 
-// batchPosts is how many webhook events go into a message.
+// batchPosts limits the webhook events in a message.
 const batchPosts = 500
 
 // finishPosts finishes the posts in flight, and hands over what is queued. The events of a session

@@ -63,7 +63,7 @@ func (u *Upgrader) Upgrade() {
 	}
 }
 
-// exitTime is how long a process may take to exit after an upgrade was aborted.
+// exitTime limits the exit of a successor after an upgrade was aborted.
 const exitTime = 5 * time.Second
 
 // refusal says why there can be no upgrade now, nil if there can.

@@ -6,7 +6,7 @@ import (
 	"reseat/gateway/events"
 )
 
-// A Successor has taken the sessions over. Its methods may be called from any goroutine.
+// A Successor has the sessions. Its methods may be called from any goroutine.
 type Successor interface {
 	// Conn hands a client's connection over, which is the Successor's from here on.
 	Conn(LateConn)

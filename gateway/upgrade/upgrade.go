@@ -2,7 +2,7 @@
 //
 // The predecessor closes the gate and waits for handshakes in flight, pauses the event loops and
 // every session between two calls (freeze.go), and sends each session's state with its
-// descriptors. The successor restores them (takeover.go) and touches no socket before it has the
+// descriptors. The successor restores them (restore.go) and touches no socket before it has the
 // commit. Until then the predecessor can go on as if nothing had happened; afterwards it reads and
 // writes no connection, but those over TLS, whose bytes it forwards. Sessions that were busy, such
 // as with a dial, and clients whose handshake was under way follow one by one (late.go,
@@ -28,7 +28,7 @@ import (
 	"reseat/tokens"
 )
 
-// Options are what Sessions acts on. All are required.
+// Options configure Sessions. All are required.
 type Options struct {
 	Running  *sync.WaitGroup
 	Log      *slog.Logger

@@ -53,7 +53,7 @@ type Node struct {
 	Nodes       []cluster.Known // the other nodes
 }
 
-// Settings are what upgrades need to know of a process.
+// Settings configure the upgrades of a process.
 type Settings struct {
 	Version     string
 	Listen      map[string]string // of the listeners, by name
@@ -70,7 +70,7 @@ type Settings struct {
 	Stderr        io.Writer
 }
 
-// Parts are what an Upgrader acts on.
+// Parts are the parts of a process that an Upgrader acts on.
 type Parts struct {
 	Sessions  *Sessions
 	Server    Server
@@ -124,8 +124,8 @@ type Upgrader struct {
 	last    Status
 	older   []*handover.Conn // to processes that have not exited yet
 	settled bool             // the predecessor has handed everything over
-	// forwardedUntil is when older processes stop forwarding for this one; zero: they do
-	// not.
+	// forwardedUntil is the time at which older processes stop forwarding for this one; zero:
+	// none forwards.
 	forwardedUntil time.Time
 
 	handed chan *HandOver
@@ -154,10 +154,10 @@ func NewUpgrader(set Settings, parts Parts) *Upgrader {
 	}
 }
 
-// HandedOver receives the upgrade by which a successor has taken over.
+// HandedOver receives the upgrade by which a successor has got all sessions.
 func (u *Upgrader) HandedOver() <-chan *HandOver { return u.handed }
 
-// ownBinary is the path that this process was started by: an upgrade starts what is there
+// ownBinary returns the path that this process was started by: an upgrade starts what is there
 // then, which may be another file, also where the path is a symbolic link.
 func ownBinary() string {
 	path, err := exec.LookPath(os.Args[0])
@@ -170,7 +170,7 @@ func ownBinary() string {
 	return path
 }
 
-// forwardedFor is how long older processes go on forwarding for this one.
+// forwardedFor returns the time for which older processes go on forwarding for this one.
 func (u *Upgrader) forwardedFor() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// adoptWait is how long a predecessor waits for handover.Adopted.
+// adoptWait limits the wait for handover.Adopted.
 const adoptWait = 500 * time.Millisecond
 
 // listen receives what the successor says after the commit, until it has gone.
@@ -211,8 +211,8 @@ func (g *HandOver) freeze() (err error) {
 	case <-g.gone:
 	case <-time.After(adoptWait):
 	}
-	frozen.Commit(&heir{u: u, ch: g.ch})
-	conns.moved()
+	frozen.Commit(&remote{u: u, ch: g.ch})
+	conns.handedOver()
 	pumps.start(u.pump)
 	took := time.Since(began)
 	u.metrics.results.WithLabelValues(OK).Inc()
@@ -318,8 +318,8 @@ func (f frozenConns) each(do func(listen.FrozenConn)) {
 	}
 }
 
-func (f frozenConns) thaw()  { f.each(func(c listen.FrozenConn) { c.Thaw() }) }
-func (f frozenConns) moved() { f.each(func(c listen.FrozenConn) { c.Moved() }) }
+func (f frozenConns) thaw()       { f.each(func(c listen.FrozenConn) { c.Thaw() }) }
+func (f frozenConns) handedOver() { f.each(func(c listen.FrozenConn) { c.HandedOver() }) }
 
 func (f frozenConns) send(ch *handover.Conn) error {
 	for name, list := range f {
@@ -343,31 +343,31 @@ func (u *Upgrader) resumeListeners() {
 	}
 }
 
-// An heir is the successor, as the gateway sees it.
-type heir struct {
+// A remote is the successor at the other end of the channel.
+type remote struct {
 	u  *Upgrader
 	ch *handover.Conn
 }
 
 // Conn implements Successor.
-func (h *heir) Conn(c LateConn) {
+func (r *remote) Conn(c LateConn) {
 	pumps := new(pumpList)
 	end := transport.End{Conn: c.Conn}
 	err := pumps.descriptor(&end)
 	if err == nil {
 		c.Peer = c.Conn.RemoteAddr().String()
-		err = h.ch.SendJSON(handover.Conns, []int{end.FD}, []lateConn{{Clients, c}})
+		err = r.ch.SendJSON(handover.Conns, []int{end.FD}, []lateConn{{Clients, c}})
 	}
 	if err == nil && len(pumps.list) > 0 {
-		pumps.start(h.u.pump)
+		pumps.start(r.u.pump)
 		return
 	}
 	pumps.abandon()
 	c.Conn.Close()
 	if err != nil {
-		h.u.log.Warn("upgrade.connection_lost", "peer", c.Conn.RemoteAddr().String(), "err", err)
+		r.u.log.Warn("upgrade.connection_lost", "peer", c.Conn.RemoteAddr().String(), "err", err)
 	}
 }
 
 // Event implements Successor.
-func (h *heir) Event(e events.Event) { h.ch.SendJSON(handover.Event, nil, e) }
+func (r *remote) Event(e events.Event) { r.ch.SendJSON(handover.Event, nil, e) }
