@@ -92,9 +92,6 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Forget is for callers that close an accepted connection before an http.Server gets it.
-func (l *listener) Forget(c net.Conn) { l.tracker.Forget(c) }
-
 // Track adds c as idle, until Forget.
 func (t *ConnTracker) Track(c net.Conn) {
 	t.mu.Lock()

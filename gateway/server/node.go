@@ -25,8 +25,8 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/owner"
+	"reseat/gateway/secure"
 	"reseat/gateway/session"
-	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/upgrade"
 	"reseat/tokens"
 )
@@ -107,23 +107,12 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
-	n.ln = tls.NewListener(quietListener{ln}, n.identity.Server(n.ID, n.Refused))
+	n.ln = secure.Terminate(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
-}
-
-// A quietListener's connections can be served by an event loop, with TLS above them.
-type quietListener struct{ net.Listener }
-
-func (l quietListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {

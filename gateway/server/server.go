@@ -644,6 +644,9 @@ func (p *process) close() {
 			ln.Close()
 		}
 	}
+	if p.certs != nil {
+		p.certs.Stop()
+	}
 	if p.gateway != nil {
 		p.gateway.Close()
 	}

@@ -103,11 +103,12 @@ func (p *process) FinishPosts(handOver bool) []webhook.Queued {
 // handshakePoll is the interval at which finishHandshakes counts.
 const handshakePoll = 20 * time.Millisecond
 
-// finishHandshakes waits for TLS handshakes in flight, which closing the listener would cancel.
+// finishHandshakes waits for TLS handshakes in flight.
 func (p *process) finishHandshakes(ctx context.Context) {
 	if p.certs == nil {
 		return
 	}
+	p.certs.Stop() // the successor orders them now
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	tick := time.NewTicker(handshakePoll)
