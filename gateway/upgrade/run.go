@@ -68,6 +68,7 @@ const exitTime = 5 * time.Second
 
 // refusal says why there can be no upgrade now, nil if there can.
 func (u *Upgrader) refusal() error {
+	forwarders := u.metrics.forwarders() // not under mu, which comes after a Predecessor's
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
@@ -81,7 +82,7 @@ func (u *Upgrader) refusal() error {
 		return u.Server.Refusal()
 	case u.Sessions.Draining():
 		return errors.New("the gateway is draining")
-	case u.metrics.forwarders() >= maxForwarding:
+	case forwarders >= maxForwarding:
 		return fmt.Errorf("%d older processes still forward connections; see --upgrade-pump", maxForwarding)
 	case len(u.older) >= maxOlder:
 		return fmt.Errorf("%d older processes still finish requests or forward connections", len(u.older))
@@ -106,28 +107,24 @@ func (u *Upgrader) accept(ln *handover.Listener) {
 		if err != nil {
 			return
 		}
-		go func() {
-			if err := u.refusal(); err != nil {
-				u.refuse(err)
-				ch.SendAbort(err)
-				ch.Close()
-				return
-			}
-			u.run(ch)
-		}()
+		go u.run(ch)
 	}
 }
 
-// run runs one upgrade over ch. It reports whether the successor has everything; otherwise
+// run runs one upgrade over ch, or refuses it. It reports whether the successor has everything; otherwise
 // this process continues as before.
 func (u *Upgrader) run(ch *handover.Conn) (ok bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	err := u.refusal()
 	u.mu.Lock()
-	if u.running {
+	if err == nil && u.running {
+		err = errBusy
+	}
+	if err != nil {
 		u.mu.Unlock()
-		u.refuse(errBusy)
-		ch.SendAbort(errBusy)
+		u.refuse(err)
+		ch.SendAbort(err)
 		ch.Close()
 		return false
 	}
@@ -148,7 +145,7 @@ func (u *Upgrader) run(ch *handover.Conn) (ok bool) {
 		<-interrupted
 		return false
 	})
-	err := g.give()
+	err = g.give()
 	g.hold()
 	u.mu.Lock()
 	u.running = false

@@ -1,12 +1,17 @@
-// Package upgrade gives the sessions of one process to the next, without a cut.
+// Package upgrade hands the sessions of one process over to the next, without a cut.
 //
-// The predecessor closes the gate and waits for handshakes in flight, pauses the event loops and
-// every session between two calls (freeze.go), and sends each session's state with its
-// descriptors. The successor restores them (restore.go) and touches no socket before it has the
-// commit. Until then the predecessor can go on as if nothing had happened; afterwards it reads and
-// writes no connection, but those over TLS, whose bytes it forwards. Sessions that were busy, such
-// as with a dial, and clients whose handshake was under way follow one by one (late.go,
-// forward.go).
+// The predecessor (handover.go) offers its listeners, sends what can be sent while it serves, closes
+// the gate and waits for handshakes in flight, pauses the event loops and every session between two
+// calls (freeze.go), and sends each session's state with its descriptors. The successor (receive.go)
+// restores them (restore.go), and touches no socket before it has the commit. Until then the
+// predecessor can go on as if nothing had happened; afterwards it reads and writes no connection, but
+// those over TLS, whose bytes it forwards (pump.go). It retires (retire.go): sessions that were busy,
+// such as with a dial, and clients whose handshake was under way follow one by one (late.go,
+// forward.go), and the successor serves them (follow.go).
+//
+// messages.go has the bodies of what the processes say to each other over a handover.Conn. Sessions
+// is the part of it that the gateway has; Upgrader decides about upgrades (run.go), and asks the
+// process around it by Server.
 package upgrade
 
 import (

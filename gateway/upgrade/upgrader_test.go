@@ -5,6 +5,7 @@ package upgrade
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/handover"
@@ -36,5 +37,31 @@ func TestOfferKeepsChannelOfProcessThatExits(t *testing.T) {
 	var b [1]byte
 	if n, err := unix.Read(int(far.Fd()), b[:]); n != 1 || b[0] != 'x' {
 		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// A bystander is a Server that can be replaced.
+type bystander struct{ Server }
+
+func (bystander) Refusal() error { return nil }
+
+// The predecessor's lock comes first: what it hands over last settles the Upgrader while that lock is
+// held, and a signal may ask for the next upgrade at the same moment.
+func TestUpgradeCanBeRefusedWhilePredecessorSettles(t *testing.T) {
+	u := NewUpgrader(Settings{}, Parts{
+		Sessions: New(Options{Draining: func() bool { return false }}), Server: bystander{}, Registry: prometheus.NewRegistry(),
+	})
+	u.Settle()
+	forwarded := func() (conns, processes int) {
+		if !u.mu.TryLock() {
+			t.Error("the Upgrader is locked while it waits for the predecessor's lock")
+			return 0, 0
+		}
+		u.mu.Unlock()
+		return 5, maxForwarding
+	}
+	u.metrics.forwarded.Store(&forwarded)
+	if u.refusal() == nil {
+		t.Error("a third process may forward")
 	}
 }
