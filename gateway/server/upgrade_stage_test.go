@@ -85,6 +85,7 @@ type stage struct {
 	flags  []string
 	socket string
 	pair   *testcert.Pair // clients connect over TLS; nil: plainly
+	attr   syscall.SysProcAttr
 }
 
 // An echo is a game server that answers each message with the same, and counts its connections.
@@ -99,7 +100,7 @@ type echo struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir(), game: &echo{slow: make(chan struct{})}}
+	s := &stage{t: t, dir: t.TempDir(), game: &echo{slow: make(chan struct{})}, attr: syscall.SysProcAttr{Setpgid: true}}
 	s.game.Server = httptest.NewServer(s.game)
 	t.Cleanup(func() {
 		s.game.CloseClientConnections()
@@ -173,7 +174,8 @@ func (s *stage) spawn(more ...string) *node {
 	s.t.Helper()
 	n := &node{t: s.t, news: make(chan struct{}), exited: make(chan struct{}), silent: make(chan struct{})}
 	n.cmd = exec.Command(s.binary, override(s.flags, more...)...)
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	attr := s.attr
+	n.cmd.SysProcAttr = &attr
 	r, w, err := os.Pipe() // StderrPipe would be closed with the first process
 	if err != nil {
 		s.t.Fatal(err)

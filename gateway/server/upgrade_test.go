@@ -262,6 +262,26 @@ func TestOldProcessExitsOnlyOnceNewOneServes(t *testing.T) {
 	<-n.exited
 }
 
+// The process below PID 1 would end with it, but one in another container does not.
+func TestPID1HandsOverToAnotherContainerAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a PID namespace")
+	}
+	s := newStage(t)
+	s.attr.Cloneflags = syscall.CLONE_NEWPID
+	n := s.start("--upgrade-socket=" + s.socket)
+	s.attr.Cloneflags = 0
+	p := s.play(n, 2)
+	n.cmd.Process.Signal(syscall.SIGUSR2)
+	if line := n.wait(0, "upgrade.refused"); !strings.Contains(line["err"].(string), "PID 1") {
+		t.Errorf("%v", line)
+	}
+	next := s.start("--takeover=" + s.socket)
+	<-n.exited
+	p.goOn()
+	next.wantStatus(upgrade.OK, "")
+}
+
 func TestTakeoverOfNobodyIsAnOrdinaryStart(t *testing.T) {
 	s := newStage(t)
 	n := s.start("--takeover="+s.socket, "--upgrade-socket="+s.socket)

@@ -23,9 +23,16 @@ var errBusy = errors.New("another upgrade is under way")
 // those whose game server has not answered yet.
 var errUnsettled = errors.New("another upgrade is under way: the older process has not handed all sessions over yet")
 
+// errPID1 refuses a new process below this one: it would end with it.
+var errPID1 = errors.New("this process is PID 1: the container would end with it; start the new process beside it with --takeover, in a container that shares the volume of --upgrade-socket")
+
 // Upgrade upgrades to a new process of the same program, as SIGUSR2 asks.
 func (u *Upgrader) Upgrade() {
-	if err := u.refusal(); err != nil {
+	err := u.refusal()
+	if os.Getpid() == 1 {
+		err = errPID1
+	}
+	if err != nil {
 		u.refuse(err)
 		return
 	}
@@ -76,8 +83,6 @@ func (u *Upgrader) refusal() error {
 		return errBusy
 	case !u.settled:
 		return errUnsettled
-	case os.Getpid() == 1:
-		return errors.New("this process is PID 1: the container would end with it; start the new process beside it with --takeover, in a container that shares the volume of --upgrade-socket")
 	case u.Server.Refusal() != nil:
 		return u.Server.Refusal()
 	case u.Sessions.Draining():
