@@ -69,7 +69,7 @@
 //	  Gateway.Drain (drain.go)          refuses new sessions, serves the others for --drain;
 //	                                    then 4503 to all at once, and closeWait
 //	                                    for the closing handshakes
-//	  process.closeHook                 posts the queued webhook events
+//	  process.FinishPosts               posts the queued webhook events
 //	process.close                       event streams, servers, listeners, Gateway.Close
 //
 // # Who owns what

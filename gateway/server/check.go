@@ -131,7 +131,7 @@ func (r *report) ports(ctx context.Context, set *config.Settings) {
 			ln.Close()
 			free = append(free, p.addr)
 		case errors.Is(err, syscall.EADDRINUSE) && gatewayRuns(ctx, set):
-			r.warn(p.flag+" "+p.addr, "in use while a Reseat gateway runs here: right for one that it takes over from or replaces, else choose another port")
+			r.warn(p.flag+" "+p.addr, "in use while a Reseat gateway runs here: right for one that hands its sessions over to it, or that it replaces, else choose another port")
 		default:
 			r.say(p.flag+" "+p.addr, "", 1, err)
 		}

@@ -77,7 +77,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if over != nil {
 		over.Adopt()
 	}
-	p.announce(set, own.keys)
+	p.announce(set)
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
 	}
@@ -114,25 +114,20 @@ func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, lo
 		return nil, nil, err
 	}
 	log.Error("upgrade.failed", "err", err, "text", "an ordinary start follows")
-	p, err = startAfterCrash(func() (*process, error) { return start(set, ups, own, vitals(), log, nil) })
-	return p, nil, err
-}
-
-// releaseTime limits the wait for the system to close the listeners of a process that has
-// crashed: its many other connections may come first.
-const releaseTime = 10 * time.Second
-
-// startAfterCrash starts a gateway while the system closes the listeners of the one before.
-func startAfterCrash(start func() (*process, error)) (p *process, err error) {
 	for end := time.Now().Add(releaseTime); ; time.Sleep(releasePoll) {
-		if p, err = start(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
-			return p, err
+		p, err = start(set, ups, own, vitals(), log, nil)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return p, nil, err
 		}
 	}
 }
 
-// releasePoll is the time between two attempts to listen.
-const releasePoll = 20 * time.Millisecond
+const (
+	// releaseTime limits the wait for the system to close the listeners of a process that has
+	// crashed: its many other connections may come first.
+	releaseTime = 10 * time.Second
+	releasePoll = 20 * time.Millisecond
+)
 
 // parse reads the settings. If it returns none, it has printed what there is to say, and
 // the exit status is the one it returns.
@@ -228,7 +223,8 @@ type process struct {
 	certs           *secure.Certificates // nil without TLS
 	show            *demo.Showcase       // nil without --demo
 	hook            *webhook.Hook        // nil without --webhook
-	node            *member              // nil without --cluster
+	hookEnds        sync.Once
+	node            *member // nil without --cluster
 	api             *admin.Handler
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil if --admin is off
@@ -405,7 +401,7 @@ func server(h http.Handler, conns *listen.ConnTracker, log *slog.Logger) *http.S
 }
 
 // announce logs the addresses, and what an operator should know at the start.
-func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
+func (p *process) announce(set *config.Settings) {
 	url := address(p.listen, p.certs)
 	p.log.Info("listen.clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
 	if p.adminLn != nil {
@@ -427,7 +423,7 @@ func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 	for _, w := range warnings(set) {
 		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
 	}
-	if keys.Ephemeral() {
+	if p.keys.Ephemeral() {
 		p.log.Warn("token.key_ephemeral", "flag", "--token-key-file", "text", "no key file: sessions cannot be resumed after a restart, or at another gateway")
 	}
 	if set.Demo {
@@ -587,7 +583,7 @@ func (p *process) drain(signals <-chan os.Signal) int {
 	go func() {
 		defer close(done)
 		p.gateway.Drain(context.Background())
-		p.closeHook()
+		p.FinishPosts(false)
 	}()
 	for {
 		select {
@@ -611,17 +607,22 @@ const (
 	hookEnd = 5 * time.Second
 )
 
-// closeHook posts the queued events, as far as the receiver accepts them.
-func (p *process) closeHook() {
+// FinishPosts posts the queued events of the webhook, as far as the receiver accepts them. With handOver
+// it returns them instead. The first call decides; it implements upgrade.Server.
+func (p *process) FinishPosts(handOver bool) (left []webhook.Queued) {
 	if p.hook == nil {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
-	defer cancel()
-	if n := p.hook.Close(ctx); n > 0 {
-		p.log.Warn("webhook.undelivered", "events", n)
-	}
-	p.hook = nil
+	p.hookEnds.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
+		defer cancel()
+		if handOver {
+			left = p.hook.HandOver(ctx)
+		} else if n := p.hook.Close(ctx); n > 0 {
+			p.log.Warn("webhook.undelivered", "events", n)
+		}
+	})
+	return left
 }
 
 func (p *process) close() {
@@ -650,7 +651,7 @@ func (p *process) close() {
 	if p.gateway != nil {
 		p.gateway.Close()
 	}
-	p.closeHook() // if there was no drain
+	p.FinishPosts(false) // if there was no drain
 	if p.show != nil {
 		p.show.Close()
 	}

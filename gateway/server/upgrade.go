@@ -87,19 +87,6 @@ func (p *process) FinishRequests(quiet chan<- struct{}) {
 	both.Wait()
 }
 
-// FinishPosts implements upgrade.Server.
-func (p *process) FinishPosts(handOver bool) []webhook.Queued {
-	if !handOver {
-		p.closeHook()
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
-	defer cancel()
-	list := p.hook.HandOver(ctx)
-	p.hook = nil
-	return list
-}
-
 // handshakePoll is the interval at which finishHandshakes counts.
 const handshakePoll = 20 * time.Millisecond
 

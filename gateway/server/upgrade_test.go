@@ -59,15 +59,15 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		{"refuses the offer", func(f *fake) { f.offered(); f.SendAbort(errors.New("too small a limit")) }, "offer: the new process did not accept: too small a limit"},
 		{"exits after ACCEPT", func(f *fake) { f.accepted(); f.Close() }, ""},
 		{"exits between the sessions", func(f *fake) { f.sessions(); f.Close() }, ": it has exited"},
-		{"hangs between the sessions", func(f *fake) { f.sessions(); f.wantAbort("timeout") }, "ready: the new process could not take over: timeout"},
+		{"hangs between the sessions", func(f *fake) { f.sessions(); f.wantAbort("timeout") }, "ready: the new process did not restore the sessions: timeout"},
 		{"is ready too soon", func(f *fake) {
 			f.accepted()
 			f.say(handover.Ready)
 			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack))
-		}, "ready: the new process could not take over"},
-		{"exits before READY", func(f *fake) { f.rested(); f.Close() }, "ready: the new process could not take over: it has exited"},
-		{"hangs before READY", func(f *fake) { f.rested(); f.wantAbort("timeout") }, "ready: the new process could not take over: timeout"},
-		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process could not take over: no route"},
+		}, "ready: the new process did not restore the sessions"},
+		{"exits before READY", func(f *fake) { f.rested(); f.Close() }, "ready: the new process did not restore the sessions: it has exited"},
+		{"hangs before READY", func(f *fake) { f.rested(); f.wantAbort("timeout") }, "ready: the new process did not restore the sessions: timeout"},
+		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process did not restore the sessions: no route"},
 		{"exits between READY and COMMIT", func(f *fake) {
 			f.rested()
 			f.raw(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RD) }) // COMMIT cannot be sent any more

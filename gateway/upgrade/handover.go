@@ -200,7 +200,7 @@ func (g *HandOver) freeze() (err error) {
 	}
 	g.step = "ready"
 	if err := g.awaitReady(); err != nil {
-		return explain(err, "the new process could not take over")
+		return explain(err, "the new process did not restore the sessions")
 	}
 	if err := g.commit(frozen, r.Until); err != nil {
 		return err

@@ -56,13 +56,13 @@ type injected struct {
 }
 
 // errTooLate ends a hand-over whose predecessor continues by itself.
-var errTooLate = errors.New("restoring the sessions took so long that the process to take over from continues with them")
+var errTooLate = errors.New("restoring the sessions took so long that the older process continues with them")
 
 // ErrCrashed means that the predecessor has exited without a word.
-var ErrCrashed = errors.New("the process to take over from has exited")
+var ErrCrashed = errors.New("the older process has exited")
 
-// Meet says hello to the predecessor, and returns what that offers,
-// nil if there is none. It touches nothing of it.
+// Meet says hello to the predecessor, and returns it with its offer, nil if there is none. It touches
+// nothing of what is offered.
 func Meet(set Settings) (*Predecessor, error) {
 	ch, err := channel(set)
 	if ch == nil {
@@ -168,7 +168,7 @@ func (t *Predecessor) failed(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrCrashed
 	}
-	return fmt.Errorf("take over: %w", inTime(err))
+	return fmt.Errorf("hand-over: %w", inTime(err))
 }
 
 // inTime names a failure that is a deadline's.
@@ -235,7 +235,7 @@ func (t *Predecessor) Receive(u *Upgrader) error {
 	}
 	t.ch.SetDeadline(time.Time{}) // only the predecessor decides now: it may have sent Commit at any moment
 	waiting := time.AfterFunc(freezeLimit, func() {
-		u.log.Warn("upgrade.waiting", "pid", t.offer.PID, "text", "the process to take over from neither commits nor aborts: if it is stopped, continue it, or kill it and its sessions go on here")
+		u.log.Warn("upgrade.waiting", "pid", t.offer.PID, "text", "the older process neither commits nor aborts: if it is stopped, continue it, or kill it and its sessions go on here")
 	})
 	defer waiting.Stop()
 	if err = t.ch.Send(handover.Ready, nil); err == nil {
