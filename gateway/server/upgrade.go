@@ -90,7 +90,7 @@ func (p *process) FinishRequests(quiet chan<- struct{}) {
 // handshakePoll is the interval at which finishHandshakes counts.
 const handshakePoll = 20 * time.Millisecond
 
-// finishHandshakes waits for TLS handshakes in flight.
+// finishHandshakes waits for TLS handshakes in flight: their requests come to this process.
 func (p *process) finishHandshakes(ctx context.Context) {
 	if p.certs == nil {
 		return
