@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -170,7 +171,7 @@ func (w *secureTrackedWorld) overHTTP2() (client *http.Client, dials *int) {
 
 // serveFrom serves h as the program does.
 func serveFrom(t *testing.T, ln net.Listener, h http.Handler, conns *listen.ConnTracker) {
-	server := &http.Server{Handler: conns.Handler(h), ConnState: conns.ConnState, ConnContext: listen.ConnContext, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: conns.Handler(h), ConnState: conns.ConnState, ConnContext: listen.ConnContext, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
 }

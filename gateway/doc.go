@@ -69,7 +69,7 @@
 //	  Gateway.Drain (drain.go)          refuses new sessions, serves the others for --drain;
 //	                                    then 4503 to all at once, and closeWait
 //	                                    for the closing handshakes
-//	  process.closeHook                 posts the queued webhook events
+//	  process.FinishPosts               posts the queued webhook events
 //	process.close                       event streams, servers, listeners, Gateway.Close
 //
 // # Who owns what
@@ -85,7 +85,8 @@
 //	               in an outage
 //	owner          where a session is in a cluster, and whether this node may have it: seats,
 //	               claims, hand-offs, clients that are passed on
-//	upgrade        the sessions' way to the next process, and from the one before
+//	upgrade        the sessions' way to the next process, and from the one before: both processes,
+//	               and what each says to the other
 //	watch          what operators see: log, metrics, events, refusals, overview
 //	control        what the control API does to sessions
 //	policy         what can be set for each route

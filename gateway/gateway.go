@@ -16,7 +16,6 @@ import (
 	"reseat/gateway/owner"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
-	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/upgrade"
 	"reseat/gateway/watch"
@@ -84,25 +83,9 @@ func (g *Gateway) Owner() *owner.Owner { return g.owner }
 // Living counts the sessions.
 func (g *Gateway) Living() int { return g.reg.Count() }
 
-// DescriptorsInUse counts the descriptors of sessions, requests and idle connections.
-func (g *Gateway) DescriptorsInUse() int {
-	clients, _ := g.conns.Counts()
-	admins, _ := g.adminConns.Counts()
-	return g.reg.InUse() + clients + admins
-}
-
 // Enter begins a call that may act on sessions, unless they are frozen or have moved: then
 // it returns nil.
 func (g *Gateway) Enter() *gate.Visit { return g.gate.TryEnter() }
-
-// DisconnectAll drops the connections of all attached clients. Those that can resume do so.
-func (g *Gateway) DisconnectAll() {
-	for _, e := range g.reg.All() {
-		if d := e.Driver(); d != nil {
-			d.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
-		}
-	}
-}
 
 // Upgrade returns what gives the sessions to a successor, and takes those of a predecessor over.
 func (g *Gateway) Upgrade() *upgrade.Sessions { return g.upgrade }

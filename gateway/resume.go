@@ -41,7 +41,7 @@ func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool 
 	switch {
 	case found.Refusal == nil:
 		return found.Served
-	case g.upgrade.ForwardMoved(w, r):
+	case g.upgrade.Forward(w, r):
 		return true
 	}
 	g.watch.NotForwarded(r, found.Session, found.Session[:cluster.IDLen], found.Evidence)

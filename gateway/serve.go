@@ -63,7 +63,7 @@ func New(cfg Config) (*Gateway, error) {
 		Observe:    g.observe,
 		Dialling:   func(e *registry.Record) bool { return g.dialer.Dialling(e) },
 		Late:       func(id string) bool { return g.upgrade.Late.Has(id) },
-		HandedOver: func() bool { return g.upgrade.Moved() },
+		HandedOver: func() bool { return g.upgrade.HandedOver() },
 		Draining:   g.draining.Load, MemoryLow: g.memory.low,
 	})
 	g.dialer = dial.New(dial.Options{
@@ -72,10 +72,12 @@ func New(cfg Config) (*Gateway, error) {
 	})
 	g.upgrade = upgrade.New(upgrade.Options{
 		Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver,
-		Registry: g.reg, Store: g.store, Table: g.table, Dialer: g.dialer, Owner: g.owner, Default: cfg.Default,
+		Registry: g.reg, Store: g.store, Table: g.table, Dialer: g.dialer, Owner: g.owner, Keys: g.keys, Default: cfg.Default,
+		Conns: g.conns, AdminConns: g.adminConns,
 		Observe:       g.observe,
 		CommitSession: g.commit, Renew: g.issuer.renew, RenewTokens: g.RenewTokens,
 		Renewing: func() bool { return g.renewals.Load() > 0 },
+		Draining: g.draining.Load, ResumeAnswered: g.ResumeAnswered,
 	})
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {

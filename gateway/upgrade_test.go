@@ -280,7 +280,7 @@ func (s *side) becomes(id string, want session.State) {
 }
 
 // send passes frozen sessions on, with duplicates of their descriptors.
-func send(t *testing.T, f *frozen, to *upgrade.Takeover) {
+func send(t *testing.T, f *frozen, to *upgrade.Incoming) {
 	t.Helper()
 	dup := func(fd int) int {
 		if fd < 0 {
@@ -297,7 +297,7 @@ func send(t *testing.T, f *frozen, to *upgrade.Takeover) {
 		for _, c := range s.Content {
 			content = append(content, c...)
 		}
-		d, err := to.Decode(session.Formats[0], upgrade.Moved{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)})
+		d, err := to.Decode(session.Formats[0], upgrade.Received{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)})
 		if err == nil {
 			err = to.Restore(d)
 		}
@@ -328,10 +328,10 @@ func (s *side) freeze() *frozen {
 }
 
 // handOver is an upgrade from s to next.
-func (s *side) handOver(next *side) *upgrade.Takeover {
+func (s *side) handOver(next *side) *upgrade.Incoming {
 	s.t.Helper()
-	f, to := s.freeze(), next.Upgrade().TakeOver(1)
-	list, _ := s.Upgrade().Tombstones(0, 1000)
+	f, to := s.freeze(), next.Upgrade().Incoming(1)
+	list, _ := s.Upgrade().Registry.Tombstones(0, 1000)
 	for _, b := range list {
 		if err := next.Upgrade().RestoreTombstone(b); err != nil {
 			s.t.Fatal(err)
@@ -531,7 +531,7 @@ func TestSessionThatEndsLateIsRefusedWithItsReason(t *testing.T) {
 	old := newSide(t, game, nil, testPolicy(), "/*")
 	player := old.player("/match/7")
 	next := newSide(t, game, old, testPolicy(), "/*")
-	next.Upgrade().TakeOver(1).Adopt([]string{player.hello.Session})
+	next.Upgrade().Incoming(1).Adopt([]string{player.hello.Session})
 	answer := next.resumed(player)
 	eventually(t, "the resume waits", func() bool {
 		sessions, visits := next.Upgrade().Left()
@@ -539,7 +539,7 @@ func TestSessionThatEndsLateIsRefusedWithItsReason(t *testing.T) {
 	})
 	old.Control().End("", player.hello.Session, 4000, "banned")
 	eventually(t, "a tombstone", func() bool {
-		list, last := old.Upgrade().Tombstones(0, 10)
+		list, last := old.Upgrade().Registry.Tombstones(0, 10)
 		for _, b := range list {
 			if err := next.Upgrade().RestoreTombstone(b); err != nil {
 				t.Fatal(err)
@@ -579,7 +579,7 @@ func TestAbandonedSessionsAreForgotten(t *testing.T) {
 	old := newSide(t, game, nil, testPolicy(), "/*")
 	p := old.player("/match/7")
 	next := newSide(t, game, old, testPolicy(), "/*")
-	f, to := old.freeze(), next.Upgrade().TakeOver(1)
+	f, to := old.freeze(), next.Upgrade().Incoming(1)
 	send(t, f, to)
 	to.Abandon()
 	f.Thaw()

@@ -22,6 +22,7 @@ import (
 	"reseat/gateway/control"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
+	"reseat/gateway/upgrade"
 )
 
 // Options configure the handler of the admin address.
@@ -37,7 +38,7 @@ type Options struct {
 	// Log gets a line for each write. Nil means slog.Default.
 	Log *slog.Logger
 	// Upgrade describes the last upgrade. Nil: there was none.
-	Upgrade func() Upgrade
+	Upgrade func() upgrade.Status
 	// Process holds the metrics of the gateway's process. Nil means none.
 	Process prometheus.Gatherer
 	// Cluster reaches the other nodes. Nil: there are none, and the API speaks for this
@@ -72,7 +73,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 		o.Log = slog.Default()
 	}
 	if o.Upgrade == nil {
-		o.Upgrade = func() Upgrade { return Upgrade{State: "none"} }
+		o.Upgrade = func() upgrade.Status { return upgrade.Status{State: upgrade.None} }
 	}
 	a := &api{Options: o, g: g, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
 	a.metrics = prometheus.Gatherers{g.Watch().Metrics.Registry, a.refused.registry}

@@ -283,20 +283,20 @@ func TestLastUpgradeIsDescribed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.wantObject("GET", "/api/v1/upgrade", "", "state", "none", "from", "", "error", "")
 	})
-	last := Upgrade{State: "ok", From: "v1.0.0", To: "v1.1.0", Sessions: UpgradeSessions{Moved: 40, Pumped: 2, Kept: 1}, FreezeMS: 12.5}
+	last := upgrade.Status{State: "ok", From: "v1.0.0", To: "v1.1.0", Sessions: upgrade.StatusSessions{Moved: 40, Pumped: 2, Kept: 1}, FreezeMS: 12.5}
 	inWorld(t, func(t *testing.T, w *world) {
-		for _, last = range []Upgrade{last, {State: "running", From: "v1.1.0"}, {State: "refused", From: "v1.1.0", Error: "draining"}, {State: "aborted", From: "v1.1.0", To: "v1.2.0", Error: "offer: no room"}} {
+		for _, last = range []upgrade.Status{last, {State: "running", From: "v1.1.0"}, {State: "refused", From: "v1.1.0", Error: "draining"}, {State: "aborted", From: "v1.1.0", To: "v1.2.0", Error: "offer: no room"}} {
 			for name, body := range map[string][]byte{
 				"upgrade":  w.call("GET", "/api/v1/upgrade").Body.Bytes(),
 				"overview": member(t, w.call("GET", "/api/v1/overview").Body.Bytes(), "upgrade"),
 			} {
-				var got Upgrade
+				var got upgrade.Status
 				if err := json.Unmarshal(body, &got); err != nil || got != last {
 					t.Errorf("%s: %s, want %+v", name, body, last)
 				}
 			}
 		}
-	}, func(_ *gateway.Config, o *Options) { o.Upgrade = func() Upgrade { return last } })
+	}, func(_ *gateway.Config, o *Options) { o.Upgrade = func() upgrade.Status { return last } })
 }
 
 // member returns a member of a JSON object.

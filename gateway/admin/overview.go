@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"reseat/gateway/registry"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/watch"
 )
 
@@ -30,7 +31,7 @@ type overview struct {
 	Write   bool           `json:"write"`   // whether the caller may change things
 	Every   string         `json:"every"`   // time between samples
 	Samples []watch.Totals `json:"samples"`
-	Upgrade Upgrade        `json:"upgrade"` // as in GET /upgrade
+	Upgrade upgrade.Status `json:"upgrade"` // as in GET /upgrade
 
 	// In a cluster: all nodes, this one first, the names of those that did not answer, and this
 	// node's connection to NATS.

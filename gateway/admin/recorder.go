@@ -56,8 +56,11 @@ func (r *Recorder) add(t watch.Totals) {
 // Samples returns all samples, for the process that takes over.
 func (r *Recorder) Samples() []watch.Totals { return r.since(time.Time{}) }
 
-// Restore adds the Samples of an earlier process.
+// Restore adds the Samples of an earlier process, if r is not nil.
 func (r *Recorder) Restore(list []watch.Totals) {
+	if r == nil {
+		return
+	}
 	for _, t := range list {
 		r.add(t)
 	}

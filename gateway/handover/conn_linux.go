@@ -22,7 +22,7 @@ type Conn struct {
 	unsent []byte // of a message that a deadline has cut off; guarded by send
 }
 
-// New returns the Conn of a Unix stream socket, whose descriptor it takes over.
+// New returns the Conn of a Unix stream socket, whose descriptor it owns from then on.
 func New(fd int) (*Conn, error) {
 	f := os.NewFile(uintptr(fd), "upgrade")
 	defer f.Close()

@@ -14,20 +14,20 @@ import (
 // A Conn is an accepted TCP connection whose request may still be incomplete. It remembers
 // the bytes of that request, so that another process can continue with it: Freeze.
 // All methods are those of the TCP connection, but reading, writing and closing wait while
-// it is frozen, and reading and writing fail once it has moved.
+// it is frozen, and reading and writing fail once it was handed over.
 type Conn struct {
 	rawconn.TCP
 	raw syscall.RawConn
 
-	mu       sync.Mutex
-	first    []byte // to be read before anything of the connection
-	request  []byte // what has been read of an incomplete request
-	serving  bool   // a request is being served
-	mixed    bool   // bytes of several requests, or of a body, may have been read
-	frozen   bool
-	moved    bool
-	closed   bool
-	resolved chan struct{} // closed by Thaw and Moved, made by Freeze
+	mu         sync.Mutex
+	first      []byte // to be read before anything of the connection
+	request    []byte // what has been read of an incomplete request
+	serving    bool   // a request is being served
+	mixed      bool   // bytes of several requests, or of a body, may have been read
+	frozen     bool
+	handedOver bool
+	closed     bool
+	resolved   chan struct{} // closed by Thaw and HandedOver, made by Freeze
 
 	// Of a Read under way.
 	p       []byte
@@ -38,7 +38,7 @@ type Conn struct {
 }
 
 // NewConn wraps c, whose peer has sent first before what can be read from c. It returns
-// nil if c is of a kind that cannot move.
+// nil if c is of a kind that cannot be handed over.
 func NewConn(c net.Conn, first []byte) *Conn {
 	raw, err := rawconn.Raw(c)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *Conn) Unwrap() (net.Conn, []byte) {
 	return c.TCP, rest
 }
 
-// Read implements net.Conn. It waits while c is frozen, and returns io.EOF once it has
-// moved.
+// Read implements net.Conn. It waits while c is frozen, and returns io.EOF once it was
+// handed over.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -71,7 +71,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		c.mu.Lock()
 		c.awaitLocked()
-		if c.moved {
+		if c.handedOver {
 			c.mu.Unlock()
 			return 0, io.EOF
 		}
@@ -86,14 +86,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.mu.Unlock()
 		err := c.raw.Read(c.attempt)
 		c.mu.Lock()
-		n, stopped, moved := c.n, c.stopped, c.moved
+		n, stopped, handedOver := c.n, c.stopped, c.handedOver
 		if err == nil {
 			err = c.err
 		}
 		c.p = nil
 		c.mu.Unlock()
 		switch {
-		case moved:
+		case handedOver:
 			return 0, io.EOF
 		case stopped:
 			continue
@@ -110,7 +110,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) receive(fd uintptr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.frozen || c.moved {
+	if c.frozen || c.handedOver {
 		c.stopped = true
 		return true
 	}
@@ -132,12 +132,12 @@ func (c *Conn) noteLocked(p []byte) {
 
 var endOfHead = []byte("\r\n\r\n")
 
-var errMoved = errors.New("another process has the connection")
+var errHandedOver = errors.New("another process has the connection")
 
 // Write implements net.Conn. It waits while c is frozen: another process may get to write.
 func (c *Conn) Write(p []byte) (int, error) {
 	if !c.own() {
-		return 0, errMoved
+		return 0, errHandedOver
 	}
 	return c.TCP.Write(p)
 }
@@ -156,7 +156,7 @@ func (c *Conn) Close() error {
 // socket of the other process too.
 func (c *Conn) CloseWrite() error {
 	if !c.own() {
-		return errMoved
+		return errHandedOver
 	}
 	return c.TCP.CloseWrite()
 }
@@ -166,7 +166,7 @@ func (c *Conn) own() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.awaitLocked()
-	return !c.moved
+	return !c.handedOver
 }
 
 func (c *Conn) awaitLocked() {
@@ -184,12 +184,12 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // begin notes that the request is complete. It waits while c is frozen, and reports false
-// once it has moved: then another process serves the request.
+// once it was handed over: then another process serves the request.
 func (c *Conn) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.awaitLocked()
-	if c.moved {
+	if c.handedOver {
 		return false
 	}
 	if i := bytes.Index(c.request, endOfHead); i != len(c.request)-len(endOfHead) {
@@ -206,14 +206,14 @@ func (c *Conn) end() {
 	c.serving = false
 }
 
-// Freeze keeps c from being read, until Thaw or Moved, of which one must follow. It
+// Freeze keeps c from being read, until Thaw or HandedOver, of which one must follow. It
 // returns its descriptor, which stays c's, and what has been read of an incomplete request. It
 // reports false, and freezes nothing, if c is serving a request or closed, or what it has read
 // is not known.
 func (c *Conn) Freeze() (fd int, request []byte, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.serving || c.mixed || c.frozen || c.moved || c.closed {
+	if c.serving || c.mixed || c.frozen || c.handedOver || c.closed {
 		return -1, nil, false
 	}
 	if err := c.raw.Control(func(p uintptr) { fd = int(p) }); err != nil {
@@ -226,15 +226,15 @@ func (c *Conn) Freeze() (fd int, request []byte, ok bool) {
 // Thaw lets c go on.
 func (c *Conn) Thaw() { c.resolve(false) }
 
-// Moved closes c's descriptor, since another process has the connection.
-func (c *Conn) Moved() {
+// HandedOver closes c's descriptor, since another process has the connection.
+func (c *Conn) HandedOver() {
 	c.resolve(true)
 	rawconn.OffLoop(c.TCP).Close()
 }
 
-func (c *Conn) resolve(moved bool) {
+func (c *Conn) resolve(handedOver bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.frozen, c.moved = false, moved
+	c.frozen, c.handedOver = false, handedOver
 	close(c.resolved)
 }

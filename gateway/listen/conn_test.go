@@ -206,7 +206,7 @@ func move(t *testing.T, list []FrozenConn, to *process) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Moved()
+		f.HandedOver()
 		if n, err := f.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Errorf("a Read afterwards: %d, %v, want EOF", n, err)
 		}
@@ -465,7 +465,7 @@ func frozenConnectionKeepsItsDescriptor(t *testing.T) {
 				next := wstest.Duplicate(t, list[0].FD)
 				defer unix.Close(next)
 				if moved {
-					c.Moved()
+					c.HandedOver()
 				} else {
 					c.Thaw()
 				}
@@ -549,7 +549,7 @@ func waitingReadEndsWhenTheConnectionMoves(t *testing.T) {
 		}
 		next := wstest.Duplicate(t, fd)
 		io.WriteString(peer, "for the next")
-		c.Moved()
+		c.HandedOver()
 		if err := <-read; err != io.EOF {
 			t.Errorf("%v, want EOF", err)
 		}

@@ -29,7 +29,7 @@ func Listen(addr string) (*Listener, error) {
 	return newListener(ln), nil
 }
 
-// Inherit returns a Listener of a descriptor, which it takes over.
+// Inherit returns a Listener of a descriptor, which it owns from then on.
 func Inherit(fd int) (*Listener, error) {
 	f := os.NewFile(uintptr(fd), "listener")
 	defer f.Close()

@@ -45,11 +45,11 @@ type Options struct {
 	Closed func(n int)
 }
 
-// A tracked connection has been accepted and not been taken over. place is its place in
+// A tracked connection has been accepted and not been hijacked. place is its place in
 // the list of idle connections, nil while one of its requests is served.
 type tracked struct {
 	place *list.Element
-	conn  *Conn // nil if it cannot move to another process
+	conn  *Conn // nil if it cannot be handed over
 }
 
 // NewConnTracker makes a ConnTracker.
@@ -57,7 +57,7 @@ func NewConnTracker(o Options) *ConnTracker {
 	return &ConnTracker{opts: o, conns: make(map[net.Conn]*tracked)}
 }
 
-// releaseDelay is how long a closed connection may take to release its descriptor before
+// releaseDelay is the time that a closed connection gets to release its descriptor before
 // the next attempt to get one.
 const releaseDelay = time.Millisecond
 
@@ -92,9 +92,6 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Forget is for callers that close an accepted connection before an http.Server gets it.
-func (l *listener) Forget(c net.Conn) { l.tracker.Forget(c) }
-
 // Track adds c as idle, until Forget.
 func (t *ConnTracker) Track(c net.Conn) {
 	t.mu.Lock()
@@ -102,7 +99,7 @@ func (t *ConnTracker) Track(c net.Conn) {
 	t.conns[c] = &tracked{place: t.line.PushBack(c)}
 }
 
-// accept tracks an accepted connection, and wraps it if it can move.
+// accept tracks an accepted connection, and wraps it if it can be handed over.
 func (t *ConnTracker) accept(c net.Conn, movable bool) net.Conn {
 	w, wrapped := c.(*Conn)
 	if !wrapped && movable {
@@ -118,7 +115,7 @@ func (t *ConnTracker) accept(c net.Conn, movable bool) net.Conn {
 	return c
 }
 
-// Freeze freezes the idle connections that can move, and returns them.
+// Freeze freezes the idle connections that can be handed over, and returns them.
 func (t *ConnTracker) Freeze() (list []FrozenConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +138,7 @@ type FrozenConn struct {
 	Request []byte
 }
 
-// Forget must be called when c is closed, or taken over.
+// Forget must be called when c is closed, or hijacked.
 func (t *ConnTracker) Forget(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

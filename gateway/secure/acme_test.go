@@ -124,7 +124,7 @@ func TestFailingCAIsRetriedWithBackoff(t *testing.T) {
 		d := open(t, Config{Domains: []string{"game.example"}, Cache: t.TempDir(), Transport: ca})
 		began := time.Now()
 		time.Sleep(5 * time.Hour)
-		d.Close()
+		d.close()
 		time.Sleep(5 * time.Hour)
 		var minutes []int
 		for _, at := range ca.calls() {
@@ -153,7 +153,7 @@ func TestCertificateThatIsNotRenewedIsReported(t *testing.T) {
 		if n := d.log.count("level=ERROR", "acme.renewal_late", "game.example"); n < 1 || n > 3 {
 			t.Errorf("%d errors in the first day that it is late: %s", n, d.log.text.String())
 		}
-		d.Close()
+		d.close()
 	})
 }
 

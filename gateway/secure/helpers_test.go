@@ -45,9 +45,9 @@ func (b *logbook) count(words ...string) (n int) {
 	return n
 }
 
-// A door is a Listener in memory. Only its methods accept.
+// A door is a listener in memory. Only its methods accept.
 type door struct {
-	*Listener
+	net.Listener
 	t     *testing.T
 	certs *Certificates
 	inner *wstest.Listener
@@ -63,7 +63,7 @@ func open(t *testing.T, c Config) *door {
 		t.Fatal(err)
 	}
 	d.Listener = d.certs.Listen(d.inner)
-	t.Cleanup(func() { d.Close() })
+	t.Cleanup(func() { d.close() })
 	return d
 }
 
@@ -85,16 +85,35 @@ func (d *door) dial() *wstest.Conn {
 	return c
 }
 
+func (d *door) close() {
+	d.Close()
+	d.certs.Stop()
+}
+
 // shake makes a connection; err is the client's. server is nil if the client's handshake
 // fails.
 func (d *door) shake(config *tls.Config) (client *tls.Conn, server net.Conn, err error) {
 	d.t.Helper()
+	accepted := make(chan *tls.Conn, 1)
+	go func() {
+		c, err := d.Accept()
+		if err != nil {
+			d.t.Error(err)
+		}
+		s := c.(*tls.Conn)
+		if err := s.Handshake(); err != nil {
+			d.log.logger().Debug("handshake", "err", err)
+			s.Close()
+		}
+		accepted <- s
+	}()
 	client = tls.Client(d.dial(), config)
 	if err = client.HandshakeContext(d.t.Context()); err != nil {
+		client.Close()
+		<-accepted
 		return client, nil, err
 	}
-	server, err = d.Accept()
-	return client, server, err
+	return client, <-accepted, nil
 }
 
 // must is shake for a handshake that succeeds.

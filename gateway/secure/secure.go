@@ -45,12 +45,11 @@ type Config struct {
 // Enabled reports whether the client address has TLS.
 func (c Config) Enabled() bool { return c.CertFile != "" || len(c.Domains) > 0 }
 
-// Certificates are those that a Listener presents. All methods may be called
+// Certificates hold the certificates for the client address. All methods may be called
 // from any goroutine.
 type Certificates struct {
 	source source
 	config *tls.Config
-	log    *slog.Logger
 }
 
 // A source provides certificates.
@@ -59,7 +58,7 @@ type source interface {
 	certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// reload reads the files again; on an error nothing changes.
 	reload() error
-	// start starts the background work of a Listener, stop ends it.
+	// start starts the background work, stop ends it.
 	start()
 	stop()
 	// leaf returns a certificate in use, nil if there is none yet.
@@ -74,7 +73,7 @@ func Open(c Config) (*Certificates, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	own := &Certificates{log: c.Log, config: &tls.Config{
+	own := &Certificates{config: &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 	}}
@@ -103,11 +102,15 @@ func (c *Certificates) Leaf() *x509.Certificate { return c.source.leaf() }
 // certificate is valid for it, else a name that it is valid for.
 func (c *Certificates) Host(listening string) string { return c.source.host(listening) }
 
-// Listen terminates TLS on the connections of inner. Closing the Listener closes inner.
-func (c *Certificates) Listen(inner net.Listener) *Listener {
+// Listen terminates TLS on the connections of inner, and starts to order and renew certificates, until
+// Stop.
+func (c *Certificates) Listen(inner net.Listener) net.Listener {
 	c.source.start()
-	return newListener(inner, c.config, c.log, c.source.stop)
+	return Terminate(inner, c.config)
 }
+
+// Stop ends the orders and renewals of certificates. Those in use stay in use.
+func (c *Certificates) Stop() { c.source.stop() }
 
 // Describe returns a certificate's names and expiry for logs.
 func Describe(leaf *x509.Certificate) string {

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,7 +21,10 @@ import (
 	"reseat/gateway/config"
 	"reseat/gateway/handover"
 	"reseat/gateway/policy"
+	"reseat/gateway/registry"
 	"reseat/gateway/secure"
+	"reseat/gateway/session"
+	"reseat/gateway/watch"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/tokens/login"
@@ -27,8 +33,9 @@ import (
 const (
 	// directoryTimeout limits a check of an ACME CA's directory.
 	directoryTimeout = 10 * time.Second
-	// runsTimeout limits the question whether a gateway runs.
-	runsTimeout = time.Second
+	// askTimeout and maxAnswer limit what is asked of a gateway that may run.
+	askTimeout = time.Second
+	maxAnswer  = 1 << 20
 )
 
 // check reports on stdout, one line each, whether the settings, the ports, the keys, the
@@ -124,7 +131,7 @@ func (r *report) ports(ctx context.Context, set *config.Settings) {
 			ln.Close()
 			free = append(free, p.addr)
 		case errors.Is(err, syscall.EADDRINUSE) && gatewayRuns(ctx, set):
-			r.warn(p.flag+" "+p.addr, "in use while a Reseat gateway runs here: right for one that it takes over from or replaces, else choose another port")
+			r.warn(p.flag+" "+p.addr, "in use while a Reseat gateway runs here: right for one that hands its sessions over to it, or that it replaces, else choose another port")
 		default:
 			r.say(p.flag+" "+p.addr, "", 1, err)
 		}
@@ -150,23 +157,56 @@ func gatewayRuns(ctx context.Context, set *config.Settings) bool {
 			return true
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, runsTimeout)
-	defer cancel()
-	host, port, _ := net.SplitHostPort(set.Admin)
+	return bytes.Contains(askAdmin(ctx, set, "/"), []byte("<title>Reseat"))
+}
+
+// askAdmin returns what is served at a path of --admin, nil if nothing is. It sends no token, since
+// nobody knows who listens there.
+func askAdmin(ctx context.Context, set *config.Settings, path string) []byte {
+	host, port, err := net.SplitHostPort(set.Admin)
+	if err != nil || port == "0" {
+		return nil
+	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/", nil)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
 	if err != nil {
-		return false
+		return nil
 	}
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer resp.Body.Close()
-	page, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	return strings.Contains(string(page), "<title>Reseat")
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil
+	}
+	return body
+}
+
+// running warns of a keepalive that the gateway at --admin has noticed its clients send, and that
+// the settings do not have: check sees no clients.
+func (r *report) running(ctx context.Context, set *config.Settings) {
+	var found struct{ Routes []watch.RouteFigures }
+	if json.Unmarshal(askAdmin(ctx, set, "/api/v1/overview?limit=0&node=self"), &found) != nil {
+		return
+	}
+	noticed := make(map[string]string)
+	for _, f := range found.Routes {
+		noticed[f.Pattern] = f.Keepalive
+	}
+	for _, route := range set.Gateway.Routes {
+		p := &route.Policy
+		flag := noticed[route.Pattern]
+		has := slices.ContainsFunc(p.Keepalives, func(k session.Keepalive) bool { return registry.KeepaliveFlag(k) == flag })
+		if flag != "" && !has && p.Keepalive == session.KeepaliveHint && !p.Hard {
+			r.warn("--keepalive-send", fmt.Sprintf("route %s: clients of the gateway at --admin %s send the same at a steady pace. A game server that waits for it closes the connection of a client who is away: set %s, or --keepalive-send auto", route.Pattern, set.Admin, flag))
+		}
+	}
 }
 
 func (r *report) tokenKeys(set *config.Settings) {

@@ -25,8 +25,9 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/owner"
+	"reseat/gateway/secure"
 	"reseat/gateway/session"
-	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/upgrade"
 	"reseat/tokens"
 )
 
@@ -62,9 +63,9 @@ type member struct {
 	elsewhere atomic.Bool
 }
 
-// newNode makes the node that the settings describe, on an open listener. over is what it takes
-// over from, nil if nothing. It connects to nothing yet.
-func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *takeover) (*member, error) {
+// newNode makes the node that the settings describe, on an open listener. over is the
+// predecessor, nil if there is none. It connects to nothing yet.
+func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *upgrade.Predecessor) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
 	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -82,7 +83,8 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
 	}
 	if over != nil {
-		cfg.ID, cfg.Lineage, cfg.Known = over.offer.NodeID, over.offer.NodeLineage, over.offer.Nodes
+		is := over.Node()
+		cfg.ID, cfg.Lineage, cfg.Known = is.NodeID, is.NodeLineage, is.Nodes
 		n.elsewhere.Store(cfg.ID != "")
 	}
 	if n.Cluster, err = cluster.New(cfg); err != nil {
@@ -105,23 +107,12 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
-	n.ln = tls.NewListener(quietListener{ln}, n.identity.Server(n.ID, n.Refused))
+	n.ln = secure.Terminate(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
-}
-
-// A quietListener's connections can be served by an event loop, with TLS above them.
-type quietListener struct{ net.Listener }
-
-func (l quietListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {

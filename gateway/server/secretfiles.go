@@ -51,7 +51,7 @@ func refuseWritable(set *config.Settings) error {
 	return nil
 }
 
-// secretWarnings is about secrets that others may read, keys that are weak or slow, and other
+// secretWarnings returns warnings about secrets that others may read, keys that are weak or slow, and other
 // files that others may write. It ignores files that cannot be read.
 func secretWarnings(set *config.Settings) (list []config.Warning) {
 	for _, f := range secretFiles(set) {

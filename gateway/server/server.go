@@ -22,10 +22,10 @@ import (
 	"reseat/gateway/asynclog"
 	"reseat/gateway/config"
 	"reseat/gateway/demo"
-	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/secure"
 	"reseat/gateway/transport"
+	"reseat/gateway/upgrade"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
 	"reseat/web"
@@ -50,7 +50,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if set == nil {
 		return status
 	}
-	file := watchConfig(set.Config, args, withoutUpgrade(environ)) // at once: what changes from now on is a change
+	file := watchConfig(set.Config, args, environ) // at once: what changes from now on is a change
 	lines := asynclog.New(stderr, maxLog, func(n int) []byte {
 		var line bytes.Buffer
 		newLogger(set, &line, isTerminal(stderr)).Warn("log.lines_dropped", "lines", n, "text", "the log's reader is too slow")
@@ -65,22 +65,25 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if err != nil {
 		return fail(stderr, 2, err)
 	}
-	p, over, err := startOrTakeOver(set, own, environ, log, func() *vitals { return newVitals(lines, own.certs) })
+	ups := upgrade.Settings{
+		Version: config.Version(), Listen: map[string]string{upgrade.Clients: set.Listen, upgrade.Admin: set.Admin, upgrade.Nodes: set.Cluster.Listen},
+		Takeover: set.Takeover, Socket: set.UpgradeSocket, Timeout: set.UpgradeTimeout, Pump: set.UpgradePump,
+		BufferTotal: set.Gateway.BufferTotal, Webhook: set.Webhook != nil, Log: log, Args: args, Environ: environ, Stderr: stderr,
+	}
+	p, over, err := startOrInherit(set, ups, own, log, func() *vitals { return newVitals(lines, own.certs) })
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
 	if over != nil {
-		over.adopt(p)
+		over.Adopt()
 	}
-	environ = withoutUpgrade(environ)
-	p.upgrader.args, p.upgrader.environ, p.upgrader.stderr = args, environ, stderr
-	defer tuneCollector(environ, p.gateway.Watch().BufferBytes)()
-	p.announce(set, own.keys)
+	p.announce(set)
 	if p.recorder != nil {
 		go p.recorder.Run(ctx)
 	}
 	p.config = file
 	var watches sync.WaitGroup
+	watches.Go(func() { tuneCollector(ctx, environ, p.gateway.Watch().BufferBytes) })
 	watches.Go(func() { p.api.Run(ctx) })
 	watches.Go(func() { logUnreachable(ctx, log, set.Gateway.Routes) })
 	watches.Go(func() { p.config.watch(ctx, log) })
@@ -89,52 +92,42 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	return p.serve(signals, over, environ)
 }
 
-// startOrTakeOver starts a gateway. If there is a process to take over from, it has received
-// everything when startOrTakeOver returns. If that crashes before, the start is an ordinary one.
-func startOrTakeOver(set *config.Settings, own *secrets, environ []string, log *slog.Logger, vitals func() *vitals) (*process, *takeover, error) {
-	ch, err := predecessor(set, environ)
-	if err != nil {
-		return nil, nil, err
-	}
-	if ch != nil {
-		var p *process
-		over, err := meet(ch, set)
-		if err == nil {
-			if p, err = start(set, own, vitals(), log, over); err != nil {
-				ch.SendAbort(err)
-				return nil, nil, over.failed(err)
-			}
-			if err = over.receive(p); err == nil {
-				return p, over, nil
-			}
-			p.close()
-		}
-		if !errors.Is(err, errPredecessorCrashed) {
-			return nil, nil, err
-		}
-		log.Error("upgrade.failed", "err", err, "text", "an ordinary start follows")
-		p, err = startAfterCrash(func() (*process, error) { return start(set, own, vitals(), log, nil) })
+// startOrInherit starts a gateway. If there is a predecessor, the gateway has all of its sessions when
+// startOrInherit returns. If that process crashes before, the start is an ordinary one.
+func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, vitals func() *vitals) (*process, *upgrade.Predecessor, error) {
+	over, err := upgrade.Meet(ups)
+	if over == nil && err == nil {
+		p, err := start(set, ups, own, vitals(), log, nil)
 		return p, nil, err
 	}
-	p, err := start(set, own, vitals(), log, nil)
-	return p, nil, err
-}
-
-// releaseTime limits the wait for the system to close the listeners of a process that has
-// crashed: its many other connections may come first.
-const releaseTime = 10 * time.Second
-
-// startAfterCrash starts a gateway while the system closes the listeners of the one before.
-func startAfterCrash(start func() (*process, error)) (p *process, err error) {
+	var p *process
+	if err == nil {
+		if p, err = start(set, ups, own, vitals(), log, over); err != nil {
+			return nil, nil, over.Refuse(err)
+		}
+		if err = over.Receive(p.upgrader); err == nil {
+			return p, over, nil
+		}
+		p.close()
+	}
+	if !errors.Is(err, upgrade.ErrCrashed) {
+		return nil, nil, err
+	}
+	log.Error("upgrade.failed", "err", err, "text", "an ordinary start follows")
 	for end := time.Now().Add(releaseTime); ; time.Sleep(releasePoll) {
-		if p, err = start(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
-			return p, err
+		p, err = start(set, ups, own, vitals(), log, nil)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return p, nil, err
 		}
 	}
 }
 
-// releasePoll is the time between two attempts to listen.
-const releasePoll = 20 * time.Millisecond
+const (
+	// releaseTime limits the wait for the system to close the listeners of a process that has
+	// crashed: its many other connections may come first.
+	releaseTime = 10 * time.Second
+	releasePoll = 20 * time.Millisecond
+)
 
 // parse reads the settings. If it returns none, it has printed what there is to say, and
 // the exit status is the one it returns.
@@ -230,24 +223,23 @@ type process struct {
 	certs           *secure.Certificates // nil without TLS
 	show            *demo.Showcase       // nil without --demo
 	hook            *webhook.Hook        // nil without --webhook
-	node            *member              // nil without --cluster
+	hookEnds        sync.Once
+	node            *member // nil without --cluster
 	api             *admin.Handler
 	clients, admin  *http.Server
 	listen, adminLn net.Listener // adminLn is nil if --admin is off
 	config          *configFile
 	failed          chan error
 
-	keys          *tokens.Keys
-	listeners     map[string]*listen.Listener // at the bottom of listen and adminLn
-	handed        map[string]*listen.Queue    // connections that a predecessor has accepted
-	upgrader      *upgrader
-	upgradeSocket *handover.Listener // nil without one
-	pump          *pump
+	keys      *tokens.Keys
+	listeners map[string]*listen.Listener // at the bottom of listen and adminLn
+	handed    map[string]*listen.Queue    // connections that a predecessor has accepted
+	upgrader  *upgrade.Upgrader
 }
 
 // start opens the ports, or inherits those of over, which may be nil. If it fails, it closes
 // what it has opened.
-func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger, over *takeover) (p *process, err error) {
+func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vitals, log *slog.Logger, over *upgrade.Predecessor) (p *process, err error) {
 	p = &process{
 		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 3),
 		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
@@ -262,7 +254,7 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 	}
 	cfg := set.Gateway
 	if over != nil {
-		cfg.Clock = over.clock()
+		cfg.Clock = over.Clock()
 	}
 	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, listen.Descriptors()
 	if set.Demo {
@@ -284,14 +276,12 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 		p.node.gateway = p.gateway
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: over != nil && over.offer.Posts})
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: over != nil && over.Posts()})
 		p.hook.Register(vitals.registry)
 	}
 	p.addPages(set)
 	p.trackClients()
-	p.upgrader = newUpgrader(p, set)
-	p.pump = newPump()
-	p.makeAdmin(set)
+	p.makeAdmin(set, ups)
 	if p.node != nil {
 		if over == nil { // other nodes connect as soon as they know this one
 			p.listenForNodes()
@@ -303,8 +293,8 @@ func start(set *config.Settings, own *secrets, vitals *vitals, log *slog.Logger,
 }
 
 // openNode opens the port for other nodes, and makes this process a node of cfg.
-func (p *process) openNode(set *config.Settings, cfg *gateway.Config, over *takeover) error {
-	ln, err := p.open(nodesListener, set.Cluster.Listen, over)
+func (p *process) openNode(set *config.Settings, cfg *gateway.Config, over *upgrade.Predecessor) error {
+	ln, err := p.open(upgrade.Nodes, set.Cluster.Listen, over)
 	if err != nil {
 		return fmt.Errorf("--node-listen: %w", err)
 	}
@@ -349,14 +339,14 @@ func (p *process) addPages(set *config.Settings) {
 }
 
 // openAll opens the listeners for clients and for the admin address.
-func (p *process) openAll(set *config.Settings, over *takeover) (err error) {
-	if p.listen, err = p.open(clientsListener, set.Listen, over); err != nil {
+func (p *process) openAll(set *config.Settings, over *upgrade.Predecessor) (err error) {
+	if p.listen, err = p.open(upgrade.Clients, set.Listen, over); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if set.Admin == "" {
 		return nil
 	}
-	if p.adminLn, err = p.open(adminListener, set.Admin, over); err != nil {
+	if p.adminLn, err = p.open(upgrade.Admin, set.Admin, over); err != nil {
 		return fmt.Errorf("--admin: %w", err)
 	}
 	return nil
@@ -364,15 +354,16 @@ func (p *process) openAll(set *config.Settings, over *takeover) (err error) {
 
 // makeAdmin makes the control API and what serves it: to operators at the admin address, if
 // there is one, and to the other nodes of a cluster.
-func (p *process) makeAdmin(set *config.Settings) {
+func (p *process) makeAdmin(set *config.Settings, ups upgrade.Settings) {
 	if p.adminLn != nil {
 		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn, true)
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
+	p.upgrader = upgrade.NewUpgrader(ups, upgrade.Parts{Sessions: p.gateway.Upgrade(), Server: p, Listeners: p.listeners, Registry: p.vitals.registry, Recorder: p.recorder})
 	host, _ := os.Hostname() // empty if the system does not know it
 	o := admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: p.log, Process: p.vitals.registry, Host: host, Version: config.Version(),
-		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.status,
+		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.Status,
 	}
 	if p.node != nil {
 		o.Cluster = newPeers(p.node, set.Gateway.Routes)
@@ -385,10 +376,10 @@ func (p *process) makeAdmin(set *config.Settings) {
 }
 
 // open returns the listener of a setting, inherited if over has it.
-func (p *process) open(name, addr string, over *takeover) (net.Listener, error) {
+func (p *process) open(name, addr string, over *upgrade.Predecessor) (net.Listener, error) {
 	var ln *listen.Listener
 	if over != nil {
-		ln = over.listeners[name]
+		ln = over.Listener(name)
 	}
 	if ln == nil {
 		var err error
@@ -410,7 +401,7 @@ func server(h http.Handler, conns *listen.ConnTracker, log *slog.Logger) *http.S
 }
 
 // announce logs the addresses, and what an operator should know at the start.
-func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
+func (p *process) announce(set *config.Settings) {
 	url := address(p.listen, p.certs)
 	p.log.Info("listen.clients", "addr", p.listen.Addr().String(), "http", url, "ws", "ws"+strings.TrimPrefix(url, "http"))
 	if p.adminLn != nil {
@@ -432,7 +423,7 @@ func (p *process) announce(set *config.Settings, keys *tokens.Keys) {
 	for _, w := range warnings(set) {
 		p.log.Warn("settings.warning", "flag", "--"+w.Flag, "text", w.Text)
 	}
-	if keys.Ephemeral() {
+	if p.keys.Ephemeral() {
 		p.log.Warn("token.key_ephemeral", "flag", "--token-key-file", "text", "no key file: sessions cannot be resumed after a restart, or at another gateway")
 	}
 	if set.Demo {
@@ -473,26 +464,26 @@ func addressAt(ln net.Listener, certs *secure.Certificates, host string) string 
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// serve serves until a signal, until a listener fails, or until a successor has taken over.
-// over is what p has taken over itself, nil if nothing: then p serves already.
-func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []string) int {
+// serve serves until a signal, until a listener fails, or until a successor has the sessions.
+// over is the predecessor of p, nil if there was none; otherwise p serves already.
+func (p *process) serve(signals <-chan os.Signal, over *upgrade.Predecessor, environ []string) int {
 	if over == nil {
 		p.listenAll()
-		p.upgrader.settle()
+		p.upgrader.Settle()
 	}
-	if err := p.openUpgradeSocket(over != nil); err != nil {
+	if err := p.upgrader.Listen(over != nil); err != nil {
 		p.log.Error("upgrade.socket_failed", "flag", "--upgrade-socket", "err", err)
 	}
 	if err := notifySystemd(environ); err != nil {
 		p.log.Error("systemd.notify_failed", "err", err)
 	}
 	if over != nil {
-		over.ch.Send(handover.Serving, nil)
+		over.Serving()
 	}
 	for {
 		select {
-		case g := <-p.upgrader.moved:
-			return p.retire(g, signals)
+		case h := <-p.upgrader.HandedOver():
+			return p.retire(h, signals)
 		case err := <-p.failed:
 			p.log.Error("listen.failed", "err", err)
 			p.close()
@@ -503,13 +494,13 @@ func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []stri
 				p.reload()
 				continue
 			case upgradeSignal:
-				go p.upgrader.onSignal()
+				go p.upgrader.Upgrade()
 				continue
 			}
-			if g := p.upgrader.abort(); g != nil {
+			if h := p.upgrader.Abort(); h != nil {
 				ended := make(chan os.Signal, 1)
 				ended <- s
-				return p.retire(g, ended)
+				return p.retire(h, ended)
 			}
 			p.log.Info("shutdown.started", "signal", s.String(), "text", "a second signal exits at once")
 			return p.drain(signals)
@@ -520,10 +511,10 @@ func (p *process) serve(signals <-chan os.Signal, over *takeover, environ []stri
 // listenAll begins to accept connections.
 func (p *process) listenAll() {
 	go p.listenOn(p.clients, p.listen)
-	go p.listenOn(p.clients, p.gateway.Conns().Listen(p.handed[clientsListener], true))
+	go p.listenOn(p.clients, p.gateway.Conns().Listen(p.handed[upgrade.Clients], true))
 	if p.adminLn != nil {
 		go p.listenOn(p.admin, p.adminLn)
-		go p.listenOn(p.admin, p.gateway.AdminConns().Listen(p.handed[adminListener], true))
+		go p.listenOn(p.admin, p.gateway.AdminConns().Listen(p.handed[upgrade.Admin], true))
 	}
 	if p.node != nil {
 		p.listenForNodes()
@@ -592,7 +583,7 @@ func (p *process) drain(signals <-chan os.Signal) int {
 	go func() {
 		defer close(done)
 		p.gateway.Drain(context.Background())
-		p.closeHook()
+		p.FinishPosts(false)
 	}()
 	for {
 		select {
@@ -616,17 +607,22 @@ const (
 	hookEnd = 5 * time.Second
 )
 
-// closeHook posts the queued events, as far as the receiver accepts them.
-func (p *process) closeHook() {
+// FinishPosts posts the queued events of the webhook, as far as the receiver accepts them. With handOver
+// it returns them instead. The first call decides; it implements upgrade.Server.
+func (p *process) FinishPosts(handOver bool) (left []webhook.Queued) {
 	if p.hook == nil {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
-	defer cancel()
-	if n := p.hook.Close(ctx); n > 0 {
-		p.log.Warn("webhook.undelivered", "events", n)
-	}
-	p.hook = nil
+	p.hookEnds.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), hookEnd)
+		defer cancel()
+		if handOver {
+			left = p.hook.HandOver(ctx)
+		} else if n := p.hook.Close(ctx); n > 0 {
+			p.log.Warn("webhook.undelivered", "events", n)
+		}
+	})
+	return left
 }
 
 func (p *process) close() {
@@ -649,10 +645,13 @@ func (p *process) close() {
 			ln.Close()
 		}
 	}
+	if p.certs != nil {
+		p.certs.Stop()
+	}
 	if p.gateway != nil {
 		p.gateway.Close()
 	}
-	p.closeHook() // if there was no drain
+	p.FinishPosts(false) // if there was no drain
 	if p.show != nil {
 		p.show.Close()
 	}

@@ -32,11 +32,13 @@ type serverLines struct {
 
 // Write implements io.Writer: it gets one line of a log.Logger, or a stack.
 func (s *serverLines) Write(line []byte) (int, error) {
-	level := slog.LevelWarn
+	level, key := slog.LevelWarn, "http.server"
 	switch {
 	case bytes.Contains(line, []byte("panic serving")):
 		level = slog.LevelError
-	case bytes.HasPrefix(line, []byte("http2: ")), bytes.Contains(line, []byte("TLS handshake error")), bytes.Contains(line, []byte("URL query contains semicolon")):
+	case bytes.Contains(line, []byte("TLS handshake error")):
+		level, key = slog.LevelDebug, "tls.handshake_failed"
+	case bytes.HasPrefix(line, []byte("http2: ")), bytes.Contains(line, []byte("URL query contains semicolon")):
 		level = slog.LevelDebug
 	}
 	if !s.log.Enabled(context.Background(), level) {
@@ -50,6 +52,6 @@ func (s *serverLines) Write(line []byte) (int, error) {
 	if n := s.left.Swap(0); n > 0 {
 		args = append(args, "left_out_before", n)
 	}
-	s.log.Log(context.Background(), level, "http.server", args...)
+	s.log.Log(context.Background(), level, key, args...)
 	return len(line), nil
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Signals are those that Run handles: the first two shut down, SIGHUP reloads.
+// Signals lists the signals that Run handles: the first two shut down, SIGHUP reloads.
 var Signals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 
 // upgradeSignal is a signal that is never sent.

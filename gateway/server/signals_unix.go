@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Signals are those that Run handles: the first two shut down, SIGHUP reloads, SIGUSR2
+// Signals lists the signals that Run handles: the first two shut down, SIGHUP reloads, SIGUSR2
 // upgrades.
 var Signals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, upgradeSignal}
 

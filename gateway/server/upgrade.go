@@ -1,237 +1,113 @@
 package server
 
 import (
-	"sync/atomic"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"reseat/gateway/cluster"
-	"reseat/gateway/handover"
-	"reseat/gateway/transport"
 	"reseat/gateway/upgrade"
-	"reseat/gateway/watch"
+	"reseat/gateway/webhook"
 )
 
-// This file has what both sides of an upgrade say to each other, and what operators see of
-// it. upgrader.go decides about upgrades, predecessor.go
-// hands over, retire.go finishes what could not be handed over, successor.go takes over.
+// This file implements upgrade.Server: what an upgrade asks of a process.
 
-// upgradeEnv names the descriptor of the channel in the environment of a process that
-// SIGUSR2 has started.
-const upgradeEnv = "_RESEAT_UPGRADE"
-
-const (
-	// freezeLimit is how long sessions may stand still. It is below any client's
-	// suspicion that its connection is dead.
-	freezeLimit = 3 * time.Second
-	// maxForwarding is how many older processes may still forward bytes.
-	maxForwarding = 2
-	// maxOlder is how many older processes there may be: others finish requests.
-	maxOlder = 16
-	// settleTime is how long a freeze waits for reads and writes in flight.
-	settleTime = 300 * time.Millisecond
-	// batchSessions and batchBytes bound a message with sessions: descriptors in flight
-	// count against the limit of open files.
-	batchSessions = handover.MaxFDs / 2
-	batchBytes    = 1 << 20
-	// batchWindow is how many such messages may wait to be acknowledged.
-	batchWindow = 2
-	// batchTombstones is how many tombstones go into a message.
-	batchTombstones = 200
-)
-
-// A hello is the body of handover.Hello.
-type hello struct {
-	Version string
-	Formats []int // of session.Freeze, newest first
-	PID     int
-	Posts   bool // it reads handover.Posts
-}
-
-// An offer is the body of handover.Offer. Its descriptors are the listeners, and then the
-// channels to older processes.
-type offer struct {
-	Version     string
-	Format      int
-	PID         int
-	Sessions    int
-	BufferBytes int64
-	Descriptors int             // in use by sessions and connections
-	Listeners   []inheritedAddr // in the order of their descriptors
-	Older       int
-	Monotonic   time.Duration // handover.Monotonic at the session.Time Now
-	Now         int64
-	Secret      []byte // of the token key, if it was made at start
-	SigningKey  string
-	Routes      map[string]string // see gateway.InheritRoutes
-	NodeID      string            // of this process in its cluster; "": it is in none
-	NodeLineage string
-	Nodes       []cluster.Known // the other nodes
-	Pump        time.Duration
-	Posts       bool // handover.Posts follow
-}
-
-// An inheritedAddr is a listener: which one, and the setting that it was opened with.
-type inheritedAddr struct{ Name, Setting string }
-
-// The names of listeners.
-const (
-	clientsListener = "clients"
-	adminListener   = "admin"
-	nodesListener   = "nodes"
-)
-
-// A rest is the body of handover.Rest.
-type rest struct {
-	Gateway  upgrade.Rest
-	Samples  []watch.Totals
-	Upgrades map[string]float64
-	Left     []string      // ids of the sessions that follow later
-	Pump     time.Duration // how long this process forwards bytes
-	Older    time.Duration // how long older processes do
-	Frozen   time.Duration // handover.Monotonic of the freeze
-	Until    time.Duration // handover.Monotonic when the predecessor will have given up
-}
-
-// A lateConn is a connection in the body of handover.Conns.
-type lateConn struct {
-	Listener string
-	Request  []byte
-	Early    []byte
-	Answered bool
-	Secure   bool
-	Peer     string // the client's address, if the descriptor does not have it
-}
-
-// upgradeMetrics are those of docs/operating.md.
-type upgradeMetrics struct {
-	results  *prometheus.CounterVec
-	freeze   prometheus.Histogram
-	sessions *prometheus.CounterVec
-	pumped   atomic.Pointer[takeover] // what was taken over; nil: nothing
-}
-
-// The results of an upgrade, as labels and as states of GET /upgrade.
-const (
-	upgradeNone    = "none"
-	upgradeRunning = "running"
-	upgradeOK      = "ok"
-	upgradeRefused = "refused"
-	upgradeAborted = "aborted"
-)
-
-func newUpgradeMetrics(r *prometheus.Registry) *upgradeMetrics {
-	m := &upgradeMetrics{
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_upgrades_total", Help: "Upgrades, by result: refused before anything was done, aborted with everything as before, or ok.",
-		}, []string{"result"}),
-		freeze: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "reseat_upgrade_freeze_seconds", Help: "How long an upgrade kept all sessions from being served.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 11),
-		}),
-		sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, kept by it until they were finished, or lost because they could not be read then.",
-		}, []string{"result"}),
-	}
-	for _, result := range []string{upgradeOK, upgradeRefused, upgradeAborted} {
-		m.results.WithLabelValues(result)
-	}
-	for _, result := range []string{"moved", "pumped", "kept", "lost"} {
-		m.sessions.WithLabelValues(result)
-	}
-	r.MustRegister(m.results, m.freeze, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "reseat_pumped_connections", Help: "Connections of this process whose bytes an older process forwards.",
-	}, m.pumping))
-	return m
-}
-
-// pumping counts the connections that an older process forwards. That process cannot be
-// asked: its admin address has moved.
-func (m *upgradeMetrics) pumping() float64 {
-	t := m.pumped.Load()
-	if t == nil {
-		return 0
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return float64(t.sessions.Pumping())
-}
-
-// forwarding counts the processes that forward connections.
-func (m *upgradeMetrics) forwarding() int {
-	t := m.pumped.Load()
-	if t == nil {
-		return 0
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sessions.Forwarders()
-}
-
-// sessionsBody makes the body of a handover.Sessions message of sessions, and lists their descriptors.
-func sessionsBody(list []upgrade.FrozenSession) (body [][]byte, fds []int) {
-	for _, s := range list {
-		size := 0
-		for _, c := range s.Content {
-			size += len(c)
-		}
-		var has byte
-		for i, end := range []transport.End{s.Up, s.Down} {
-			if end.FD >= 0 {
-				has |= 1 << i
-				fds = append(fds, end.FD)
-			}
-			if end.Conn != nil || end.Forwarded {
-				has |= forwardedFlag << i
-			}
-			if end.Forwarded {
-				has |= olderFlag
-			}
-		}
-		head := handover.AppendPart([]byte{has}, len(s.Record))
-		head = append(head, s.Record...)
-		head = append(handover.AppendPart(head, len(s.State)), s.State...)
-		body = append(body, handover.AppendPart(head, size))
-		body = append(body, s.Content...)
-	}
-	return body, fds
-}
-
-// The flags of a session, besides two for the descriptors that follow: its upstream's and its
-// client's.
-const (
-	olderFlag     = 1 << 2 // an older process forwards a connection
-	forwardedFlag = 1 << 3 // the predecessor or an older process forwards the upstream's; shifted by one, the client's
-)
-
-// eachSession calls f with each session of a handover.Sessions message. Missing descriptors are
-// negative. After an error the descriptors that were not passed to f stay in m.
-func eachSession(m *handover.Message, f func(s upgrade.Moved) error) error {
-	b := m.Body
-	for len(b) > 0 {
-		has := b[0]
-		b = b[1:]
-		var parts [3][]byte
-		for i := range parts {
-			var err error
-			if parts[i], b, err = handover.CutPart(b); err != nil {
-				return err
-			}
-		}
-		fds := [2]int{-1, -1}
-		for i := range fds {
-			if has>>i&1 == 0 {
-				continue
-			}
-			if len(m.FDs) == 0 {
-				return handover.ErrProtocol
-			}
-			fds[i], m.FDs = m.FDs[0], m.FDs[1:]
-		}
-		moved := upgrade.Moved{Record: parts[0], State: parts[1], Content: parts[2], Up: fds[0], Down: fds[1], Older: has&olderFlag != 0, UpForwarded: has&forwardedFlag != 0, DownForwarded: has&(forwardedFlag<<1) != 0}
-		if err := f(moved); err != nil {
-			return err
-		}
+// Refusal implements upgrade.Server.
+func (p *process) Refusal() error {
+	if p.show != nil {
+		return errors.New("the game server of --demo is a part of this process, and would end with it")
 	}
 	return nil
+}
+
+// Node implements upgrade.Server.
+func (p *process) Node() (n upgrade.Node) {
+	if p.node != nil {
+		n = upgrade.Node{NodeID: p.node.ID(), NodeLineage: p.node.Lineage(), Nodes: p.node.Known()}
+	}
+	return n
+}
+
+// Serve implements upgrade.Server.
+func (p *process) Serve() {
+	if p.node != nil {
+		p.node.elsewhere.Store(false)
+	}
+	p.listenAll()
+}
+
+// Inject implements upgrade.Server.
+func (p *process) Inject(listener string, c net.Conn) {
+	q := p.handed[listener]
+	if q == nil {
+		c.Close()
+		return
+	}
+	q.Put(c)
+}
+
+// ContinuePosts implements upgrade.Server.
+func (p *process) ContinuePosts(list []webhook.Queued) {
+	if p.hook != nil {
+		p.hook.Continue(list)
+	}
+}
+
+// retire has h finish what could not be handed over at once, and returns the exit status.
+func (p *process) retire(h *upgrade.HandOver, signals <-chan os.Signal) int {
+	h.Retire(signals, func(s os.Signal) bool { return s != syscall.SIGHUP && s != upgradeSignal })
+	p.close()
+	return 0
+}
+
+// LeaveNode implements upgrade.Server.
+func (p *process) LeaveNode() {
+	if p.node != nil {
+		p.node.elsewhere.Store(true)
+		p.node.Stop()
+	}
+}
+
+// FinishRequests implements upgrade.Server.
+func (p *process) FinishRequests(quiet chan<- struct{}) {
+	p.gateway.Watch().Events.Close() // event streams end, their readers come again
+	ctx, cancel := context.WithTimeout(context.Background(), upgrade.LateGrace)
+	defer cancel()
+	var both sync.WaitGroup
+	both.Go(func() { p.admin.Shutdown(ctx) })
+	both.Go(func() {
+		p.clients.SetKeepAlivesEnabled(false) // closes idle connections
+		p.finishHandshakes(ctx)
+		close(quiet)
+		p.clients.Shutdown(ctx)
+	})
+	both.Wait()
+}
+
+// handshakePoll is the interval at which finishHandshakes counts.
+const handshakePoll = 20 * time.Millisecond
+
+// finishHandshakes waits for TLS handshakes in flight: their requests come to this process.
+func (p *process) finishHandshakes(ctx context.Context) {
+	if p.certs == nil {
+		return
+	}
+	p.certs.Stop() // the successor orders them now
+	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
+	defer cancel()
+	tick := time.NewTicker(handshakePoll)
+	defer tick.Stop()
+	for {
+		if _, waiting := p.gateway.Conns().Counts(); waiting == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

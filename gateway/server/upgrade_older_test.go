@@ -20,6 +20,7 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/handover"
+	"reseat/gateway/upgrade"
 )
 
 // These tests are about processes that stay for a while after an upgrade: they finish
@@ -114,12 +115,12 @@ func TestThirdProcessThatWouldForwardIsRefused(t *testing.T) {
 		if strings.HasPrefix(err, "2 older processes still forward connections") {
 			return nil
 		}
-		if !strings.HasPrefix(err, errBusy.Error()) {
+		if !strings.HasPrefix(err, busy) {
 			t.Fatal(line)
 		}
 		return errors.New(err)
 	})
-	n.wantStatus(upgradeRefused, "--upgrade-pump")
+	n.wantStatus(upgrade.Refused, "--upgrade-pump")
 	goOn()
 	all[0].list[0].conn.CloseNow()
 	gone(t, pids[0])

@@ -27,11 +27,11 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"reseat/gateway/admin"
 	"reseat/gateway/handover"
 	"reseat/gateway/internal/test/freeport"
 	"reseat/gateway/internal/test/testcert"
 	"reseat/gateway/session"
+	"reseat/gateway/upgrade"
 )
 
 // patience bounds each wait, so that a test ends. Nothing is asserted about it.
@@ -85,6 +85,7 @@ type stage struct {
 	flags  []string
 	socket string
 	pair   *testcert.Pair // clients connect over TLS; nil: plainly
+	attr   syscall.SysProcAttr
 }
 
 // An echo is a game server that answers each message with the same, and counts its connections.
@@ -99,7 +100,7 @@ type echo struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir(), game: &echo{slow: make(chan struct{})}}
+	s := &stage{t: t, dir: t.TempDir(), game: &echo{slow: make(chan struct{})}, attr: syscall.SysProcAttr{Setpgid: true}}
 	s.game.Server = httptest.NewServer(s.game)
 	t.Cleanup(func() {
 		s.game.CloseClientConnections()
@@ -173,7 +174,8 @@ func (s *stage) spawn(more ...string) *node {
 	s.t.Helper()
 	n := &node{t: s.t, news: make(chan struct{}), exited: make(chan struct{}), silent: make(chan struct{})}
 	n.cmd = exec.Command(s.binary, override(s.flags, more...)...)
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	attr := s.attr
+	n.cmd.SysProcAttr = &attr
 	r, w, err := os.Pipe() // StderrPipe would be closed with the first process
 	if err != nil {
 		s.t.Fatal(err)
@@ -307,7 +309,7 @@ func (n *node) drain() {
 }
 
 // wantStatus checks what GET /upgrade says, and returns it.
-func (n *node) wantStatus(state, err string) (u admin.Upgrade) {
+func (n *node) wantStatus(state, err string) (u upgrade.Status) {
 	n.t.Helper()
 	if decode := json.NewDecoder(n.get("/api/v1/upgrade")).Decode(&u); decode != nil || u.State != state || !strings.Contains(u.Error, err) {
 		n.t.Errorf("%+v, %v; want state %q and the error %q", u, decode, state, err)
@@ -506,6 +508,9 @@ func (p *players) noticed() {
 	}
 }
 
+// busy is how the refusal of an upgrade begins while the one before is not quite done.
+const busy = "another upgrade is under way"
+
 // upgrade upgrades by SIGUSR2, and returns the new process's number as soon as that serves: the older one may still run.
 func (n *node) upgrade(pid int) (next int) {
 	n.t.Helper()
@@ -519,7 +524,7 @@ func (n *node) upgrade(pid int) (next int) {
 			return nil
 		}
 		err := line["err"].(string)
-		if !strings.HasPrefix(err, errBusy.Error()) && !strings.Contains(err, "still finish requests") {
+		if !strings.HasPrefix(err, busy) && !strings.Contains(err, "still finish requests") {
 			n.t.Fatal(line)
 		}
 		return errors.New(err) // the one before is not quite done
@@ -546,7 +551,7 @@ func (s *stage) fake() *fake {
 
 func (f *fake) hello(formats ...int) {
 	f.t.Helper()
-	if err := f.SendJSON(handover.Hello, nil, hello{Version: "v9", Formats: formats, PID: 1}); err != nil {
+	if err := f.SendJSON(handover.Hello, nil, map[string]any{"Version": "v9", "Formats": formats, "PID": 1}); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"reseat/gateway/events"
 	"reseat/gateway/handover"
+	"reseat/gateway/upgrade"
 )
 
 // Whatever a successor does, the process goes on as if nothing had happened until it commits.
@@ -32,8 +33,8 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 	n := s.start("--upgrade-socket="+s.socket, "--upgrade-timeout=4s")
 	p := s.play(n, 6)
 	most := descriptors(t, n.pid())
-	want := map[string]float64{upgradeOK: 0, upgradeRefused: 0, upgradeAborted: 0}
-	n.wantStatus(upgradeNone, "")
+	want := map[string]float64{upgrade.OK: 0, upgrade.Refused: 0, upgrade.Aborted: 0}
+	n.wantStatus(upgrade.None, "")
 	for _, try := range []struct {
 		name string
 		do   func(f *fake)
@@ -58,15 +59,15 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		{"refuses the offer", func(f *fake) { f.offered(); f.SendAbort(errors.New("too small a limit")) }, "offer: the new process did not accept: too small a limit"},
 		{"exits after ACCEPT", func(f *fake) { f.accepted(); f.Close() }, ""},
 		{"exits between the sessions", func(f *fake) { f.sessions(); f.Close() }, ": it has exited"},
-		{"hangs between the sessions", func(f *fake) { f.sessions(); f.wantAbort("timeout") }, "ready: the new process could not take over: timeout"},
+		{"hangs between the sessions", func(f *fake) { f.sessions(); f.wantAbort("timeout") }, "ready: the new process did not restore the sessions: timeout"},
 		{"is ready too soon", func(f *fake) {
 			f.accepted()
 			f.say(handover.Ready)
 			f.wantAbort(fmt.Sprintf("message %d, want %d", handover.Ready, handover.Ack))
-		}, "ready: the new process could not take over"},
-		{"exits before READY", func(f *fake) { f.rested(); f.Close() }, "ready: the new process could not take over: it has exited"},
-		{"hangs before READY", func(f *fake) { f.rested(); f.wantAbort("timeout") }, "ready: the new process could not take over: timeout"},
-		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process could not take over: no route"},
+		}, "ready: the new process did not restore the sessions"},
+		{"exits before READY", func(f *fake) { f.rested(); f.Close() }, "ready: the new process did not restore the sessions: it has exited"},
+		{"hangs before READY", func(f *fake) { f.rested(); f.wantAbort("timeout") }, "ready: the new process did not restore the sessions: timeout"},
+		{"aborts before READY", func(f *fake) { f.rested(); f.SendAbort(errors.New("no route")) }, "ready: the new process did not restore the sessions: no route"},
 		{"exits between READY and COMMIT", func(f *fake) {
 			f.rested()
 			f.raw(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RD) }) // COMMIT cannot be sent any more
@@ -80,10 +81,10 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 			f.t = t
 			try.do(f)
 			n.wait(mark, "upgrade.aborted")
-			want[upgradeAborted]++
+			want[upgrade.Aborted]++
 			f.Close()
 			p.goOn()
-			n.wantStatus(upgradeAborted, try.want)
+			n.wantStatus(upgrade.Aborted, try.want)
 			n.wantResults(want)
 			settled(t, n.pid(), most)
 		})
@@ -96,11 +97,11 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		second.t = t
 		second.wantAbort("another upgrade is under way")
 		n.wait(mark, "upgrade.refused")
-		n.wantStatus(upgradeRunning, "")
+		n.wantStatus(upgrade.Running, "")
 		first.Close()
 		n.wait(mark, "upgrade.aborted")
-		want[upgradeRefused]++
-		want[upgradeAborted]++
+		want[upgrade.Refused]++
+		want[upgrade.Aborted]++
 		n.wantResults(want)
 		second.Close()
 		p.goOn()
@@ -110,9 +111,9 @@ func TestUpgradeThatFailsChangesNothing(t *testing.T) {
 		next := s.start("--takeover="+s.socket, "--upgrade-socket="+s.socket)
 		<-n.exited
 		p.goOn()
-		want[upgradeOK]++
+		want[upgrade.OK]++
 		next.wantResults(want)
-		if u := next.wantStatus(upgradeOK, ""); u.Sessions.Moved != 6 {
+		if u := next.wantStatus(upgrade.OK, ""); u.Sessions.Moved != 6 {
 			t.Errorf("%+v, want 6 that moved", u)
 		}
 		s.wantJoined(6)
@@ -163,7 +164,7 @@ func TestManyUpgradesLeakNothing(t *testing.T) {
 	if got := resident(t, pid); got > 2*memory {
 		t.Errorf("%d bytes are resident, and %d were after the first upgrade", got, memory)
 	}
-	n.wantResults(map[string]float64{upgradeOK: 10, upgradeRefused: 0, upgradeAborted: 0})
+	n.wantResults(map[string]float64{upgrade.OK: 10, upgrade.Refused: 0, upgrade.Aborted: 0})
 	s.wantJoined(6)
 }
 
@@ -207,7 +208,7 @@ func TestSIGUSR2WhileDrainingIsRefused(t *testing.T) {
 	if line := n.wait(0, "upgrade.refused"); line["err"] != "the gateway is draining" {
 		t.Errorf("%v", line)
 	}
-	n.wantStatus(upgradeRefused, "the gateway is draining")
+	n.wantStatus(upgrade.Refused, "the gateway is draining")
 	p.goOn()
 }
 
@@ -222,7 +223,7 @@ func TestDrainThatBeginsDuringUpgradeAbortsIt(t *testing.T) {
 	f.wantAbort("the gateway is draining")
 	n.wait(0, "upgrade.aborted")
 	p.goOn()
-	n.wantStatus(upgradeAborted, "draining")
+	n.wantStatus(upgrade.Aborted, "draining")
 }
 
 func TestNewProcessWithInvalidSettingsChangesNothing(t *testing.T) {
@@ -261,40 +262,31 @@ func TestOldProcessExitsOnlyOnceNewOneServes(t *testing.T) {
 	<-n.exited
 }
 
+// The process below PID 1 would end with it, but one in another container does not.
+func TestPID1HandsOverToAnotherContainerAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a PID namespace")
+	}
+	s := newStage(t)
+	s.attr.Cloneflags = syscall.CLONE_NEWPID
+	n := s.start("--upgrade-socket=" + s.socket)
+	s.attr.Cloneflags = 0
+	p := s.play(n, 2)
+	n.cmd.Process.Signal(syscall.SIGUSR2)
+	if line := n.wait(0, "upgrade.refused"); !strings.Contains(line["err"].(string), "PID 1") {
+		t.Errorf("%v", line)
+	}
+	next := s.start("--takeover=" + s.socket)
+	<-n.exited
+	p.goOn()
+	next.wantStatus(upgrade.OK, "")
+}
+
 func TestTakeoverOfNobodyIsAnOrdinaryStart(t *testing.T) {
 	s := newStage(t)
 	n := s.start("--takeover="+s.socket, "--upgrade-socket="+s.socket)
 	s.play(n, 2)
-	n.wantStatus(upgradeNone, "")
-}
-
-// An older process may exit, and its channel be closed, between the moment that an offer has its
-// descriptor and the moment that it is sent.
-func TestOfferKeepsChannelOfProcessThatExits(t *testing.T) {
-	exited, other, err := handover.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other.Close()
-	exited.Close()
-	ch, far, err := handover.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer far.Close()
-	fds := (&upgrader{older: []*handover.Conn{exited, ch}}).olderChannels()
-	defer closeAll(fds)
-	ch.Close()
-	if len(fds) != 1 {
-		t.Fatalf("%d descriptors, want 1", len(fds))
-	}
-	if _, err := unix.Write(fds[0], []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	var b [1]byte
-	if n, err := unix.Read(int(far.Fd()), b[:]); n != 1 || b[0] != 'x' {
-		t.Errorf("%d bytes, %v", n, err)
-	}
+	n.wantStatus(upgrade.None, "")
 }
 
 // A process may be killed at any moment of an upgrade. Its successor has all sessions if it is READY. If it has not got all,
@@ -312,14 +304,14 @@ func TestSuccessorOfKilledProcessHasAllSessionsOrNone(t *testing.T) {
 			if at == handover.Ready {
 				next.wait(0, "upgrade.predecessor_crashed")
 				p.goOn()
-				if u := next.wantStatus(upgradeOK, ""); u.Sessions.Moved != 6 || u.FreezeMS <= 0 || u.FreezeMS > patience.Seconds()*1000 {
+				if u := next.wantStatus(upgrade.OK, ""); u.Sessions.Moved != 6 || u.FreezeMS <= 0 || u.FreezeMS > patience.Seconds()*1000 {
 					t.Errorf("%+v", u)
 				}
 			} else {
 				next.wait(0, "upgrade.failed")
 				next.wait(0, "listen.clients")
 				p.noticed()
-				next.wantStatus(upgradeNone, "")
+				next.wantStatus(upgrade.None, "")
 			}
 			s.play(next, 2)
 			s.wantJoined(8)
@@ -393,7 +385,7 @@ func TestProcessOutlivesItsSuccessor(t *testing.T) {
 				r.old.Close()
 				n.wait(0, "upgrade.aborted")
 				p.goOn()
-				n.wantStatus(upgradeAborted, "it has exited")
+				n.wantStatus(upgrade.Aborted, "it has exited")
 				s.play(n, 1)
 				s.wantJoined(5)
 			})

@@ -9,40 +9,36 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// movedTo returns the Successor that has the sessions, nil if there is none.
-func (u *Sessions) movedTo() Successor {
+// next returns the Successor that has the sessions, nil if there is none.
+func (u *Sessions) next() Successor {
 	if to := u.successor.Load(); to != nil {
 		return *to
 	}
 	return nil
 }
 
-// Moved reports whether a successor has the sessions.
-func (u *Sessions) Moved() bool { return u.movedTo() != nil }
+// HandedOver reports whether a successor has the sessions.
+func (u *Sessions) HandedOver() bool { return u.next() != nil }
 
-// Forward hands the client of r over to the process that has the sessions.
-func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) {
+// Forward hands the client of r over if a successor has the sessions. This process has left the
+// cluster then, so its failed lookups there prove nothing.
+func (u *Sessions) Forward(w http.ResponseWriter, r *front.Request) bool {
+	to := u.next()
+	if to == nil {
+		return false
+	}
 	conn, early, err := handshake.Hijack(w)
 	if err != nil {
 		u.Log.Debug("client.disconnected_early", "err", err)
-		return
+		return true
 	}
-	u.movedTo().Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: front.Head(r.Request), Early: early, Secure: r.TLS != nil})
-}
-
-// ForwardMoved hands the client of r over if a successor has the sessions. This process has left the
-// cluster then, so its failed lookups there prove nothing.
-func (u *Sessions) ForwardMoved(w http.ResponseWriter, r *front.Request) bool {
-	if u.movedTo() == nil {
-		return false
-	}
-	u.Forward(w, r)
+	to.Conn(LateConn{Conn: rawconn.OffLoop(conn), Request: front.Head(r.Request), Early: early, Secure: r.TLS != nil})
 	return true
 }
 
-// ForwardAnswered hands a client over that was refused because its session has moved.
+// ForwardAnswered hands a client over that was refused because the successor has its session.
 func (u *Sessions) ForwardAnswered(r *front.Request, a *dial.Arrival, id string) bool {
-	to := u.movedTo()
+	to := u.next()
 	if to == nil || u.Registry.Find(id) != nil {
 		return false
 	}

@@ -18,7 +18,7 @@ import (
 // usualRecord is the size of most records in bytes, encoded.
 const usualRecord = 512
 
-// settlePoll is how often Freeze tries to freeze a busy session.
+// settlePoll is the interval at which Freeze tries a busy session again.
 const settlePoll = time.Millisecond
 
 // A Frozen is all sessions of a Gateway, standing still: nothing is read, written or
@@ -31,7 +31,7 @@ type Frozen struct {
 	resume   func()
 }
 
-// A FrozenSession is what a successor needs of one session. It is valid until Thaw or Commit.
+// A FrozenSession has all that a successor needs of one session. It is valid until Thaw or Commit.
 type FrozenSession struct {
 	transport.Frozen
 	Record []byte
@@ -149,4 +149,20 @@ func (f *Frozen) Commit(to Successor) {
 func (u *Sessions) Left() (sessions, visits int) {
 	inside, away := u.Gate.Visits()
 	return u.Registry.CountOpen(), inside + away
+}
+
+// descriptorsInUse counts the descriptors of sessions, requests and idle connections.
+func (u *Sessions) descriptorsInUse() int {
+	clients, _ := u.Conns.Counts()
+	admins, _ := u.AdminConns.Counts()
+	return u.Registry.InUse() + clients + admins
+}
+
+// disconnectAll drops the connections of all attached clients. Those that can resume do so.
+func (u *Sessions) disconnectAll() {
+	for _, e := range u.Registry.All() {
+		if d := e.Driver(); d != nil {
+			d.Do(func(core *session.Session, now session.Time) { core.Disconnect(now) })
+		}
+	}
 }

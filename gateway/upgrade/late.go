@@ -9,7 +9,7 @@ import (
 	"reseat/gateway/registry"
 )
 
-// lateWait is how long a resume waits for its session, which a predecessor still has.
+// lateWait limits the wait of a resume for a session that a predecessor still has.
 const lateWait = 10 * time.Second
 
 // Late are the sessions that a predecessor has not handed over yet.

@@ -1,4 +1,4 @@
-package server
+package upgrade
 
 import (
 	"context"
@@ -10,35 +10,19 @@ import (
 	"slices"
 	"time"
 
-	"reseat/gateway/config"
+	"reseat/gateway/events"
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
-	"reseat/gateway/upgrade"
 )
 
-// A giving is one upgrade, on the predecessor's side.
-type giving struct {
-	u      *upgrader
-	ch     *handover.Conn
-	ctx    context.Context
-	step   string // for the log, if it fails
-	format int
-	posts  bool // the successor continues the webhook
-	unacked,
-	tombstones uint64 // number of the last one sent
-	events uint64 // ID of the last one sent
-
-	hold                   func() bool   // keeps a cancelled ctx from interrupting ch from here on; false: it has
-	adopted, serving, gone chan struct{} // closed when the successor says so, or has gone
-}
-
-// adoptWait is how long a predecessor waits for handover.Adopted.
+// adoptWait limits the wait for handover.Adopted.
 const adoptWait = 500 * time.Millisecond
 
 // listen receives what the successor says after the commit, until it has gone.
-func (g *giving) listen() {
+func (g *HandOver) listen() {
 	defer close(g.gone)
 	once := map[handover.Kind]chan struct{}{handover.Adopted: g.adopted, handover.Serving: g.serving}
 	for {
@@ -54,10 +38,10 @@ func (g *giving) listen() {
 	}
 }
 
-func (g *giving) give() error {
+func (g *HandOver) give() error {
 	u := g.u
 	g.step = "start"
-	g.ch.SetDeadline(time.Now().Add(u.timeout))
+	g.ch.SetDeadline(time.Now().Add(u.set.Timeout))
 	var h hello
 	if _, err := g.ch.ExpectJSON(handover.Hello, &h); err != nil {
 		return explain(err, "the new process did not come up")
@@ -67,9 +51,9 @@ func (g *giving) give() error {
 	}
 	u.mu.Lock()
 	u.last.To = h.Version
-	g.posts = h.Posts && u.p.hook != nil
+	g.posts = h.Posts && u.set.Webhook
 	u.mu.Unlock()
-	u.log.Info("upgrade.begun", "from", config.Version(), "to", h.Version, "pid", h.PID)
+	u.log.Info("upgrade.begun", "from", u.set.Version, "to", h.Version, "pid", h.PID)
 	g.step = "offer"
 	if err := g.offer(); err != nil {
 		return err
@@ -89,16 +73,13 @@ func (g *giving) give() error {
 }
 
 // explainLoss is explain for a successor that has come up.
-func explainLoss(err error) error {
-	if err == nil {
-		return nil
-	}
-	return explain(err, "the new process left")
-}
+func explainLoss(err error) error { return explain(err, "the new process left") }
 
-// explain says what a failure of the channel means.
+// explain says what a failure of the channel means, nil for none.
 func explain(err error, what string) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%s: it has exited", what)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -117,19 +98,16 @@ func commonFormat(theirs []int) int {
 	return 0
 }
 
-func (g *giving) offer() error {
-	p := g.u.p
+func (g *HandOver) offer() error {
+	s := g.u.Sessions
 	o := offer{
-		Version: config.Version(), Format: g.format, PID: os.Getpid(), Sessions: p.gateway.Living(), BufferBytes: p.gateway.Watch().BufferBytes(), Descriptors: p.gateway.DescriptorsInUse(),
-		Secret: p.keys.Secret(), SigningKey: p.keys.SigningKeyID(), Routes: p.gateway.Upgrade().RouteUpstreams(), Pump: g.u.pump, Posts: g.posts,
+		Version: g.u.set.Version, Format: g.format, PID: os.Getpid(), Sessions: s.Registry.Count(), BufferBytes: s.Store.Used(), Descriptors: s.descriptorsInUse(),
+		Secret: s.Keys.Secret(), SigningKey: s.Keys.SigningKeyID(), Routes: s.RouteUpstreams(), Node: g.u.Server.Node(), Pump: g.u.set.Pump, Posts: g.posts,
 	}
-	if p.node != nil {
-		o.NodeID, o.NodeLineage, o.Nodes = p.node.ID(), p.node.Lineage(), p.node.Known()
-	}
-	o.Monotonic, o.Now = handover.Monotonic(), int64(p.gateway.Clock().Now())
+	o.Monotonic, o.Now = handover.Monotonic(), int64(s.Clock.Now())
 	var fds []int
-	for _, name := range []string{clientsListener, adminListener, nodesListener} {
-		ln := p.listeners[name]
+	for _, name := range []string{Clients, Admin, Nodes} {
+		ln := g.u.Listeners[name]
 		if ln == nil {
 			continue
 		}
@@ -138,25 +116,12 @@ func (g *giving) offer() error {
 			return err
 		}
 		fds = append(fds, fd)
-		o.Listeners = append(o.Listeners, inheritedAddr{name, g.u.listen[name]})
+		o.Listeners = append(o.Listeners, inheritedAddr{name, g.u.set.Listen[name]})
 	}
 	older := g.u.olderChannels()
 	defer closeAll(older)
 	o.Older = len(older)
 	return g.ch.SendJSON(handover.Offer, append(fds, older...), o)
-}
-
-// olderChannels returns duplicates of the channels to older processes: one that exits now closes
-// its channel, whose descriptor may be another's by the time it is sent.
-func (u *upgrader) olderChannels() (fds []int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, ch := range u.older {
-		if fd, err := ch.Duplicate(); err == nil { // otherwise it has just ended
-			fds = append(fds, fd)
-		}
-	}
-	return fds
 }
 
 func closeAll(fds []int) {
@@ -166,9 +131,9 @@ func closeAll(fds []int) {
 }
 
 // sendTombstones sends those that were not sent yet.
-func (g *giving) sendTombstones() error {
+func (g *HandOver) sendTombstones() error {
 	for {
-		list, last := g.u.p.gateway.Upgrade().Tombstones(g.tombstones, batchTombstones)
+		list, last := g.u.Sessions.Registry.Tombstones(g.tombstones, batchTombstones)
 		if len(list) == 0 {
 			return nil
 		}
@@ -184,8 +149,8 @@ func (g *giving) sendTombstones() error {
 }
 
 // sendEvents sends the events so far: the successor decodes them before the freeze.
-func (g *giving) sendEvents() error {
-	recent := g.u.p.gateway.Upgrade().RecentEvents(0)
+func (g *HandOver) sendEvents() error {
+	recent := g.u.Sessions.RecentEvents(0)
 	if n := len(recent.IDs); n > 0 {
 		g.events = recent.IDs[n-1]
 	}
@@ -193,35 +158,35 @@ func (g *giving) sendEvents() error {
 }
 
 // freeze hands everything over. If it fails, everything goes on as before.
-func (g *giving) freeze() (err error) {
-	p, u := g.u.p, g.u
+func (g *HandOver) freeze() (err error) {
+	u, s := g.u, g.u.Sessions
 	g.step = "freeze"
 	ctx, cancel := context.WithTimeout(g.ctx, freezeLimit)
 	defer cancel()
 	g.ch.SetDeadline(time.Now().Add(freezeLimit))
-	if g.ctx.Err() != nil || p.gateway.Draining() { // an abort may have set the deadline just before
+	if g.ctx.Err() != nil || s.Draining() { // an abort may have set the deadline just before
 		return errors.New("the gateway is draining")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would run while nobody is served; this waits for one that runs
 	began, monotonic := time.Now(), handover.Monotonic()
-	for _, ln := range p.listeners {
+	for _, ln := range u.Listeners {
 		ln.Pause()
 	}
 	pumps := new(pumpList)
 	out := &outbox{g: g, pumps: pumps}
-	frozen, err := p.gateway.Upgrade().Freeze(ctx, g.format, settleTime, out.add)
+	frozen, err := s.Freeze(ctx, g.format, settleTime, out.add)
 	if err != nil {
 		pumps.abandon()
-		p.resumeListeners()
+		u.resumeListeners()
 		return err
 	}
-	conns := p.freezeConns()
+	conns := s.freezeConns()
 	defer func() {
 		if err != nil {
 			pumps.abandon()
 			conns.thaw()
 			frozen.Thaw()
-			p.resumeListeners()
+			u.resumeListeners()
 		}
 	}()
 	u.log.Info("upgrade.frozen", "sessions", frozen.Count(), "time", time.Since(began))
@@ -229,13 +194,13 @@ func (g *giving) freeze() (err error) {
 		return err
 	}
 	g.step = "transfer"
-	r := rest{Left: frozen.Busy, Pump: u.pump, Older: u.forwardedFor(), Frozen: monotonic, Until: monotonic + freezeLimit}
+	r := rest{Left: frozen.Busy, Pump: u.set.Pump, Older: u.forwardedFor(), Frozen: monotonic, Until: monotonic + freezeLimit}
 	if err := g.transfer(conns, r); err != nil {
 		return explainLoss(err)
 	}
 	g.step = "ready"
 	if err := g.awaitReady(); err != nil {
-		return explain(err, "the new process could not take over")
+		return explain(err, "the new process did not restore the sessions")
 	}
 	if err := g.commit(frozen, r.Until); err != nil {
 		return err
@@ -246,19 +211,19 @@ func (g *giving) freeze() (err error) {
 	case <-g.gone:
 	case <-time.After(adoptWait):
 	}
-	frozen.Commit(&heir{u: u, ch: g.ch})
-	conns.moved()
-	pumps.start(p.pump)
+	frozen.Commit(&remote{u: u, ch: g.ch})
+	conns.handedOver()
+	pumps.start(u.pump)
 	took := time.Since(began)
-	u.metrics.results.WithLabelValues(upgradeOK).Inc()
+	u.metrics.results.WithLabelValues(OK).Inc()
 	u.log.Info("upgrade.committed", "sessions", frozen.Count(), "kept", len(frozen.Busy), "time", took)
 	return nil
 }
 
 // commit has the successor go on with what is frozen. If it fails, this process does.
-func (g *giving) commit(frozen *upgrade.Frozen, until time.Duration) error {
+func (g *HandOver) commit(frozen *Frozen, until time.Duration) error {
 	g.step = "commit"
-	if !g.hold() || g.u.p.gateway.Draining() {
+	if !g.hold() || g.u.Sessions.Draining() {
 		return errors.New("the gateway is draining")
 	}
 	if handover.Monotonic() > until { // this process was stopped: the successor does not count on it any more
@@ -270,38 +235,34 @@ func (g *giving) commit(frozen *upgrade.Frozen, until time.Duration) error {
 		}
 	}
 	g.ch.SetDeadline(time.Time{}) // Commit is sent as a whole, or not at all
-	if err := g.ch.Send(handover.Commit, nil); err != nil {
-		return explainLoss(err)
-	}
-	return nil
+	return explainLoss(g.ch.Send(handover.Commit, nil))
 }
 
 // maxLastEvents bounds the events before Commit: the channel has room for them, and for Commit.
 const maxLastEvents = 50
 
 // transfer sends what is not a session.
-func (g *giving) transfer(conns frozenConns, r rest) error {
+func (g *HandOver) transfer(conns frozenConns, r rest) error {
 	if err := g.sendTombstones(); err != nil {
 		return err
 	}
 	if err := conns.send(g.ch); err != nil {
 		return err
 	}
-	p := g.u.p
-	r.Gateway, r.Samples, r.Upgrades = p.gateway.Upgrade().Rest(g.events), p.recorder.Samples(), g.u.metrics.counts()
+	r.Gateway, r.Samples, r.Upgrades = g.u.Sessions.Rest(g.events), g.u.Recorder.Samples(), g.u.metrics.counts()
 	return g.ch.SendJSON(handover.Rest, nil, r)
 }
 
 // An outbox sends frozen sessions in acknowledged batches, so that the successor restores
 // some while others are being frozen.
 type outbox struct {
-	g     *giving
+	g     *HandOver
 	pumps *pumpList
-	batch []upgrade.FrozenSession
+	batch []FrozenSession
 	size  int // of the content, in bytes
 }
 
-func (o *outbox) add(s upgrade.FrozenSession) error {
+func (o *outbox) add(s FrozenSession) error {
 	if err := o.pumps.describe(&s); err != nil {
 		return err
 	}
@@ -332,7 +293,7 @@ func (o *outbox) flush() error {
 	return explainLoss(err)
 }
 
-func (g *giving) awaitReady() error {
+func (g *HandOver) awaitReady() error {
 	for ; g.unacked > 0; g.unacked-- {
 		if _, err := g.ch.Expect(handover.Ack); err != nil {
 			return err
@@ -345,8 +306,8 @@ func (g *giving) awaitReady() error {
 // frozenConns are connections without a complete request, by listener.
 type frozenConns map[string][]listen.FrozenConn
 
-func (p *process) freezeConns() frozenConns {
-	return frozenConns{clientsListener: p.gateway.Conns().Freeze(), adminListener: p.gateway.AdminConns().Freeze()}
+func (u *Sessions) freezeConns() frozenConns {
+	return frozenConns{Clients: u.Conns.Freeze(), Admin: u.AdminConns.Freeze()}
 }
 
 func (f frozenConns) each(do func(listen.FrozenConn)) {
@@ -357,8 +318,8 @@ func (f frozenConns) each(do func(listen.FrozenConn)) {
 	}
 }
 
-func (f frozenConns) thaw()  { f.each(func(c listen.FrozenConn) { c.Thaw() }) }
-func (f frozenConns) moved() { f.each(func(c listen.FrozenConn) { c.Moved() }) }
+func (f frozenConns) thaw()       { f.each(func(c listen.FrozenConn) { c.Thaw() }) }
+func (f frozenConns) handedOver() { f.each(func(c listen.FrozenConn) { c.HandedOver() }) }
 
 func (f frozenConns) send(ch *handover.Conn) error {
 	for name, list := range f {
@@ -366,7 +327,7 @@ func (f frozenConns) send(ch *handover.Conn) error {
 			var body []lateConn
 			var fds []int
 			for _, c := range part {
-				body, fds = append(body, lateConn{Listener: name, Request: c.Request}), append(fds, c.FD)
+				body, fds = append(body, lateConn{name, LateConn{Request: c.Request}}), append(fds, c.FD)
 			}
 			if err := ch.SendJSON(handover.Conns, fds, body); err != nil {
 				return err
@@ -376,8 +337,37 @@ func (f frozenConns) send(ch *handover.Conn) error {
 	return nil
 }
 
-func (p *process) resumeListeners() {
-	for _, ln := range p.listeners {
+func (u *Upgrader) resumeListeners() {
+	for _, ln := range u.Listeners {
 		ln.Resume()
 	}
 }
+
+// A remote is the successor at the other end of the channel.
+type remote struct {
+	u  *Upgrader
+	ch *handover.Conn
+}
+
+// Conn implements Successor.
+func (r *remote) Conn(c LateConn) {
+	pumps := new(pumpList)
+	end := transport.End{Conn: c.Conn}
+	err := pumps.descriptor(&end)
+	if err == nil {
+		c.Peer = c.Conn.RemoteAddr().String()
+		err = r.ch.SendJSON(handover.Conns, []int{end.FD}, []lateConn{{Clients, c}})
+	}
+	if err == nil && len(pumps.list) > 0 {
+		pumps.start(r.u.pump)
+		return
+	}
+	pumps.abandon()
+	c.Conn.Close()
+	if err != nil {
+		r.u.log.Warn("upgrade.connection_lost", "peer", c.Conn.RemoteAddr().String(), "err", err)
+	}
+}
+
+// Event implements Successor.
+func (r *remote) Event(e events.Event) { r.ch.SendJSON(handover.Event, nil, e) }

@@ -22,9 +22,9 @@ import (
 // This file is the successor's side of an upgrade: it restores sessions, and begins to
 // serve them once they are its own.
 
-// A Takeover restores a predecessor's sessions. Its methods must not be called at the same
+// Incoming restores a predecessor's sessions. Its methods must not be called at the same
 // time, except for Decode.
-type Takeover struct {
+type Incoming struct {
 	u     *Sessions
 	list  []restored
 	terms map[termsKey]*registry.Terms
@@ -33,15 +33,15 @@ type Takeover struct {
 	pumped []restored // those with a connection whose bytes the predecessor forwards
 }
 
-// TakeOver returns a Takeover of about n sessions for u.
-func (u *Sessions) TakeOver(n int) *Takeover {
+// Incoming returns the Incoming of about n sessions for u.
+func (u *Sessions) Incoming(n int) *Incoming {
 	u.Registry.Expect(n)
-	return &Takeover{u: u, terms: make(map[termsKey]*registry.Terms)}
+	return &Incoming{u: u, terms: make(map[termsKey]*registry.Terms)}
 }
 
 // A restored session waits for Adopt.
 type restored struct {
-	Moved
+	Received
 	e    *registry.Record
 	core *session.Session
 
@@ -65,8 +65,8 @@ type termsKey struct {
 	before time.Duration       // BeforeStart; negative: nil
 }
 
-// A Moved is a predecessor's FrozenSession, as it arrives.
-type Moved struct {
+// A Received is a predecessor's FrozenSession, as it arrives.
+type Received struct {
 	Record, State, Content []byte
 	Up, Down               int // descriptors; negative: there is none
 	// UpForwarded and DownForwarded: the predecessor, or a process older than that, forwards
@@ -74,16 +74,16 @@ type Moved struct {
 	UpForwarded, DownForwarded, Older bool
 }
 
-// A Decoded session is what Decode has made of a Moved.
+// A Decoded session is returned by Decode, for Restore.
 type Decoded struct {
-	Moved
+	Received
 	state *registry.State
 	core  *session.Session
 }
 
 // Decode is the part of Restore that takes long. It may be called from any goroutine, after
 // InheritRoutes.
-func (t *Takeover) Decode(format int, m Moved) (Decoded, error) {
+func (t *Incoming) Decode(format int, m Received) (Decoded, error) {
 	s, err := registry.ReadState(m.Record)
 	if err != nil {
 		return Decoded{}, err
@@ -98,7 +98,7 @@ func (t *Takeover) Decode(format int, m Moved) (Decoded, error) {
 
 // Restore makes a session of what a predecessor has frozen. It touches no connection; the
 // descriptors are used by Adopt.
-func (t *Takeover) Restore(d Decoded) error {
+func (t *Incoming) Restore(d Decoded) error {
 	u, s := t.u, d.state
 	rt := u.Table.Route(s.Route)
 	if rt == nil {
@@ -108,12 +108,12 @@ func (t *Takeover) Restore(d Decoded) error {
 	if err != nil {
 		return err
 	}
-	t.list = append(t.list, restored{e: e, core: d.core, Moved: d.Moved, client: session.Leg(d.core.Attachment()), upstream: d.core.Upstream()})
+	t.list = append(t.list, restored{e: e, core: d.core, Received: d.Received, client: session.Leg(d.core.Attachment()), upstream: d.core.Upstream()})
 	return nil
 }
 
 // Pumped counts the sessions with a connection whose bytes the predecessor forwards.
-func (t *Takeover) Pumped() int { return len(t.pumped) }
+func (t *Incoming) Pumped() int { return len(t.pumped) }
 
 // InheritRoutes adds the predecessor's routes, with their game servers, that the settings do
 // not have any more: their sessions go on under the general settings, and no new ones begin.
@@ -142,7 +142,7 @@ func (u *Sessions) RouteUpstreams() map[string]string {
 }
 
 // termsOf returns the terms of a restored session. Sessions with the same terms share them.
-func (t *Takeover) termsOf(rt *front.Route, s *registry.StateTerms) *registry.Terms {
+func (t *Incoming) termsOf(rt *front.Route, s *registry.StateTerms) *registry.Terms {
 	key := termsKey{route: rt.Pattern, terms: *s, before: -1}
 	if s.BeforeStart != nil {
 		key.terms.BeforeStart, key.before = nil, *s.BeforeStart
@@ -157,7 +157,7 @@ func (t *Takeover) termsOf(rt *front.Route, s *registry.StateTerms) *registry.Te
 
 // Adopt begins to serve the restored sessions. left are the ids of those that the
 // predecessor still has: resumes wait for them until AdoptLate or NoneLate.
-func (t *Takeover) Adopt(left []string) {
+func (t *Incoming) Adopt(left []string) {
 	t.u.Late.expect(left)
 	t.adoptAll()
 	t.u.Driver.Pause()()    // returns when all event loops have the sessions
@@ -167,7 +167,7 @@ func (t *Takeover) Adopt(left []string) {
 }
 
 // adoptAll adopts the restored sessions, on all processors: they stand still meanwhile.
-func (t *Takeover) adoptAll() {
+func (t *Incoming) adoptAll() {
 	for _, r := range t.list {
 		if r.UpForwarded || r.DownForwarded {
 			r.upBy, r.downBy = forwarder{rawconn.PeerOf(r.Up), r.Older}, forwarder{rawconn.PeerOf(r.Down), r.Older}
@@ -186,7 +186,7 @@ func (t *Takeover) adoptAll() {
 	t.list = nil
 }
 
-func (t *Takeover) adopt(r restored) {
+func (t *Incoming) adopt(r restored) {
 	t.u.Owner.KeepPlayer(r.e)
 	now := t.u.Clock.Now() // nobody else has the core yet
 	r.core.RenewSoon(now)
@@ -201,40 +201,40 @@ func (t *Takeover) adopt(r restored) {
 	}
 }
 
-// Pumping counts the connections of the sessions that were taken over whose bytes a
-// predecessor still forwards.
-func (t *Takeover) Pumping() (n int) {
-	t.eachPumped(func(forwarder) { n++ })
-	return n
-}
-
-// Forwarders counts the processes that forward the connections of Pumping.
-func (t *Takeover) Forwarders() int {
+// Forwarded counts the connections of the sessions of predecessors whose bytes predecessors
+// still forward, and these processes.
+func (t *Incoming) Forwarded() (conns, processes int) {
 	all := make(map[forwarder]bool)
-	t.eachPumped(func(by forwarder) { all[by] = true })
-	return len(all)
-}
-
-// eachPumped calls f for each connection whose bytes a predecessor still forwards.
-func (t *Takeover) eachPumped(f func(forwarder)) {
+	count := func(by forwarder) {
+		conns++
+		all[by] = true
+	}
 	for _, r := range t.pumped {
 		r.e.Do(func(core *session.Session, _ session.Time) {
-			if core.State() == session.Ended {
-				return
+			down, up := r.depends(core)
+			if down {
+				count(r.downBy)
 			}
-			if a := core.Attachment(); r.DownForwarded && a != nil && session.Leg(a) == r.client {
-				f(r.downBy)
-			}
-			if r.UpForwarded && core.Upstream() == r.upstream {
-				f(r.upBy)
+			if up {
+				count(r.upBy)
 			}
 		})
 	}
+	return conns, len(all)
+}
+
+// depends reports which of the connections of r are still those that a predecessor forwards.
+func (r *restored) depends(core *session.Session) (down, up bool) {
+	if core.State() == session.Ended {
+		return false, false
+	}
+	a := core.Attachment()
+	return r.DownForwarded && a != nil && session.Leg(a) == r.client, r.UpForwarded && core.Upstream() == r.upstream
 }
 
 // Abandon forgets the restored sessions, which will not be adopted, and closes their
 // descriptors: if the predecessor has crashed, nobody else has them.
-func (t *Takeover) Abandon() {
+func (t *Incoming) Abandon() {
 	for _, r := range t.list {
 		t.u.Registry.Release(r.e, t.u.Store)
 		rawconn.Release(r.Up)
@@ -243,26 +243,22 @@ func (t *Takeover) Abandon() {
 	t.list = nil
 }
 
-// moveWithin is how long clients may take to leave a connection that is pumped.
+// moveWithin limits the time in which clients leave a pumped connection.
 const moveWithin = 5 * time.Second
 
 // EndPumps has the clients leave that still depend on the forwarding of the predecessor, or of
 // processes older than that, which is about to end. Those that can resume do so; a plain client
 // gets a retry delay. With --disconnect hard the upstream is dialled again at that resume;
 // other upstream connections are lost.
-func (t *Takeover) EndPumps(older bool) {
+func (t *Incoming) EndPumps(older bool) {
 	for _, r := range t.pumped {
 		if r.Older != older {
 			continue
 		}
 		r.e.Do(func(core *session.Session, now session.Time) {
-			a := core.Attachment()
-			if a == nil || core.State() == session.Ended {
-				return
-			}
-			down := r.DownForwarded && session.Leg(a) == r.client // else it has moved meanwhile
-			up := r.UpForwarded && core.Upstream() == r.upstream
+			down, up := r.depends(core)
 			switch {
+			case core.Attachment() == nil:
 			case !r.e.Resumable && (down || up):
 				core.CloseClient(now, wire.CodeServiceRestart, "upgrade")
 			case down, up && r.e.Terms().Hard:
@@ -275,7 +271,7 @@ func (t *Takeover) EndPumps(older bool) {
 
 // AdoptLate begins to serve sessions that were restored after Adopt. Their players may
 // have begun other sessions meanwhile.
-func (t *Takeover) AdoptLate() {
+func (t *Incoming) AdoptLate() {
 	list := t.list
 	t.adoptAll()
 	for _, r := range list {
@@ -292,15 +288,15 @@ func (t *Takeover) AdoptLate() {
 // RenewTokens sends all attached clients new tokens, also those of AdoptLate. It is called
 // once, after Adopt, if the predecessor has signed them by another key, or was about to renew
 // them. It does not wait.
-func (t *Takeover) RenewTokens() {
+func (t *Incoming) RenewTokens() {
 	t.renew = true
 	t.u.RenewTokens()
 }
 
 // NoneLate says that the predecessor has no further sessions.
-func (t *Takeover) NoneLate() { t.u.Late.none() }
+func (t *Incoming) NoneLate() { t.u.Late.none() }
 
-// A Rest is what a successor needs besides the sessions.
+// A Rest has all that a successor needs besides the sessions.
 type Rest struct {
 	Events   RecentEvents
 	Totals   registry.Totals
@@ -333,7 +329,7 @@ func (u *Sessions) RecentEvents(after uint64) (r RecentEvents) {
 	return r
 }
 
-// Rest returns what a successor needs besides the sessions. Its events are those after the
+// Rest returns the Rest for a successor. Its events are those after the
 // one with that ID.
 func (u *Sessions) Rest(after uint64) Rest {
 	r := Rest{Events: u.RecentEvents(after), Totals: u.Registry.Totals(), Tags: u.Registry.Tags(), Routes: make(map[string][5]uint64), Counters: u.Watch.Metrics.Counts(), Renewing: u.Renewing()}
@@ -362,13 +358,7 @@ func (u *Sessions) RestoreRest(r Rest) {
 	u.Watch.Metrics.Add(r.Counters)
 }
 
-// Tombstones returns the state of up to n tombstones after a number: see
-// registry.Registry.
-func (u *Sessions) Tombstones(after uint64, n int) (list [][]byte, last uint64) {
-	return u.Registry.Tombstones(after, n)
-}
-
-// RestoreTombstone adds a tombstone of Tombstones. If the predecessor had kept the session, resumes
+// RestoreTombstone adds a tombstone of the predecessor. If the predecessor had kept the session, resumes
 // that wait for it are refused now.
 func (u *Sessions) RestoreTombstone(b []byte) error {
 	id, err := u.Registry.RestoreTombstone(b)

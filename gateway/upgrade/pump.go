@@ -1,4 +1,4 @@
-package server
+package upgrade
 
 import (
 	"net"
@@ -9,7 +9,6 @@ import (
 	"reseat/gateway/pipe"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
-	"reseat/gateway/upgrade"
 )
 
 // A pump forwards the bytes of connections that cannot move to the successor: those over TLS
@@ -80,7 +79,7 @@ func (p *pump) close() {
 }
 
 // describe fills in the descriptors of a frozen session's ends: see descriptor.
-func (l *pumpList) describe(s *upgrade.FrozenSession) error {
+func (l *pumpList) describe(s *FrozenSession) error {
 	if err := l.descriptor(&s.Up); err != nil {
 		return err
 	}
@@ -112,7 +111,7 @@ func (l *pumpList) descriptor(end *transport.End) (err error) {
 	return nil
 }
 
-// A pumpList is what must be forwarded once a successor has taken over.
+// A pumpList has what must be forwarded once a successor has the sessions.
 type pumpList struct {
 	list  []pumped
 	older []net.Conn // sockets that older processes forward to
