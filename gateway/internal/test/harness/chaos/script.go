@@ -9,7 +9,6 @@ import (
 
 	"reseat/gateway/internal/test/harness/chaos/history"
 	"reseat/gateway/internal/test/harness/process"
-	"reseat/gateway/policy"
 )
 
 func now() int64 { return history.Now() }
@@ -250,7 +249,7 @@ func (p *player) neverHeard(g *gameSeat) bool {
 }
 
 // unheard is how long a session is kept whose client never sent anything.
-func (c Config) unheard() time.Duration { return min(policy.GraceUnconfirmed, c.Expiry) }
+func (c Config) unheard() time.Duration { return min(5*time.Second, c.Expiry) } // protocol section 11
 
 func (p *player) judgeEnd(g *gameSeat) {
 	want := rules[p.end]
