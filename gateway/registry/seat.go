@@ -11,8 +11,8 @@ import (
 	"reseat/upstream"
 )
 
-// This file is what the engine of a cluster keeps of a durable session, so that another node can go
-// on with it.
+// This file encodes what the engine of a cluster keeps of a durable session, from which another node can
+// continue it.
 
 // A Seat is what this node knows of the record of one of its sessions.
 type Seat struct {

@@ -470,7 +470,7 @@ func TestRepeatsWithoutUpstream(t *testing.T) {
 // Its client may be told so when it comes back at this node, which has not forgotten the session yet.
 func TestResumeOfSessionThatHasMovedIsToComeBack(t *testing.T) {
 	for name, leave := range map[string]func(b *table){
-		"fenced":      func(b *table) { b.s.Fence(b.now) },
+		"fenced":     func(b *table) { b.s.Fence(b.now) },
 		"handed off": func(b *table) { b.s.HandedOff(b.now, time.Second) },
 	} {
 		b := claimed(t)

@@ -90,7 +90,7 @@ type Engine struct {
 	skew     time.Duration
 	skewed   bool      // skew was measured
 	contact  time.Time // when the newest write began that was confirmed
-	err      error     // why it is not up, or of no use
+	err      error     // why it is not up, or cannot be used
 
 	// What is there, since the last connect.
 	nodes   jetstream.KeyValue // nil: to be set up
@@ -338,7 +338,7 @@ func refusesCredentials(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked)
 }
 
-// fail notes why there is no connection, or why it is of no use.
+// fail notes why there is no connection, or why it cannot be used.
 func (e *Engine) fail(err error) {
 	if refusesCredentials(err) {
 		err = fmt.Errorf("%w: NATS refuses the credentials: %w", cluster.ErrUnusable, err)

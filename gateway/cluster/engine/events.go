@@ -98,7 +98,7 @@ func (e *Engine) openEvents() {
 // errForeign means that there is a stream of this name that is not a cluster's.
 var errForeign = errors.New("it was made for something else")
 
-// final reports whether it is of no use to try again soon: the servers have answered, and not that they
+// final reports whether a retry would fail the same way: the servers have answered, and not that they
 // have no leader.
 func final(err error) bool {
 	var api *jetstream.APIError
