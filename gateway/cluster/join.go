@@ -122,7 +122,7 @@ func (c *Cluster) checkPeers(ctx context.Context) error {
 	}
 	refused := 0
 	for range list {
-		if otherKeys(<-answers) {
+		if OtherKeys(<-answers) {
 			refused++
 		}
 	}

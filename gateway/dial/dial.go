@@ -15,6 +15,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"sync"
 
@@ -150,6 +151,23 @@ func (dr *Dialer) Close() {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
 	dr.closed = true
+}
+
+// Numbered returns ask with the header Reseat-Epoch, by which a game server tells an older
+// connection of a session from a newer one. Only sessions that may be dialled again have it.
+func Numbered(e *registry.Record, ask upstream.Request) upstream.Request {
+	if e.Redials() {
+		ask.Epoch = e.NextEpoch()
+	}
+	return ask
+}
+
+// With returns a copy of h, which may be nil, with the fields of more.
+func With(h, more http.Header) http.Header {
+	n := make(http.Header, len(h)+len(more))
+	maps.Copy(n, h)
+	maps.Copy(n, more)
+	return n
 }
 
 // Usage counts the sessions that are dialled for again, and the upstreams with dials in flight.
