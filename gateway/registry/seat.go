@@ -145,12 +145,7 @@ func (e *Record) Core(store *replay.Store) session.Config {
 func (r *Registry) MovedOn(e *Record, info session.Info) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taking++
-	if !r.removeLocked(e) {
-		return
-	}
-	r.past = plus(r.past, info.Stats)
-	e.live.Store(nil)
+	r.closeLocked(e, info)
 }
 
 // Ended reports whether a session is remembered that has ended here. One that has ended in silence may be another
