@@ -69,7 +69,7 @@ type Config struct {
 	// proxy to the upstream. The same headers from a client never pass, whatever their name.
 	TrustedHeaders []string
 
-	// Drain is how long Drain waits for sessions to end on their own.
+	// Drain limits the wait of Drain for sessions to end.
 	// Zero means 10 seconds.
 	Drain time.Duration
 

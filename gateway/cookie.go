@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"net/http"
 
-	"reseat/gateway/cluster"
 	"reseat/gateway/dial"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
@@ -75,17 +74,10 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *front.Request, token 
 // plainElsewhere is resumeElsewhere for a plain client. It reports false if the client is to be
 // served here.
 func (g *Gateway) plainElsewhere(w http.ResponseWriter, r *front.Request, token string) bool {
-	found := g.owner.FindPlain(w, r, token)
-	switch {
-	case found.Refusal == nil:
-		return found.Served
-	case g.upgrade.Forward(w, r):
-		return true
-	}
-	g.watch.NotForwarded(r, found.Session, found.Session[:cluster.IDLen], found.Evidence)
-	w.Header().Set("Retry-After", "1")
-	g.refuse.http(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
-	return true
+	return g.elsewhere(w, r, g.owner.FindPlain(w, r, token), func() {
+		w.Header().Set("Retry-After", "1")
+		g.refuse.http(w, r, http.StatusServiceUnavailable, "node_unreachable", "the node of this session does not answer")
+	})
 }
 
 // sessionOfCookie returns the session that a plain client's cookie names, if the client may

@@ -12,7 +12,7 @@ import (
 	"reseat/gateway/watch"
 )
 
-// closeWait is how long the legs of closed sessions get to finish their closing handshakes.
+// closeWait limits the closing handshakes of closed sessions.
 const closeWait = 3 * time.Second
 
 // Draining reports whether new sessions are refused.

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/http"
 	"slices"
@@ -75,6 +76,26 @@ func TestLostClaimIsNone(t *testing.T) {
 		q.Pass(d.of[2].game.Next(), "b")
 		d.of[1].wantSince(before, "reseat_claims_total", map[string]float64{"lost": 1})
 		d.of[1].wantSince(before, "reseat_sessions_fenced_total", map[string]float64{})
+	})
+}
+
+// While a node takes a session in, the seat names it a moment before it has the session. Its denial counts if the
+// seat stays as it is.
+func TestOwnerThatDeniesOnceKeepsItsSession(t *testing.T) {
+	inLostNode(t, 3, func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
+		d.claimFor(2, p.Hello.Session)
+		time.AfterFunc(50*time.Millisecond, func() {
+			seat, err := d.keepers[2].Get(context.Background(), p.Hello.Session)
+			seat.Ended, seat.Reason = wire.CodeEnded, "kicked"
+			if err == nil {
+				_, err = d.keepers[2].Put(context.Background(), seat)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		wstest.Equal(t, "close reason", d.settledAt(p, 1, 0, 1, 1).WantFinal(wire.CodeEnded).Reason, "kicked")
+		wstest.Equal(t, "the node has the session", d.has(1, p), false)
 	})
 }
 

@@ -2,14 +2,14 @@ package gateway
 
 import "reseat/gateway/listen"
 
-// reserved is how many of so many descriptors are not for sessions: a tenth, but at least
+// reserved returns how many of these descriptors are not for sessions: a tenth, but at least
 // 64, and at most half. Half of the reserve is for idle clients, a quarter for idle
 // connections to the admin address, the rest for the process itself.
 func reserved(descriptors int) int {
 	return max(descriptors/10, min(64, descriptors/2))
 }
 
-// SessionsWithin is how many sessions so many descriptors allow; zero means no limit.
+// SessionsWithin returns the number of sessions that these descriptors allow; zero means no limit.
 func SessionsWithin(descriptors int) int {
 	if descriptors <= 0 {
 		return 0

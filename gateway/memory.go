@@ -16,7 +16,7 @@ import (
 	"reseat/gateway/watch"
 )
 
-// This file is what happens when the memory of --buffer-total runs out. All sessions share it, so
+// This file frees memory when --buffer-total runs out. All sessions share it, so
 // the ones that fill it must pay, and never one that reads what it gets:
 //
 //   - Each session has a reserve of its own: see replay.Store. It needs no more while its client

@@ -133,7 +133,7 @@ func (f refuser) sendClose(conn net.Conn, c wire.Closing) {
 	transport.Farewell(conn, wire.AppendClosing(nil, c))
 }
 
-// refusedBody is how long the gateway waits for the rest of a refused request's body.
+// refusedBody limits the wait for the rest of a refused request's body.
 const refusedBody = time.Second
 
 // http refuses a handshake: by an HTTP answer, or by a close if the client reads

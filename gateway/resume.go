@@ -38,6 +38,17 @@ func (g *Gateway) arrivalOf(r *front.Request) dial.Arrival {
 // session is to be resumed here.
 func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool {
 	found := g.owner.Find(w, r)
+	return g.elsewhere(w, r, found, func() {
+		if a, ok := g.answerResume(w, r, nil); ok {
+			g.refuseResume(a, found.Refusal)
+			g.watch.RefusedElsewhere(r, found.Refusal.Code, found.Evidence)
+		}
+	})
+}
+
+// elsewhere does what follows from where a session was found. It reports false if the client is to be
+// served here.
+func (g *Gateway) elsewhere(w http.ResponseWriter, r *front.Request, found owner.Found, refuse func()) bool {
 	switch {
 	case found.Refusal == nil:
 		return found.Served
@@ -45,10 +56,7 @@ func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool 
 		return true
 	}
 	g.watch.NotForwarded(r, found.Session, found.Session[:cluster.IDLen], found.Evidence)
-	if a, ok := g.answerResume(w, r, nil); ok {
-		g.refuseResume(a, found.Refusal)
-		g.watch.RefusedElsewhere(r, found.Refusal.Code, found.Evidence)
-	}
+	refuse()
 	return true
 }
 

@@ -23,7 +23,7 @@ import (
 	"reseat/upstream"
 )
 
-// turnsPerProcessor is how many handshakes are inside the gate at a time for each processor:
+// turnsPerProcessor bounds the handshakes inside the gate, for each processor:
 // enough to keep it busy while some of them wait for their loop.
 const turnsPerProcessor = 16
 

@@ -132,16 +132,21 @@ func (a *api) steer(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		node, err := a.findNode(name)
-		switch {
-		case err != nil:
-			refuse(w, err)
-		case node.ID == a.self().ID:
-			next.ServeHTTP(w, alone(r))
-		default:
-			a.pass(w, r, node, pathIn(r))
-		}
+		a.atNode(w, r, name, pathIn(r), func() { next.ServeHTTP(w, alone(r)) })
 	})
+}
+
+// atNode has a node serve a call, by its id or name: here serves it if that is this one.
+func (a *api) atNode(w http.ResponseWriter, r *http.Request, name, path string, here func()) {
+	node, err := a.findNode(name)
+	switch {
+	case err != nil:
+		refuse(w, err)
+	case node.ID == a.self().ID:
+		here()
+	default:
+		a.pass(w, r, node, path)
+	}
 }
 
 // passToHolder asks all nodes which one has the session, and passes the call to it. The id

@@ -11,15 +11,7 @@ func (a *api) nodeDrain(own http.HandlerFunc) http.HandlerFunc {
 			notFound(w, r)
 			return
 		}
-		node, err := a.findNode(name)
-		switch {
-		case err != nil:
-			refuse(w, err)
-		case node.ID == a.self().ID:
-			own(w, r)
-		default:
-			a.pass(w, r, node, "/drain")
-		}
+		a.atNode(w, r, name, "/drain", func() { own(w, r) })
 	}
 }
 

@@ -790,7 +790,7 @@ func TestDialReachesTheNodeAndNoOther(t *testing.T) {
 			t.Error("another node was taken for it")
 		}
 		s.net.answers(peerAddr, s.net.node(peerID, keys("other")))
-		if _, err := s.Dial(t.Context(), peerID); !otherKeys(err) {
+		if _, err := s.Dial(t.Context(), peerID); !OtherKeys(err) {
 			t.Errorf("a node with other keys: %v", err)
 		}
 	})

@@ -108,7 +108,7 @@ func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, er
 	if errors.Is(err, errNotResumed) { // an upgraded node has lost the key of its sessions
 		conn, err = c.connectOnce(ctx, id, address)
 	}
-	if err != nil && otherKeys(err) {
+	if OtherKeys(err) {
 		c.Refused(address, err)
 	}
 	return conn, handshakeError(err)
@@ -213,6 +213,4 @@ var (
 )
 
 // ConnectionRefused reports whether a machine has refused a connection: nobody listens there.
-func ConnectionRefused(err error) bool { return refused(err) }
-
-func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+func ConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -239,15 +239,12 @@ const (
 )
 
 // OtherKeys reports whether a connection to a node failed, or its record cannot be read, since it has other keys.
-func OtherKeys(err error) bool { return otherKeys(err) || errors.Is(err, errOtherKey) }
-
-// otherKeys reports whether a connection failed since the nodes have different keys.
-func otherKeys(err error) bool {
+func OtherKeys(err error) bool {
 	if err == nil {
 		return false
 	}
 	var unknown x509.UnknownAuthorityError
-	return errors.As(err, &unknown) || strings.Contains(err.Error(), alertOfBadChain) || strings.Contains(err.Error(), alertOfUnknown)
+	return errors.Is(err, errOtherKey) || errors.As(err, &unknown) || strings.Contains(err.Error(), alertOfBadChain) || strings.Contains(err.Error(), alertOfUnknown)
 }
 
 // handshakeError names what another node's listener says.

@@ -176,7 +176,7 @@ func TestTLSSessionEndsWithTheKeys(t *testing.T) {
 			}
 			m.texts[late] = "x"
 			m.load()
-			if st, err := m.connect(); !otherKeys(err) {
+			if st, err := m.connect(); !OtherKeys(err) {
 				t.Errorf("%v (resumed %v), want other keys", err, st.DidResume)
 			}
 			m.texts[frontID], m.texts[ownerID] = "y", "y"
@@ -214,10 +214,10 @@ func TestPublicKeyGivesNoAuthority(t *testing.T) {
 	key, mine := tokenKeys["Ed25519"](t), tokenKeys["secret"](t)
 	a, _, _ := load(t, frontID, key)
 	b, _, _ := load(t, ownerID, mine, publicOf(t, key))
-	if err, _ := meet(t, a, b, ownerID, ownerID); !otherKeys(err) {
+	if err, _ := meet(t, a, b, ownerID, ownerID); !OtherKeys(err) {
 		t.Errorf("to the one with the public key: %v", err)
 	}
-	if err, refused := meet(t, b, a, frontID, frontID); !otherKeys(err) && refused == nil {
+	if err, refused := meet(t, b, a, frontID, frontID); !OtherKeys(err) && refused == nil {
 		t.Errorf("from the one with the public key: %v, %v", err, refused)
 	}
 }
@@ -228,7 +228,7 @@ func TestListenerReportsOtherKeys(t *testing.T) {
 	a, _, _ := load(t, frontID, young, old) // trusts both, and signs with the new key
 	b, _, _ := load(t, ownerID, old)
 	err, refused := meet(t, a, b, ownerID, ownerID)
-	if !otherKeys(err) || !otherKeys(refused) {
+	if !OtherKeys(err) || !OtherKeys(refused) {
 		t.Errorf("the caller sees %v, the listener %v", err, refused)
 	}
 }
@@ -253,7 +253,7 @@ func TestRotationKeepsNodesTogetherAtEachStep(t *testing.T) {
 	if err := errors.Join(keys.Reload(), a.Load(frontID)); err != nil {
 		t.Fatal(err)
 	}
-	if err, _ := meet(t, a, b, ownerID, ownerID); !otherKeys(err) {
+	if err, _ := meet(t, a, b, ownerID, ownerID); !OtherKeys(err) {
 		t.Errorf("one has dropped the old key, by which the other signs: %v", err)
 	}
 }

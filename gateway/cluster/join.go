@@ -24,8 +24,8 @@ const (
 
 // Join connects to the engine and takes this node's place, within wait. If the engine is away
 // the node joins later by itself, and Join returns nil after a warning. An error means that
-// this node may not join: its clock is wrong, the other nodes have other keys, or the engine is
-// of no use to it.
+// this node may not join: its clock is wrong, the other nodes have other keys, or it cannot
+// use the engine.
 func (c *Cluster) Join(wait time.Duration) error {
 	if err := c.cfg.Engine.Start(c); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (c *Cluster) checkPeers(ctx context.Context) error {
 	}
 	refused := 0
 	for range list {
-		if otherKeys(<-answers) {
+		if OtherKeys(<-answers) {
 			refused++
 		}
 	}

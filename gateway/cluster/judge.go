@@ -208,11 +208,11 @@ func (c *Cluster) examine(id, address string, began time.Time) (j Judgement) {
 			return Judgement{Alive, "it answers", time.Now()}
 		case err == nil:
 			return c.replaced(id, h)
-		case refused(err):
+		case ConnectionRefused(err):
 			refusals++
 		}
 		last = err
-		if try == 0 && refused(err) {
+		if try == 0 && ConnectionRefused(err) {
 			select {
 			case <-time.After(refusedPause):
 			case <-c.ctx.Done():
@@ -228,7 +228,7 @@ func (c *Cluster) examine(id, address string, began time.Time) (j Judgement) {
 		return Judgement{Verdict: Gone, Evidence: "its address refuses connections, and no heartbeat came since"}
 	case refusals == 2:
 		return Judgement{Verdict: Unclear, Evidence: "its address refuses connections, but it sends heartbeats"}
-	case otherKeys(last):
+	case OtherKeys(last):
 		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("it has other keys: %v", last)}
 	case !c.up:
 		return Judgement{Verdict: Unclear, Evidence: fmt.Sprintf("no answer, and heartbeats cannot be heard without NATS: %v", last)}

@@ -15,7 +15,7 @@ import (
 	"reseat/gateway/tlv"
 )
 
-// This file is the form that a seat has in the engine:
+// This file encodes and seals seats for the engine:
 //
 //	format (1 byte), length of the head, head, nonce, sealed rest
 //

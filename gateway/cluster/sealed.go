@@ -97,8 +97,9 @@ func wrap(object, sealed []byte) []byte {
 // A sealer is the Engine of a Cluster, and the EngineHandler of the engine below.
 type sealer struct {
 	Engine
-	c    *Cluster
-	seal seal
+	EngineHandler // c
+	c             *Cluster
+	seal          seal
 
 	mu      sync.Mutex
 	stamp   uint64            // of the newest message
@@ -109,7 +110,7 @@ type sealer struct {
 }
 
 func newSealer(c *Cluster, e Engine, derive func(string, int) ([][]byte, error)) *sealer {
-	return &sealer{Engine: e, c: c, seal: seal{derive}, beats: make(map[string]uint64), records: make(map[string]uint64)}
+	return &sealer{Engine: e, EngineHandler: c, c: c, seal: seal{derive}, beats: make(map[string]uint64), records: make(map[string]uint64)}
 }
 
 // next is the stamp of the next message.
@@ -143,11 +144,6 @@ func beatPlace(id string) string { return "beat " + id }
 
 // Start implements Engine.
 func (s *sealer) Start(EngineHandler) error { return s.Engine.Start(s) }
-
-// EngineUp, EngineDown and Synced implement EngineHandler.
-func (s *sealer) EngineUp(st EngineStatus) { s.c.EngineUp(st) }
-func (s *sealer) EngineDown(err error)     { s.c.EngineDown(err) }
-func (s *sealer) Synced()                  { s.c.Synced() }
 
 // sealedRecord is a record as the engine gets it.
 func (s *sealer) sealedRecord(id string, record []byte) ([]byte, error) {

@@ -143,7 +143,7 @@ func (w *sweeper) record(ctx context.Context, stored StoredSeat) error {
 // never is the end of what is not to be deleted.
 var never = time.Unix(1<<40, 0)
 
-// due returns the time from which on a record is of no use.
+// due returns the time after which a record may be deleted.
 func (w *sweeper) due(seat Seat) time.Time {
 	if seat.Ended != 0 {
 		return seat.Written.Add(seat.Keep + endedAfter)

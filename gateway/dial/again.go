@@ -41,7 +41,7 @@ type waiter struct {
 }
 
 const (
-	// maxEarly is what a client may send before its hello.
+	// maxEarly bounds what a client may send before its hello, in bytes.
 	maxEarly = 64 << 10
 	// retryRedial is the minimum delay of a client's retry after a failed redial, and half
 	// of the maximum.

@@ -15,6 +15,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"sync"
 
@@ -28,7 +29,7 @@ import (
 	"reseat/upstream"
 )
 
-// Options are what a Dialer needs. All are required.
+// Options configure a Dialer. All are required.
 type Options struct {
 	Ctx     context.Context // until the gateway closes
 	Running *sync.WaitGroup // of the dials
@@ -39,7 +40,7 @@ type Options struct {
 	// Request builds the request of a handshake with an upstream, for the client's r.
 	Request func(e *registry.Record, r *front.Request, protocols []string, more http.Header) upstream.Request
 	// Numbered adds to a request what a game server needs to tell the connections of a session apart.
-	// want is what the client has asked for that waits; zero: none does.
+	// want is the resume of the waiting client; zero: no client waits.
 	Numbered func(ctx context.Context, e *registry.Record, ask upstream.Request, want session.Resume) upstream.Request
 }
 
@@ -54,8 +55,8 @@ type Dialer struct {
 	closed bool
 }
 
-// A dialling is for a session without an upstream, which is dialled until it has one, or it is of no use to
-// go on. A session has one at a time. All fields but done are guarded by Dialer.mu.
+// A dialling dials for a session that has no upstream, until it has one or dialling has become pointless. A session
+// has one at a time. All fields but done are guarded by Dialer.mu.
 type dialling struct {
 	outage bool               // the session asks; else a client waits
 	cancel context.CancelFunc // ends the dial in flight; nil before the first
@@ -150,6 +151,23 @@ func (dr *Dialer) Close() {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
 	dr.closed = true
+}
+
+// Numbered returns ask with the header Reseat-Epoch, by which a game server tells an older
+// connection of a session from a newer one. Only sessions that may be dialled again have it.
+func Numbered(e *registry.Record, ask upstream.Request) upstream.Request {
+	if e.Redials() {
+		ask.Epoch = e.NextEpoch()
+	}
+	return ask
+}
+
+// With returns a copy of h, which may be nil, with the fields of more.
+func With(h, more http.Header) http.Header {
+	n := make(http.Header, len(h)+len(more))
+	maps.Copy(n, h)
+	maps.Copy(n, more)
+	return n
 }
 
 // Usage counts the sessions that are dialled for again, and the upstreams with dials in flight.

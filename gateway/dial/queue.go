@@ -3,14 +3,9 @@ package dial
 import (
 	"container/list"
 	"context"
-	"maps"
 	"math"
-	"net/http"
 	"net/netip"
 	"sync"
-
-	"reseat/gateway/registry"
-	"reseat/upstream"
 )
 
 // dialsAtOnce is the maximum number of concurrent dials to one upstream. Others wait.
@@ -189,21 +184,4 @@ func (d *queues) turn(ctx context.Context, addr string, c caller) (done func(), 
 		done()
 		return nil, false
 	}
-}
-
-// Numbered returns ask with the header Reseat-Epoch, by which a game server tells an older
-// connection of a session from a newer one. Only sessions that may be dialled again have it.
-func Numbered(e *registry.Record, ask upstream.Request) upstream.Request {
-	if e.Redials() {
-		ask.Epoch = e.NextEpoch()
-	}
-	return ask
-}
-
-// With returns a copy of h, which may be nil, with the fields of more.
-func With(h, more http.Header) http.Header {
-	n := make(http.Header, len(h)+len(more))
-	maps.Copy(n, h)
-	maps.Copy(n, more)
-	return n
 }

@@ -225,7 +225,7 @@ func (t *Gate) Visits() (inside, away int) {
 	return t.inside, t.away
 }
 
-// Turns is how many handshakes may be inside.
+// Turns returns the max number of handshakes inside.
 func (t *Gate) Turns() int { return cap(t.turns) }
 
 // changesLocked returns a channel that is closed when something has changed.

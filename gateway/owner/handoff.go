@@ -22,15 +22,15 @@ import (
 // node writes the seat, and only then is the client sent there.
 
 const (
-	// handoffsAtOnce is how many sessions are handed off at a time.
+	// handoffsAtOnce bounds the hand-offs in flight.
 	handoffsAtOnce = 32
-	// handoffTime is how long another node may take to answer.
+	// handoffTime limits the answer of another node.
 	handoffTime = 5 * time.Second
-	// handoffAgain is how often sessions are offered that no node has taken.
+	// handoffAgain is the interval at which sessions are offered again that no node has taken.
 	handoffAgain = time.Second
-	// handoffSpread is over how long the clients of a drain come back.
+	// handoffSpread spreads the returning clients of a drain.
 	handoffSpread = 2 * time.Second
-	// leftPoll is how often a session that leaves is looked at.
+	// leftPoll is the interval at which a leaving session is polled.
 	leftPoll = time.Millisecond
 	// maxHandoff bounds a session on its way, in bytes, besides the content of its buffers.
 	maxHandoff = 16 << 20
@@ -190,7 +190,7 @@ func (o *Owner) handedOff(e *registry.Record, node string) {
 	})
 }
 
-// errStays is why a session is not handed off that its game server has ended meanwhile.
+// errStays ends a hand-off whose game server has ended the session meanwhile.
 var errStays = errors.New("the game server has ended the session")
 
 // freezeLeft waits until a session has left its game server, and returns a copy of it.
@@ -241,7 +241,7 @@ func (o *Owner) freezeLeft(ctx context.Context, e *registry.Record, left <-chan 
 	}
 }
 
-// HandoffPath is where a node takes sessions in: see ServeHandoff.
+// HandoffPath begins the paths at which a node takes sessions in: see ServeHandoff.
 const HandoffPath = "/node/v1/sessions/"
 
 // ServeHandoff takes in a session that another node hands off. The caller has made sure that a node asks.
@@ -322,7 +322,7 @@ type arrived struct {
 	end  func()
 }
 
-// arrivalTime is how long this node tries to find out whether it has written a seat.
+// arrivalTime limits the attempts to find out whether this node has written a seat.
 const arrivalTime = 30 * time.Second
 
 // takeArrived writes the seat of a session that has arrived whole, and serves it. If nobody knows whether the seat

@@ -26,8 +26,8 @@ import (
 	"reseat/tokens"
 )
 
-// Options are what an Owner needs. All are required, but for the first three: without a cluster
-// every session is here.
+// Options configure an Owner. All are required except the first three: without a cluster every session
+// is here.
 type Options struct {
 	Cluster Cluster
 	Seats   *cluster.Seats // nil without durable routes

@@ -26,9 +26,9 @@ import (
 // never passed on.
 
 const (
-	// forwardTimeout is how long an owner may take to answer.
+	// forwardTimeout limits the answer of an owner.
 	forwardTimeout = 5 * time.Second
-	// maxFirstAnswer is how much of an owner's answer is read at once.
+	// maxFirstAnswer bounds the first read of an owner's answer, in bytes.
 	maxFirstAnswer = 4 << 10
 )
 

@@ -105,7 +105,7 @@ func (o *Owner) readSeat(ctx context.Context, q *Query) (cluster.Seat, error) {
 	return o.seats.get(ctx, q.Visit, q.Session)
 }
 
-// Found is where a resume has found its session.
+// A Found says where the session of a resume is. One of the first three is set.
 type Found struct {
 	Here    bool // at this node, if anywhere
 	Served  bool // at another one, which has served the client

@@ -42,14 +42,14 @@ type seatWrite struct {
 }
 
 const (
-	// seatTime is how long a client may wait for a seat to be written. Without it the session is exposed.
+	// seatTime limits a client's wait for the write of a seat. After it the session is exposed.
 	seatTime = time.Second
 	// contactTime is how long after a sign of the engine's a node may act for absent players, or hope
 	// for a write to succeed at once.
 	contactTime = 5 * time.Second
-	// exposedEvery is how often seats are written that could not be.
+	// exposedEvery is the interval of retries for seats that could not be written.
 	exposedEvery = 2 * time.Second
-	// seatsAtOnce is how many of those are written at a time.
+	// seatsAtOnce bounds the retries in flight.
 	seatsAtOnce = 16
 	// The bounds of retry_after_ms of node_unreachable.
 	unreachableRetryMin = 300 * time.Millisecond

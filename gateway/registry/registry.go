@@ -205,16 +205,24 @@ func (r *Registry) AddTombstone(e *Record, info session.Info) {
 	past := e.moments()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taking++
-	if !r.removeLocked(e) {
+	if !r.closeLocked(e, info) {
 		return
 	}
-	r.past = plus(r.past, info.Stats)
-	e.live.Store(nil)
 	now := time.Now() // with its monotonic part, for expire
 	last, since := e.Snapshot(info), now.UTC()
 	last.EndedSince = &since
 	r.buryLocked(newTombstone(&outcome{last, info.Ending, info.Tokens, e.Subject()}, past, now.Add(max(remembered, e.Terms().LongestGrace()))))
+}
+
+// closeLocked removes a session whose legs are being closed. It reports false if that was done already.
+func (r *Registry) closeLocked(e *Record, info session.Info) bool {
+	r.taking++
+	if !r.removeLocked(e) {
+		return false
+	}
+	r.past = plus(r.past, info.Stats)
+	e.live.Store(nil)
+	return true
 }
 
 // buryLocked adds a tombstone.

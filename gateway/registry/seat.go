@@ -11,8 +11,8 @@ import (
 	"reseat/upstream"
 )
 
-// This file is what the engine of a cluster keeps of a durable session, so that another node can go
-// on with it.
+// This file encodes what the engine of a cluster keeps of a durable session, from which another node can
+// continue it.
 
 // A Seat is what this node knows of the record of one of its sessions.
 type Seat struct {
@@ -145,12 +145,7 @@ func (e *Record) Core(store *replay.Store) session.Config {
 func (r *Registry) MovedOn(e *Record, info session.Info) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taking++
-	if !r.removeLocked(e) {
-		return
-	}
-	r.past = plus(r.past, info.Stats)
-	e.live.Store(nil)
+	r.closeLocked(e, info)
 }
 
 // Ended reports whether a session is remembered that has ended here. One that has ended silently may be another

@@ -17,7 +17,7 @@ import (
 	"reseat/upstream"
 )
 
-// This file is the serialised form of records and tombstones, for an upgrade.
+// This file serialises records and tombstones, for an upgrade.
 
 // A State is a Record for another process, without its driver and without what the other
 // process finds in its own settings: the route's policy and the upstream's options.

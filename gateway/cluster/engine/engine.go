@@ -9,7 +9,8 @@
 //
 // There are no consumers: a server passes each write to a bucket to all who subscribe to its subjects,
 // and the records that were there before are read at once. So the records of nodes arrive even
-// while the bucket has no leader. A connection is up as long as it is there, whatever becomes of the
+// while the bucket has no leader, and nodes need no right to make consumers: KeyValue.Watch of nats.go makes
+// an ordered consumer for each watch, which the bucket's leader serves. A connection is up as long as it is there, whatever becomes of the
 // buckets.
 package engine
 
@@ -43,6 +44,7 @@ const (
 	lookEvery     = 3 * time.Second // at the round trip
 	skewEvery     = 30 * time.Second
 	setupRetry    = time.Second
+	streamsLook   = 500 * time.Millisecond // between two looks at streams that may be lost
 	// MinVersion of the servers. Older ones have accepted two conditional writes for one.
 	minMajor, minMinor = 2, 12
 )
@@ -88,7 +90,7 @@ type Engine struct {
 	skew     time.Duration
 	skewed   bool      // skew was measured
 	contact  time.Time // when the newest write began that was confirmed
-	err      error     // why it is not up, or of no use
+	err      error     // why it is not up, or cannot be used
 
 	// What is there, since the last connect.
 	nodes   jetstream.KeyValue // nil: to be set up
@@ -100,8 +102,9 @@ type Engine struct {
 	forming time.Time          // when too few servers were there first
 
 	// What loop is to look at.
-	suspect bool // a bucket may be lost
-	missed  bool // an operation has failed, and the handler may want to repeat it
+	suspects map[string]bool // streams that may be lost
+	looked   time.Time       // when they were looked for last
+	missed   bool            // an operation has failed, and the handler may want to repeat it
 
 	// What was logged, so that it is logged once.
 	noEventsSaid string // why there is no stream of events
@@ -113,7 +116,7 @@ func New(o Options) (*Engine, error) {
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration) {}
 	}
-	e := &Engine{o: o, kick: make(chan struct{}, 1), reads: make(chan struct{}, maxLeaderReads), status: cluster.EngineStatus{Since: time.Now()}}
+	e := &Engine{o: o, kick: make(chan struct{}, 1), reads: make(chan struct{}, maxLeaderReads), suspects: make(map[string]bool), status: cluster.EngineStatus{Since: time.Now()}}
 	var err error
 	if e.contents, err = o.files(); err != nil {
 		return nil, err
@@ -335,7 +338,7 @@ func refusesCredentials(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked)
 }
 
-// fail notes why there is no connection, or why it is of no use.
+// fail notes why there is no connection, or why it cannot be used.
 func (e *Engine) fail(err error) {
 	if refusesCredentials(err) {
 		err = fmt.Errorf("%w: NATS refuses the credentials: %w", cluster.ErrUnusable, err)
@@ -408,8 +411,9 @@ func (e *Engine) loop() {
 		if !nc.IsConnected() {
 			continue
 		}
-		e.lookForBuckets()
-		e.lookForSeats()
+		if e.lookForStreams() {
+			retry.Reset(streamsLook)
+		}
 		if e.nodesBucket() == nil {
 			if err := e.setUp(nc); err != nil {
 				e.fail(err)
@@ -553,53 +557,68 @@ func (e *Engine) timed(ctx context.Context, op string) (context.Context, func())
 	}
 }
 
-// noteFailed has the loop look whether the buckets are still there, after an operation that has failed.
+// stream is the name of the stream of a bucket.
+func (e *Engine) stream(what string) string { return "KV_" + e.bucket(what) }
+
+// noteFailed has the loop look whether a stream is still there, after an operation on it that has failed.
 // The server does not say it of the bucket of nodes: to those who subscribe to its subjects a write is
 // delivered, and so the writer waits in vain.
-func (e *Engine) noteFailed(err error) {
+func (e *Engine) noteFailed(stream string, err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return
 	}
 	e.mu.Lock()
-	e.suspect = true
+	e.suspects[stream] = true
 	e.mu.Unlock()
 	e.again()
 }
 
-// lookForBuckets notes if a bucket has been lost.
-func (e *Engine) lookForBuckets() {
+// lookForStreams notes which of the suspected streams have been lost. It reports whether some are to be looked
+// for later: operations may fail by the thousand.
+func (e *Engine) lookForStreams() (later bool) {
 	e.mu.Lock()
-	suspect := e.suspect
-	e.suspect = false
-	e.mu.Unlock()
-	if !suspect {
-		return
+	suspects := e.suspects
+	due := time.Since(e.looked) >= streamsLook
+	if len(suspects) == 0 || !due {
+		e.mu.Unlock()
+		return len(suspects) > 0
 	}
+	e.suspects, e.looked = make(map[string]bool), time.Now()
+	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(e.ctx, opTimeout)
 	defer cancel()
 	_, js := e.conn()
-	for _, what := range []string{"nodes", "players"} {
-		_, err := js.Stream(ctx, "KV_"+e.bucket(what))
-		e.mu.Lock()
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			e.o.Log.Warn("engine.bucket_lost", "bucket", e.bucket(what))
-			e.nodes = nil
-		case err != nil:
-			e.suspect = true
-		default:
-			e.missed = true
-		}
-		e.mu.Unlock()
+	var all sync.WaitGroup
+	for stream := range suspects {
+		all.Go(func() {
+			_, err := js.Stream(ctx, stream)
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			switch {
+			case errors.Is(err, jetstream.ErrStreamNotFound):
+				e.lostLocked(stream)
+			case err != nil:
+				e.suspects[stream] = true
+			default:
+				e.missed = true
+			}
+		})
 	}
-	if _, _, err := e.eventsThere(); err != nil {
-		return
-	}
-	if _, err := js.Stream(ctx, e.bucket("events")); errors.Is(err, jetstream.ErrStreamNotFound) {
-		e.o.Log.Warn("engine.bucket_lost", "bucket", e.bucket("events"))
-		e.mu.Lock()
+	all.Wait()
+	return false
+}
+
+// lostLocked notes that a stream has to be made again.
+func (e *Engine) lostLocked(stream string) {
+	bucket := strings.TrimPrefix(stream, "KV_")
+	e.o.Log.Warn("engine.bucket_lost", "bucket", bucket)
+	switch bucket {
+	case e.bucket("nodes"), e.bucket("players"):
+		e.nodes = nil
+	case e.bucket("events"):
 		e.events = eventsState{}
-		e.mu.Unlock()
+	default:
+		e.seats.there = false
 	}
 }
 
@@ -607,7 +626,7 @@ func (e *Engine) lookForBuckets() {
 // have had no leader for a while.
 func (e *Engine) catchUp() {
 	e.mu.Lock()
-	missed := e.missed && !e.suspect && e.nodes != nil
+	missed := e.missed && e.nodes != nil
 	e.missed = e.missed && !missed
 	e.mu.Unlock()
 	if missed {

@@ -98,7 +98,7 @@ func (e *Engine) openEvents() {
 // errForeign means that there is a stream of this name that is not a cluster's.
 var errForeign = errors.New("it was made for something else")
 
-// final reports whether it is of no use to try again soon: the servers have answered, and not that they
+// final reports whether a retry would fail the same way: the servers have answered, and not that they
 // have no leader.
 func final(err error) bool {
 	var api *jetstream.APIError
@@ -184,7 +184,7 @@ func (e *Engine) Range(ctx context.Context) (first, last uint64, err error) {
 	defer end()
 	st, err := js.Stream(ctx, e.bucket("events"))
 	if err != nil {
-		e.noteFailed(err)
+		e.noteFailed(e.bucket("events"), err)
 		return 0, 0, err
 	}
 	s := st.CachedInfo().State
@@ -201,7 +201,7 @@ func (e *Engine) Append(ctx context.Context, node, id string, data []byte) (uint
 	defer end()
 	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: e.o.Name + "." + eventsIn + node, Data: data}, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(e.bucket("events")))
 	if err != nil {
-		e.noteFailed(err)
+		e.noteFailed(e.bucket("events"), err)
 		return 0, err
 	}
 	return ack.Sequence, nil
@@ -234,7 +234,7 @@ func (e *Engine) directGet(ctx context.Context, request map[string]any) ([]event
 			list = append(list, s)
 		}
 	})
-	e.noteFailed(err)
+	e.noteFailed(e.bucket("events"), err)
 	return list, err
 }
 

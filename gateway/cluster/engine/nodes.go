@@ -83,7 +83,7 @@ func (e *Engine) CreateNode(ctx context.Context, id string, value []byte) (exist
 		}
 		return nil, cluster.ErrExists
 	}
-	e.noteFailed(err)
+	e.noteFailed(e.stream("nodes"), err)
 	return nil, err
 }
 
@@ -100,7 +100,7 @@ func (e *Engine) PutNode(ctx context.Context, id string, value []byte) error {
 	if err == nil {
 		e.confirmed(began)
 	}
-	e.noteFailed(err)
+	e.noteFailed(e.stream("nodes"), err)
 	return err
 }
 

@@ -35,7 +35,7 @@ func (e *Engine) GetPlayer(ctx context.Context, key string) ([]byte, uint64, err
 		return nil, 0, cluster.ErrNoRecord
 	}
 	if err != nil {
-		e.noteFailed(err)
+		e.noteFailed(e.stream("players"), err)
 		return nil, 0, err
 	}
 	return entry.Value(), entry.Revision(), nil
@@ -61,7 +61,7 @@ func (e *Engine) PutPlayer(ctx context.Context, key string, value []byte, revisi
 	if err == nil {
 		e.confirmed(began)
 	}
-	e.noteFailed(err)
+	e.noteFailed(e.stream("players"), err)
 	return written, err
 }
 

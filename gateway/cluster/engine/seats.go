@@ -24,16 +24,13 @@ import (
 const (
 	// maxLeaderReads bounds those under way at once. A server drops requests when 10,000 wait.
 	maxLeaderReads = 256
-	seatsAgain     = time.Second            // buckets that could not be made are tried again
-	seatsLook      = 500 * time.Millisecond // between two looks at buckets that may be lost
+	seatsAgain     = time.Second // buckets that could not be made are tried again
 )
 
 // A seatsState is the state of the buckets, as far as it is known.
 type seatsState struct {
-	there   bool
-	again   time.Time // when those that are missing are made
-	suspect [cluster.SeatBuckets]bool
-	looked  time.Time
+	there bool
+	again time.Time // when those that are missing are made
 }
 
 func (e *Engine) seatsBucket(i int) string { return seatsBucket(e.o.Name, i) }
@@ -102,53 +99,6 @@ func (e *Engine) makeSeatsBucket(ctx context.Context, bucket string) error {
 	return explain(bucket, err)
 }
 
-// seatFailed has the loop look at a bucket, after an operation that has failed.
-func (e *Engine) seatFailed(bucket int, err error) {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return
-	}
-	e.mu.Lock()
-	e.seats.suspect[bucket] = true
-	e.mu.Unlock()
-	e.again()
-}
-
-// lookForSeats notes if a bucket has been lost.
-func (e *Engine) lookForSeats() {
-	e.mu.Lock()
-	suspect := e.seats.suspect
-	due := e.seats.there && suspect != [cluster.SeatBuckets]bool{} && time.Since(e.seats.looked) >= seatsLook
-	if due {
-		e.seats.looked = time.Now()
-	}
-	e.mu.Unlock()
-	if !due {
-		return
-	}
-	ctx, cancel := context.WithTimeout(e.ctx, opTimeout)
-	defer cancel()
-	_, js := e.conn()
-	var all sync.WaitGroup
-	for i, look := range suspect {
-		if !look {
-			continue
-		}
-		all.Go(func() {
-			_, err := js.Stream(ctx, "KV_"+e.seatsBucket(i))
-			lost := errors.Is(err, jetstream.ErrStreamNotFound)
-			if lost {
-				e.o.Log.Warn("engine.bucket_lost", "bucket", e.seatsBucket(i))
-			}
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.seats.suspect[i] = err != nil && !lost
-			e.seats.there = e.seats.there && !lost
-			e.missed = e.missed || err == nil
-		})
-	}
-	all.Wait()
-}
-
 // seatsConn returns nil while the connection is down.
 func (e *Engine) seatsConn() (*nats.Conn, jetstream.JetStream) {
 	e.mu.Lock()
@@ -192,7 +142,7 @@ func (e *Engine) leaderGet(ctx context.Context, op string, bucket int, request m
 	}
 	ctx, end := e.timed(ctx, op)
 	defer end()
-	defer func() { e.seatFailed(bucket, err) }()
+	defer func() { e.noteFailed("KV_"+e.seatsBucket(bucket), err) }()
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
@@ -281,7 +231,7 @@ func (e *Engine) writeSeat(ctx context.Context, op string, bucket int, m *nats.M
 		return 0, cluster.ErrOvertaken
 	}
 	if err != nil {
-		e.seatFailed(bucket, err)
+		e.noteFailed("KV_"+e.seatsBucket(bucket), err)
 		return 0, err
 	}
 	e.confirmed(began)
@@ -327,7 +277,7 @@ func (e *Engine) newestSeat(ctx context.Context, bucket int) (uint64, error) {
 	defer end()
 	st, err := js.Stream(ctx, "KV_"+e.seatsBucket(bucket))
 	if err != nil {
-		e.seatFailed(bucket, err)
+		e.noteFailed("KV_"+e.seatsBucket(bucket), err)
 		return 0, explain(e.seatsBucket(bucket), err)
 	}
 	return st.CachedInfo().State.LastSeq, nil
