@@ -48,31 +48,18 @@ func (t *Target) requestURL(r *Request) *url.URL {
 		u.Scheme = "https"
 	}
 	u.RawQuery, u.ForceQuery = escapeBytes(r.RawQuery, "#"), r.ForceQuery
-	path := joinPath(t.URL.EscapedPath(), r.Path)
-	if !strings.HasPrefix(path, "//") {
-		u.Opaque = path // written as it is
-		return u
-	}
-	// url.URL reads an Opaque with two slashes as host and path. The alternative, RawPath,
-	// is used only if net/url would have escaped the path in the same way.
-	u.RawPath = escapeBytes(path, "\"<>[\\]^`{|}"+nonASCII)
-	if decoded, err := url.PathUnescape(u.RawPath); err == nil {
-		u.Path = decoded
-	} else {
-		u.Path = u.RawPath
-	}
+	// Opaque is written as it is, but url.URL reads one with two slashes as host and path. None begins
+	// with two: NormalPath refuses empty segments, ParseTarget such a URL.
+	u.Opaque = "/" + strings.TrimLeft(joinPath(t.URL.EscapedPath(), r.Path), "/")
 	return u
 }
-
-// nonASCII in the second argument of escapeBytes means all bytes from 0x80.
-const nonASCII = "\x80"
 
 // escapeBytes percent-encodes control characters, spaces, DEL, and the bytes
 // in also.
 func escapeBytes(s, also string) string {
 	const hex = "0123456789ABCDEF"
 	bad := func(c byte) bool {
-		return c <= ' ' || c == 0x7f || strings.IndexByte(also, min(c, 0x80)) >= 0
+		return c <= ' ' || c == 0x7f || strings.IndexByte(also, c) >= 0
 	}
 	var b []byte
 	for i := range len(s) {

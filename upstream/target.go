@@ -77,6 +77,8 @@ func ParseTarget(raw string) (*url.URL, error) {
 		return nil, err
 	}
 	switch {
+	case strings.HasPrefix(u.Path, "//"):
+		return nil, fmt.Errorf("want a URL with one slash before its path, got %q", u)
 	case slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." }):
 		return nil, fmt.Errorf("want a URL without dot segments in its path, got %q", u)
 	case u.User != nil:

@@ -33,7 +33,7 @@ func TestParseTargetRefusesOtherURLs(t *testing.T) {
 	for _, raw := range []string{
 		"", "game:9000", "/path", "//game", "ftp://game", "ws:game", "ws://", "ws:///x", "ws://:9000",
 		"ws://game:", "ws://game:0", "ws://game:65536", "ws://game:x", "ws://user@game", "ws://user:hunter2@game",
-		"ws://game?x=1", "ws://game/?", "ws://game#f", "ws://game/#", "ws://gäme", "ws://ga me", "ws://ga\rme", "ws://game/\n",
+		"ws://game?x=1", "ws://game/?", "ws://game#f", "ws://game/#", "ws://game//x", "ws://gäme", "ws://ga me", "ws://ga\rme", "ws://game/\n",
 		"ws://a%25b", "ws://game,other", "ws://game{id}", "ws://[nonsense]", "ws://user:hunter2@game:port",
 	} {
 		u, err := ParseTarget(raw)

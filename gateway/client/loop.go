@@ -531,9 +531,6 @@ func (p *loop) pump() {
 func (p *loop) sendBye(l *link) {
 	l.bye = true
 	p.alarms.closing = time.Now().Add(byeTimeout + 2*p.heartbeat())
-	arg, _ := json.Marshal(struct {
-		Code   int    `json:"code"`
-		Reason string `json:"reason"`
-	}{p.bye.code, p.bye.reason})
+	arg, _ := json.Marshal(wire.Bye{Code: p.bye.code, Reason: p.bye.reason})
 	l.give(frame{wire.VerbBye, MessageText, append([]byte(dle+wire.VerbBye+" "), arg...)})
 }

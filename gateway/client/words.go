@@ -34,7 +34,7 @@ type controlMessage struct {
 // parseControl reads a control message without its DLE, protocol section 5.
 func parseControl(text string) (controlMessage, error) {
 	verb, arg, has := strings.Cut(text, " ")
-	if !isVerb(verb) || !utf8.ValidString(text) {
+	if !wire.IsVerb(verb) || !utf8.ValidString(text) {
 		return controlMessage{}, fmt.Errorf("%w: %.20q is no verb", errBroken, verb)
 	}
 	w := controlMessage{verb: verb}
@@ -111,11 +111,6 @@ func milliseconds(n int64) time.Duration {
 // isControl reports whether a message is a control message (section 3).
 func isControl(typ MessageType, data []byte) bool {
 	return typ == MessageText && len(data) > 0 && data[0] == wire.DLE && (len(data) == 1 || data[1] != wire.DLE)
-}
-
-func isVerb(s string) bool {
-	odd := func(r rune) bool { return r < 'a' || r > 'z' }
-	return len(s) >= 1 && len(s) <= 16 && !strings.ContainsFunc(s, odd)
 }
 
 // escape doubles the DLE at the start of text that begins with one (protocol section 3).

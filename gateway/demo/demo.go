@@ -15,6 +15,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
+	"reseat/gateway/transport/rawconn"
 	"reseat/upstream"
 	"reseat/upstream/demo"
 	"reseat/web"
@@ -93,7 +94,7 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
 			return
 		}
-		conn, ok := below(g.Control().ClientConn(c.Session)).(*Conn)
+		conn, ok := rawconn.Lowest(g.Control().ClientConn(c.Session)).(*Conn) // of the other node, if one has passed the client on
 		if !ok {
 			http.Error(w, "no such connection", http.StatusNotFound)
 			return
@@ -112,18 +113,6 @@ func readCut(w http.ResponseWriter, r *http.Request) (c cut, body []byte, err er
 		err = json.Unmarshal(body, &c)
 	}
 	return c, body, err
-}
-
-// below returns the connection at the bottom, below TLS. If another node has passed the client
-// on, that is the connection between the nodes.
-func below(c net.Conn) net.Conn {
-	for {
-		t, ok := c.(interface{ NetConn() net.Conn })
-		if !ok {
-			return c
-		}
-		c = t.NetConn()
-	}
 }
 
 func (c cut) make(g *gateway.Gateway, conn *Conn) bool {

@@ -68,8 +68,8 @@ type Message struct {
 
 // Bye is the argument of bye; without one the code is 1000.
 type Bye struct {
-	Code   int
-	Reason string
+	Code   int    `json:"code"`
+	Reason string `json:"reason"`
 }
 
 // ParseClient reads a client's control message without its leading DLE. Its error is
@@ -79,7 +79,7 @@ func ParseClient(b []byte) (Message, error) {
 		return Message{}, ErrUTF8
 	}
 	verb, arg, has := strings.Cut(string(b), " ")
-	if !isVerb(verb) {
+	if !IsVerb(verb) {
 		return Message{}, ErrVerb
 	}
 	m := Message{Verb: verb, Arg: arg}
@@ -104,7 +104,8 @@ func ParseClient(b []byte) (Message, error) {
 	return m, nil
 }
 
-func isVerb(s string) bool {
+// IsVerb reports whether s can be a verb: 1 to 16 small letters.
+func IsVerb(s string) bool {
 	if len(s) < 1 || len(s) > 16 {
 		return false
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
 )
 
 // Path is the WebSocket endpoint that the page uses.
@@ -17,6 +17,13 @@ const RestartPath = "/demo/restart"
 
 // Subprotocol is the protocol of a Server: see the package documentation.
 const Subprotocol = "arena.v1"
+
+// The rate limit of a client's inputs. The burst accepts what a client has queued during
+// two minutes without a connection, sent at once when it reconnects.
+const (
+	inputRate  = 50 // a second
+	inputBurst = 2400
+)
 
 // errStopping refuses players while the server stops.
 var errStopping = errors.New("the server is shutting down")
@@ -126,7 +133,7 @@ func (s *Server) serve(conn *websocket.Conn, c *client) {
 // read passes the client's inputs to the loop until the connection ends, and returns how
 // to close it.
 func (s *Server) read(conn *websocket.Conn, c *client) ending {
-	limit := newBucket(inputRate, inputBurst, time.Now())
+	limit := rate.NewLimiter(inputRate, inputBurst)
 	for {
 		kind, msg, err := conn.Read(context.Background())
 		if err != nil {
@@ -138,7 +145,7 @@ func (s *Server) read(conn *websocket.Conn, c *client) ending {
 			return ending{websocket.StatusUnsupportedData, "want text messages"}
 		case err != nil:
 			return ending{websocket.StatusPolicyViolation, "bad input"}
-		case !limit.take(time.Now()):
+		case !limit.Allow():
 			return ending{websocket.StatusPolicyViolation, "too many inputs"}
 		}
 		s.inputs <- input{c, m}
