@@ -414,7 +414,7 @@ var table = []flag{
 		set:  one(func(d *draft) *time.Duration { return &d.Cluster.DeadAfter }, duration(time.Second, time.Hour))},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
-		help: "connection I/O, for diagnosis: goroutines (net), or event loops on Linux (poll), with io_uring where allowed. auto: poll; --demo always uses net",
+		help: "connection I/O, for diagnosis: goroutines (net), or event loops on Linux (poll). auto: poll; --demo always uses net",
 		set: one(func(d *draft) *transport.Kind { return &d.Gateway.Driver }, choice(
 			option[transport.Kind]{"auto", transport.Auto},
 			option[transport.Kind]{"net", transport.Net},

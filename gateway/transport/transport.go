@@ -1,9 +1,8 @@
 // Package transport moves bytes between sockets and session cores. It knows no frames:
 // it reads, passes bytes to the core, and writes what the core returns.
 //
-// There are two drivers, and a system uses one. On Linux it is the poll driver (package epoll): event loops,
-// with io_uring (package uring) where the system allows it. They serve TCP connections, and TLS and
-// compression above those. On other systems it is the net driver (package netio): two goroutines for each
+// There are two drivers, and a system uses one. On Linux it is the poll driver (package epoll): event loops.
+// They serve TCP connections, and TLS and compression above those. On other systems it is the net driver (package netio): two goroutines for each
 // session, for any net.Conn. Sessions behave the same with both.
 package transport
 
@@ -45,13 +44,8 @@ type Kind uint8
 const (
 	Auto Kind = iota // Poll on Linux, else Net
 	Net              // goroutines, everywhere; on Linux for diagnosis
-	Poll             // event loops, with io_uring(7) where the system allows it
-
-	Single // Poll without io_uring, for tests: what happens where there is none
+	Poll             // event loops, on Linux
 )
-
-// TryUring returns why event loops cannot use io_uring here, nil if they can.
-func TryUring() error { return epoll.TryBatch() }
 
 // A Driver makes Sessions.
 type Driver struct {
@@ -169,7 +163,7 @@ func (d *Driver) start() {
 	n := epoll.Loops(runtime.GOMAXPROCS(0))
 	epoll.LeaveRoom(n)
 	for range n {
-		l, err := epoll.Start(d.clock, d.kind != Single)
+		l, err := epoll.Start(d.clock)
 		if err != nil {
 			return
 		}

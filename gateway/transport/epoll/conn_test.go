@@ -21,7 +21,7 @@ import (
 // loopConn returns a Conn and its peer.
 func loopConn(t *testing.T) (*Conn, *net.TCPConn) {
 	t.Helper()
-	loop, err := Start(new(handClock), true)
+	loop, err := Start(new(handClock))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,6 @@ type leg struct {
 	ending   bool // the end follows what is still to be read
 	queued   bool // the loop reads it again without another event
 	full     bool // the last write was short
-	large    bool // the last read from a client was
 
 	lingering bool         // all output is written, waiting for the peer to close
 	deadline  session.Time // when it is closed in any case; zero: never
@@ -102,7 +101,7 @@ func (s *Session) read(g *leg) bool {
 		s.follow(g)
 		return false
 	}
-	if s.readBatch(g) || !g.wanted() {
+	if !g.wanted() {
 		return false
 	}
 	room := s.loop.buf
@@ -112,7 +111,6 @@ func (s *Session) read(g *leg) bool {
 		}
 	}
 	n, err := g.receive(room)
-	g.large = g != s.up && n >= pieceSize
 	s.received(g, room[:n])
 	if err != nil {
 		s.disconnected(g, err)

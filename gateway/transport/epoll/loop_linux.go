@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
-	"reseat/gateway/transport/uring"
 )
 
 const (
@@ -58,7 +56,6 @@ type Loop struct {
 	buf    []byte
 	out    [][]byte
 	sender rawconn.Sender
-	batch  *batch // nil: each read and each write is a system call
 	plain  []byte // input of a layer that is written to,
 	sealed []byte // and its output
 
@@ -75,9 +72,8 @@ type Loop struct {
 	stopped bool // the goroutine has returned; now mu guards all of the above
 }
 
-// Start starts a Loop; Close stops it. With batched it makes the reads and writes of a turn
-// together, where the system allows that.
-func Start(clock Clock, batched bool) (*Loop, error) {
+// Start starts a Loop; Close stops it.
+func Start(clock Clock) (*Loop, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -93,9 +89,6 @@ func Start(clock Clock, batched bool) (*Loop, error) {
 		unix.Close(ep)
 		unix.Close(wakeFD)
 		return nil, err
-	}
-	if batched {
-		l.batch = newBatch()
 	}
 	l.running.Go(l.notifier.run)
 	l.running.Go(l.run)
@@ -149,11 +142,7 @@ func (l *Loop) run() {
 	for {
 		n := l.wait()
 		l.tick()
-		rung := false
-		for events := range slices.Chunk(l.events[:n], uring.Batch) {
-			rung = l.serve(events) || rung
-		}
-		if rung {
+		if l.serve(l.events[:n]) {
 			l.woke = true
 			l.deliver()
 		}
@@ -176,6 +165,20 @@ func (l *Loop) tick() {
 		l.lastYield = l.now
 		runtime.Gosched()
 	}
+}
+
+// serve handles events of sockets, and reports whether there is mail.
+func (l *Loop) serve(events []unix.EpollEvent) (rung bool) {
+	for _, e := range events {
+		if int(e.Fd) == l.wakeFD {
+			rung = true
+		} else if g := l.legOf(e.Fd); g != nil {
+			g.s.ready(g, e.Events)
+		} else {
+			l.noteConn(int(e.Fd), e.Events)
+		}
+	}
+	return rung
 }
 
 // wait waits for sockets, mail or the next alarm.
@@ -300,9 +303,6 @@ func (l *Loop) end() bool {
 	l.stopped = true
 	unix.Close(l.ep)
 	unix.Close(l.wakeFD)
-	if l.batch != nil {
-		l.batch.ring.Close()
-	}
 	l.notifier.close()
 	return true
 }

@@ -50,13 +50,13 @@ func newRig(t *testing.T, resumable bool) *rig {
 // newRigOf makes one with the test's own client connection.
 func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
 	clock := new(handClock)
-	return newRigOn(t, newLoop(t, clock, true), clock, clientEnd, client, with)
+	return newRigOn(t, newLoop(t, clock), clock, clientEnd, client, with)
 }
 
 // newLoop starts a loop, which ends with the test.
-func newLoop(t *testing.T, clock *handClock, batched bool) *Loop {
+func newLoop(t *testing.T, clock *handClock) *Loop {
 	clock.now.Store(int64(time.Hour))
-	loop, err := Start(clock, batched)
+	loop, err := Start(clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestSilentClientIsPingedAndClosed(t *testing.T) {
 // A waiting loop also wakes by its own clock.
 func TestAlarmWakesTheLoop(t *testing.T) {
 	clock := &running{time.Now()}
-	loop, err := Start(clock, true)
+	loop, err := Start(clock)
 	if err != nil {
 		t.Fatal(err)
 	}

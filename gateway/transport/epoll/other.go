@@ -51,10 +51,7 @@ func (Handle) Layered() bool { return false }
 type Session struct{}
 
 // Start returns rawconn.ErrUnsupported.
-func Start(Clock, bool) (*Loop, error) { return nil, rawconn.ErrUnsupported }
-
-// TryBatch returns rawconn.ErrUnsupported.
-func TryBatch() error { return rawconn.ErrUnsupported }
+func Start(Clock) (*Loop, error) { return nil, rawconn.ErrUnsupported }
 
 func (*Loop) Load() int64                                                       { return 0 }
 func (*Loop) Close()                                                            {}

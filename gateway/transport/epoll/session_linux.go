@@ -27,9 +27,8 @@ type Session struct {
 	alarm session.Time // when the alarm fires
 	place int          // index in the loop's alarms; negative: none is set
 
-	over    bool  // all sockets are closed
-	dropped bool  // see Drop
-	inBatch uint8 // its place in the loop's batch, counted from 1
+	over    bool // all sockets are closed
+	dropped bool // see Drop
 
 	pending atomic.Int64 // events that the Observer has not processed
 }
@@ -176,9 +175,6 @@ func (s *Session) serve(f func()) {
 // ready handles events of a leg's socket.
 func (s *Session) ready(g *leg, events uint32) {
 	defer s.rescue()
-	if s.inBatch > 0 && s.loop.batch.reads[s.inBatch-1].g != g {
-		s.endBatch()
-	}
 	if g.fd < 0 {
 		return
 	}
@@ -189,9 +185,7 @@ func (s *Session) ready(g *leg, events uint32) {
 	if events&mayWrite != 0 && g != s.up && g != s.down {
 		s.flush(g)
 	}
-	if s.inBatch == 0 {
-		s.settle()
-	}
+	s.settle()
 }
 
 // onAlarm handles the session's alarm.
@@ -295,7 +289,6 @@ func (s *Session) rescue() {
 	if v == nil {
 		return
 	}
-	s.inBatch = 0
 	s.loop.queue(notice{of: s, fault: &fault{v, debug.Stack()}})
 	defer func() {
 		if recover() != nil { // the core can't even fail: close both sockets
