@@ -42,7 +42,7 @@ func New(cfg Config) (*Gateway, error) {
 		pages: make(map[string]http.Handler),
 		ctx:   ctx, stop: stop,
 	}
-	g.driver = transport.NewDriver(cfg.Driver, g.clock)
+	g.driver = transport.NewDriver(cfg.Driver, cfg.Loops, g.clock)
 	g.gate = gate.New(turnsPerProcessor * runtime.GOMAXPROCS(0))
 	g.memory = &relief{clock: g.clock, log: g.log, pressed: make(chan struct{}, 1)}
 	g.store = replay.NewStore(cfg.BufferTotal, g.memory.press)

@@ -81,7 +81,7 @@ func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
 			clock := transport.NewClock()
 			var drivers [2]*transport.Driver
 			for i, kind := range kinds {
-				d := transport.NewDriver(kind, clock)
+				d := transport.NewDriver(kind, 0, clock)
 				t.Cleanup(func() { d.Close(); d.Wait() })
 				drivers[i] = d
 			}

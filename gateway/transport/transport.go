@@ -11,7 +11,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"time"
 
@@ -53,17 +52,19 @@ type Driver struct {
 	clock *Clock
 
 	begin sync.Once
-	loops []*epoll.Loop // empty before the first session that a loop can serve
+	many  int          // loops; zero: as many as the load needs
+	loops *epoll.Loops // nil before the first session that a loop can serve
 
 	net *netio.Driver
 }
 
-// NewDriver returns a Driver. It starts goroutines only once they are needed.
-func NewDriver(kind Kind, clock *Clock) *Driver {
+// NewDriver returns a Driver, with so many event loops: as many as the load needs, up to the number of processors,
+// if loops is zero. It starts goroutines only once they are needed.
+func NewDriver(kind Kind, loops int, clock *Clock) *Driver {
 	if !rawconn.Supported {
 		kind = Net
 	}
-	return &Driver{kind: kind, clock: clock, net: netio.NewDriver(clock.Now)}
+	return &Driver{kind: kind, many: loops, clock: clock, net: netio.NewDriver(clock.Now)}
 }
 
 // Clock returns the clock that the sessions use.
@@ -93,7 +94,7 @@ func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Ob
 	if err != nil {
 		return nil
 	}
-	l := d.leastLoaded()
+	l := d.place()
 	if l == nil {
 		h.Release()
 		return nil
@@ -108,7 +109,7 @@ func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Ob
 // signature of net.Dialer's DialContext.
 func (d *Driver) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if to, err := netip.ParseAddrPort(addr); err == nil && to.Addr().Zone() == "" && d.kind != Net {
-		if l := d.leastLoaded(); l != nil {
+		if l := d.place(); l != nil {
 			c, err := l.Dial(ctx, to)
 			if err != nil {
 				return nil, err
@@ -122,7 +123,7 @@ func (d *Driver) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // Accepted returns the connection of an accepted descriptor, on a loop if there is one, and
 // owns the descriptor even if there is an error. local is the address of the listener.
 func (d *Driver) Accepted(fd int, local, peer net.Addr) (net.Conn, error) {
-	if l := d.leastLoaded(); l != nil {
+	if l := d.place(); l != nil {
 		c, err := l.Accepted(fd, local, peer)
 		if err != nil {
 			return nil, err
@@ -144,30 +145,18 @@ func (d *Driver) DialLayered(ctx context.Context, network, addr string) (net.Con
 	return rawconn.Quiet(conn), nil
 }
 
-// leastLoaded returns the loop with the fewest sessions, nil if there is none.
-func (d *Driver) leastLoaded() (l *epoll.Loop) {
-	d.begin.Do(d.start)
-	for _, other := range d.loops {
-		if l == nil || other.Load() < l.Load() {
-			l = other
-		}
+// place returns the loop for a new session, nil if there is none.
+func (d *Driver) place() *epoll.Loop {
+	if d.begin.Do(d.start); d.loops == nil {
+		return nil
 	}
-	return l
+	return d.loops.Place()
 }
 
-// start starts the wanted number of loops, or as many as possible.
+// start starts the loops, if that is possible.
 func (d *Driver) start() {
-	if d.kind == Net {
-		return
-	}
-	n := epoll.Loops(runtime.GOMAXPROCS(0))
-	epoll.LeaveRoom(n)
-	for range n {
-		l, err := epoll.Start(d.clock)
-		if err != nil {
-			return
-		}
-		d.loops = append(d.loops, l)
+	if d.kind != Net {
+		d.loops, _ = epoll.Start(d.clock, d.many)
 	}
 }
 
@@ -175,16 +164,16 @@ func (d *Driver) start() {
 // wait.
 func (d *Driver) Close() {
 	d.begin.Do(func() {})
-	for _, l := range d.loops {
-		l.Close()
+	if d.loops != nil {
+		d.loops.Close()
 	}
 	d.net.Close()
 }
 
 // Wait waits for what Close stops.
 func (d *Driver) Wait() {
-	for _, l := range d.loops {
-		l.Wait()
+	if d.loops != nil {
+		d.loops.Wait()
 	}
 	d.net.Wait()
 }

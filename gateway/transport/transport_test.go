@@ -147,7 +147,11 @@ func secured(t testing.TB, d *transport.Driver, ours, theirs net.Conn) (net.Conn
 func tcp(c net.Conn) *net.TCPConn { return rawconn.Lowest(c).(*net.TCPConn) }
 
 func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
-	d := transport.NewDriver(kind, transport.NewClock())
+	return newDriverOf(t, kind, 0)
+}
+
+func newDriverOf(t testing.TB, kind transport.Kind, loops int) *transport.Driver {
+	d := transport.NewDriver(kind, loops, transport.NewClock())
 	t.Cleanup(func() { // after the sessions' own cleanups
 		d.Close()
 		d.Wait()

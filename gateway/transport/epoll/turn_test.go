@@ -50,7 +50,8 @@ func (tb *table) turn(write func(), legs func(r *rig) []*leg) {
 				events = append(events, unix.EpollEvent{Fd: int32(g.fd), Events: unix.EPOLLIN})
 			}
 		}
-		l.serve(events)
+		l.collect(events)
+		l.serve()
 	})
 }
 
