@@ -27,8 +27,12 @@ type balance struct {
 	chosen   []*Session
 	handedOn atomic.Uint64
 
-	random *rand.Rand // of a test in which sessions move at each turn; see everyTurn
+	random *rand.Rand // see everyTurn
 }
+
+// everyTurn is a seed for tests. If it is not zero, all loops are in use, and each hands the sessions that it has
+// served in a turn to one chosen at random. The build tag reseat_moves sets it.
+var everyTurn uint64
 
 // A plan says which sessions leave a loop.
 type plan struct {

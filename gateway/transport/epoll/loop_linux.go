@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -126,6 +127,9 @@ func (all *Loops) newLoop(index int) (*Loop, error) {
 // begin starts l's goroutines.
 func (l *Loop) begin() {
 	l.since = l.clock.Now()
+	if everyTurn != 0 {
+		l.random = rand.New(rand.NewPCG(everyTurn, uint64(l.index)))
+	}
 	l.running.Go(l.notifier.run)
 	l.running.Go(l.run)
 }

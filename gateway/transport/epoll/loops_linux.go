@@ -49,7 +49,7 @@ func Start(clock Clock, n int) (*Loops, error) {
 			all.list = append(all.list, l)
 		}
 	}
-	if all.auto {
+	if all.auto && everyTurn == 0 {
 		all.use(1)
 	} else {
 		all.use(len(all.list))
