@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"gateway/upgrade":           {"gateway/dial", "gateway/events", "gateway/front", "gateway/gate", "gateway/owner", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/transport", "gateway/transport/rawconn", "gateway/watch", "gateway/wire", "upstream"},
 	"gateway/owner":             {"gateway/cluster", "gateway/dial", "gateway/front", "gateway/gate", "gateway/hop", "gateway/pipe", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/transport", "gateway/watch", "gateway/wire", "tokens", "tokens/generation", "upstream"},
 	"gateway/dial":              {"gateway/front", "gateway/gate", "gateway/listen", "gateway/registry", "gateway/session", "gateway/transport", "gateway/watch", "gateway/wire", "upstream"},
-	"gateway/watch":             {"gateway/events", "gateway/front", "gateway/handshake", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/wire", "tokens/login", "upstream"},
+	"gateway/watch":             {"gateway/events", "gateway/front", "gateway/handshake", "gateway/policy", "gateway/registry", "gateway/replay", "gateway/session", "gateway/transport", "gateway/wire", "tokens/login", "upstream"},
 	"gateway/policy":            {"gateway/session", "tokens/login", "upstream"},
 	"gateway/registry":          {"gateway/policy", "gateway/events", "gateway/frame", "gateway/replay", "gateway/session", "gateway/tlv", "gateway/transport", "gateway/wire", "tokens", "tokens/generation", "upstream"},
 	"gateway/listen":            {"gateway/transport/rawconn"},

@@ -109,6 +109,7 @@ const (
 	// minTotal is the size of one chunk of a replay buffer.
 	minTotal, maxBuffer = 64 * kib, 1024 * gib
 	maxMessages         = 1 << 30
+	maxLoops            = 256
 )
 
 // The groups of the help, in its order.
@@ -419,6 +420,9 @@ var table = []flag{
 			option[transport.Kind]{"auto", transport.Auto},
 			option[transport.Kind]{"net", transport.Net},
 			option[transport.Kind]{"poll", transport.Poll}))},
+	{name: "loops", group: groupSpeed, arg: "auto|N", def: "auto",
+		help: "event loops. auto: from one up to the number of processors (or the container's limit), as many as the load needs",
+		set:  one(func(d *draft) *int { return &d.Gateway.Loops }, orAuto(count(1, maxLoops)))},
 
 	{name: "config", group: groupRest, arg: "FILE", shows: "none",
 		help: "TOML file with settings, named like the flags",

@@ -15,10 +15,10 @@ import (
 // Pause stops all event loops until resume is called. Freeze needs that.
 func (d *Driver) Pause() (resume func()) {
 	d.begin.Do(d.start) // or one could begin meanwhile
-	if d.loops == nil {
-		return func() {}
+	if all := d.loops.Load(); all != nil {
+		return all.Pause()
 	}
-	return d.loops.Pause()
+	return func() {}
 }
 
 // A Frozen is a session that stands still, with the connections of its upstream and its

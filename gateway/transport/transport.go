@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"reseat/gateway/session"
@@ -52,8 +53,8 @@ type Driver struct {
 	clock *Clock
 
 	begin sync.Once
-	many  int          // loops; zero: as many as the load needs
-	loops *epoll.Loops // nil before the first session that a loop can serve
+	many  int                         // loops; zero: as many as the load needs
+	loops atomic.Pointer[epoll.Loops] // nil before start, and where there are none
 
 	net *netio.Driver
 }
@@ -133,8 +134,11 @@ func (d *Driver) Accepted(fd int, local, peer net.Addr) (net.Conn, error) {
 	return rawconn.ConnOf(fd)
 }
 
-// Loops reports whether loops serve TCP connections.
-func (d *Driver) Loops() bool { return d.kind != Net }
+// Loops reports whether loops serve TCP connections, and starts them.
+func (d *Driver) Loops() bool {
+	d.begin.Do(d.start)
+	return d.loops.Load() != nil
+}
 
 // DialLayered is Dial for an upstream with TLS, which loops can serve above the connection.
 func (d *Driver) DialLayered(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -145,18 +149,42 @@ func (d *Driver) DialLayered(ctx context.Context, network, addr string) (net.Con
 	return rawconn.Quiet(conn), nil
 }
 
+// LoopStats describes an event loop.
+type LoopStats = epoll.Stats
+
+// LoopStats describes the event loops, if they have started.
+func (d *Driver) LoopStats() []LoopStats {
+	if all := d.loops.Load(); all != nil {
+		return all.Stats()
+	}
+	return nil
+}
+
+// InUse counts the loops that take new sessions.
+func InUse(list []LoopStats) (n int) {
+	for _, l := range list {
+		if l.InUse {
+			n++
+		}
+	}
+	return n
+}
+
 // place returns the loop for a new session, nil if there is none.
 func (d *Driver) place() *epoll.Loop {
-	if d.begin.Do(d.start); d.loops == nil {
-		return nil
+	d.begin.Do(d.start)
+	if all := d.loops.Load(); all != nil {
+		return all.Place()
 	}
-	return d.loops.Place()
+	return nil
 }
 
 // start starts the loops, if that is possible.
 func (d *Driver) start() {
 	if d.kind != Net {
-		d.loops, _ = epoll.Start(d.clock, d.many)
+		if all, err := epoll.Start(d.clock, d.many); err == nil {
+			d.loops.Store(all)
+		}
 	}
 }
 
@@ -164,16 +192,16 @@ func (d *Driver) start() {
 // wait.
 func (d *Driver) Close() {
 	d.begin.Do(func() {})
-	if d.loops != nil {
-		d.loops.Close()
+	if all := d.loops.Load(); all != nil {
+		all.Close()
 	}
 	d.net.Close()
 }
 
 // Wait waits for what Close stops.
 func (d *Driver) Wait() {
-	if d.loops != nil {
-		d.loops.Wait()
+	if all := d.loops.Load(); all != nil {
+		all.Wait()
 	}
 	d.net.Wait()
 }

@@ -23,9 +23,9 @@ type balance struct {
 	before int64        // busy then
 	spent  int64        // of all sessions, in this window
 
-	plan     plan
-	chosen   []*Session
-	handedOn atomic.Uint64
+	plan   plan
+	chosen []*Session
+	moved  atomic.Uint64
 
 	random *rand.Rand // see everyTurn
 }
@@ -105,7 +105,7 @@ func (l *Loop) handOn() {
 		}
 	}
 	if len(list) > 0 && to != l && !l.closing && l.all.paused.Load() == 0 {
-		l.handedOn.Add(uint64(len(list)))
+		l.moved.Add(uint64(len(list)))
 		l.hand(list, to)
 	}
 	clear(l.chosen)

@@ -129,7 +129,7 @@ type Stats struct {
 	InUse    bool          // it takes new sessions
 	Sessions int           // that it has
 	Busy     time.Duration // spent in turns
-	HandedOn uint64        // sessions that it has handed to other loops
+	Moved    uint64        // sessions that it has handed to other loops
 }
 
 // Stats describes all loops.
@@ -137,7 +137,7 @@ func (all *Loops) Stats() []Stats {
 	list := make([]Stats, len(all.list))
 	for i, l := range all.list {
 		list[i] = Stats{
-			InUse: i < int(all.inUse.Load()), Sessions: int(l.load.Load()), Busy: time.Duration(l.busy.Load()), HandedOn: l.handedOn.Load(),
+			InUse: i < int(all.inUse.Load()), Sessions: int(l.load.Load()), Busy: time.Duration(l.busy.Load()), Moved: l.moved.Load(),
 		}
 	}
 	return list

@@ -59,7 +59,7 @@ type Stats struct {
 	InUse    bool
 	Sessions int
 	Busy     time.Duration
-	HandedOn uint64
+	Moved    uint64
 }
 
 // Start returns rawconn.ErrUnsupported.
