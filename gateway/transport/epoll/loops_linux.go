@@ -34,19 +34,18 @@ const (
 )
 
 // Start starts so many loops, or one for each processor if n is zero: then as many are in use as the load needs.
-// Close stops them. If some cannot be started, there are fewer; the error is the first one's.
+// Close stops them. If some cannot be started, there are fewer; it is an error if none can.
 func Start(clock Clock, n int) (*Loops, error) {
 	all := &Loops{clock: clock, auto: n == 0}
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0) // by default what a container may use
 	}
-	for i := range n {
-		l, err := all.newLoop(i)
-		switch {
-		case err != nil && i == 0:
-			return nil, err
-		case err == nil:
+	for range n {
+		l, err := all.newLoop(len(all.list))
+		if err == nil {
 			all.list = append(all.list, l)
+		} else if len(all.list) == 0 {
+			return nil, err
 		}
 	}
 	if all.auto && everyTurn == 0 {
