@@ -1,7 +1,8 @@
 // Package transport moves bytes between sockets and session cores. It knows no frames:
 // it reads, passes bytes to the core, and writes what the core returns.
 //
-// There are two drivers, and a system uses one. On Linux it is the poll driver (package epoll): event loops.
+// There are two drivers, and a system uses one. On Linux it is the poll driver (package epoll): event loops,
+// as many as the load needs.
 // They serve TCP connections, and TLS and compression above those. On other systems it is the net driver (package netio): two goroutines for each
 // session, for any net.Conn. Sessions behave the same with both.
 package transport

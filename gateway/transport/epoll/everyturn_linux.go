@@ -9,7 +9,7 @@ import (
 
 // A program built with this tag is for tests: its sessions move to another loop at each turn.
 func init() {
-	seed, err := strconv.ParseUint(os.Getenv("RESEAT_MOVES"), 10, 64)
+	seed, err := strconv.ParseUint(os.Getenv("MOVES_SEED"), 10, 64)
 	if err != nil {
 		seed = 1
 	}

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"reseat/gateway/frame"
 	"reseat/gateway/session"
 )
 
@@ -56,6 +55,8 @@ func TestLettersFollowASession(t *testing.T) {
 		}
 	}
 	var other bool
+	gate := make(chan struct{})
+	to.post(func() { <-gate })
 	from.call(func() {
 		r.post(letter(0))
 		from.post(func() { other = true })
@@ -63,11 +64,12 @@ func TestLettersFollowASession(t *testing.T) {
 		from.hand([]*Session{r.Session}, to)
 		r.post(letter(2))
 	})
+	if from.call(func() {}); !other {
+		t.Error("a letter of the loop's own has gone with the session")
+	}
+	close(gate)
 	if !r.Do(func(*session.Session, session.Time) {}) || !slices.Equal(got, []int{0, 1, 2}) {
 		t.Errorf("letters %v, want 0, 1, 2", got)
-	}
-	if from.call(func() {}); !other {
-		t.Error("a letter of the loop's own was lost")
 	}
 	r.relays(t, "there")
 	if n, m := from.load.Load(), to.load.Load(); n != 0 || m != 1 || from.sessions != 0 || to.sessions != 1 {
@@ -493,22 +495,36 @@ func TestSessionIsServedInPartsOfATurn(t *testing.T) {
 	t.Cleanup(func() { theirs.Close() })
 	r.attach(t, h, theirs)
 	tb.hello(theirs)
-	unix.SetsockoptInt(r.down.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20)
-	msg := frame.Append(nil, frame.Binary, make([]byte, 60<<10))
+	const messages = 3
+	msg := fromGame(string(make([]byte, 60<<10)))
+	received := func() (n uint64) {
+		r.Do(func(core *session.Session, _ session.Time) {
+			r.down.full = true // so that nothing is written yet
+			n = core.Info().Sent
+		})
+		return n
+	}
+	received()
 	go func() {
-		for range 10 {
+		for range messages {
 			r.game.Write(msg)
 		}
 	}()
-	got := 0
-	b := make([]byte, 64<<10)
-	for got < 10*len(msg) {
-		theirs.SetReadDeadline(time.Now().Add(time.Minute))
-		n, err := theirs.Read(b)
-		if err != nil {
-			t.Fatal(err)
+	for received() < messages {
+		runtime.Gosched()
+	}
+	tb.loop.call(func() {
+		unix.SetsockoptInt(r.down.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20)
+		r.down.full = false
+		before := tb.loop.effort
+		r.settle()
+		if n := tb.loop.effort - before; n < sessionEffort || n > sessionEffort+layerPiece*layerFactor || len(tb.loop.queue) == 0 {
+			t.Errorf("an effort of %d at once, and %d are queued; want about %d, and the session", n, len(tb.loop.queue), sessionEffort)
 		}
-		got += n
+	})
+	theirs.SetReadDeadline(time.Now().Add(time.Minute))
+	if n, err := io.CopyN(io.Discard, theirs, messages*int64(len(msg))); err != nil {
+		t.Errorf("%d bytes of %d, %v", n, messages*len(msg), err)
 	}
 }
 
