@@ -467,6 +467,22 @@ func TestTurnServesABoundedNumberOfSockets(t *testing.T) {
 	}
 }
 
+// What a turn leaves is served without another event.
+func TestSocketsLeftByATurnAreServedNext(t *testing.T) {
+	tb := newTable(t, 3*maxLegs/2)
+	sent, got := fromClient("x")
+	tb.loop.call(func() {
+		for _, r := range tb.all {
+			tb.send(r.client, sent)
+		}
+	})
+	for _, r := range tb.all {
+		if tb.wants(r.game, got); t.Failed() {
+			return
+		}
+	}
+}
+
 // A turn ends after a bounded number of bytes, whoever sends them, and goes on with who is next.
 func TestTurnMovesABoundedNumberOfBytes(t *testing.T) {
 	tb := newTable(t, 16)
