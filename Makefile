@@ -90,6 +90,7 @@ chaos: build ## a real gateway through 5,000 cuts, both drivers, and upgrades ev
 	$(CHAOS) -driver poll $(if $(SEED),-seed $(SEED))
 	$(CHAOS) -tls -short $(if $(SEED),-seed $(SEED))
 	$(CHAOS) -driver poll -upgrade 4s $(if $(SEED),-seed $(SEED))
+	$(CHAOS) -moves -short -upgrade 3s $(if $(SEED),-seed $(SEED)) # between four event loops at each turn
 	$(CHAOS) -tls -driver poll -upgrade 4s $(if $(SEED),-seed $(SEED)) # their connections stay in the older process
 	if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null; then ($(CHAOS) -links -short $(if $(SEED),-seed $(SEED))); else echo "no links taken down: that takes root and ip"; fi
 

@@ -77,6 +77,9 @@ type Config struct {
 
 	// Driver selects what moves the bytes between sockets and sessions.
 	Driver transport.Kind
+	// Loops is the number of event loops of that driver. Zero means as many as the load
+	// needs, up to the number of processors.
+	Loops int
 
 	// Clock is the sessions' clock. A process that takes over continues its predecessor's.
 	// Nil means a new one.

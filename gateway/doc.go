@@ -99,8 +99,8 @@
 //	               transitions.go and nowhere else; leg.go is what drivers call
 //	transport      sockets, goroutines, locks and the clock: transport/netio has two
 //	               goroutines for each session, and one lock, never held over a read, a
-//	               write or an observer; transport/epoll has event loops, which make the
-//	               reads and writes of a turn together by transport/uring;
+//	               write or an observer; transport/epoll has event loops, one goroutine each,
+//	               between which sessions move: its doc comment says when;
 //	               transport/rawconn reads and writes their sockets. A process uses one of
 //	               them; TLS and deflate are layers above the sockets of both
 //	tlv            the encoding of frozen sessions and records; handover: the channel to another

@@ -42,7 +42,7 @@ func New(cfg Config) (*Gateway, error) {
 		pages: make(map[string]http.Handler),
 		ctx:   ctx, stop: stop,
 	}
-	g.driver = transport.NewDriver(cfg.Driver, g.clock)
+	g.driver = transport.NewDriver(cfg.Driver, cfg.Loops, g.clock)
 	g.gate = gate.New(turnsPerProcessor * runtime.GOMAXPROCS(0))
 	g.memory = &relief{clock: g.clock, log: g.log, pressed: make(chan struct{}, 1)}
 	g.store = replay.NewStore(cfg.BufferTotal, g.memory.press)
@@ -50,7 +50,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.watch = watch.New(watch.Options{
 		Log: g.log, Registry: g.reg, Store: g.store, Table: g.table, Routes: cfg.Routes,
 		ID: g.id, DrainTime: cfg.Drain, MaxSessions: cfg.MaxSessions, Descriptors: cfg.Descriptors,
-		Drain: g.DrainInfo, Forwarded: func() (in, out int) { return g.owner.Forwarded() }, Windows: g.windows.Load,
+		Drain: g.DrainInfo, Forwarded: func() (in, out int) { return g.owner.Forwarded() }, Windows: g.windows.Load, Loops: g.driver.LoopStats,
 	})
 	g.memory.store, g.memory.reg, g.memory.watch = g.store, g.reg, g.watch
 	g.trackConns()

@@ -171,19 +171,19 @@ func addStates(to *watch.StateCounts, n watch.StateCounts) {
 
 // current is the part of t that describes the moment.
 func current(t *watch.Totals) watch.Totals {
-	return watch.Totals{Sessions: t.Sessions, Durable: t.Durable, BufferBytes: t.BufferBytes, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
+	return watch.Totals{Sessions: t.Sessions, Durable: t.Durable, BufferBytes: t.BufferBytes, Loops: t.Loops, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
 }
 
 // counted is the part of t that only grows.
 func counted(t *watch.Totals) watch.Totals {
 	c := *t
-	c.Sessions, c.Durable, c.BufferBytes, c.RTTMedian, c.RTTHigh = watch.StateCounts{}, watch.DurableCounts{}, 0, 0, 0
+	c.Sessions, c.Durable, c.BufferBytes, c.Loops, c.RTTMedian, c.RTTHigh = watch.StateCounts{}, watch.DurableCounts{}, 0, 0, 0, 0
 	return c
 }
 
 // counters are those of t, in a fixed order.
 func counters(t *watch.Totals) []*uint64 {
-	return []*uint64{&t.Created, &t.Detached, &t.Resumed, &t.Refused, &t.Ended, &t.ToUpstream, &t.ToClient, &t.ToUpstreamBytes, &t.ToClientBytes, &t.Replayed, &t.Dropped}
+	return []*uint64{&t.Created, &t.Detached, &t.Resumed, &t.Refused, &t.Ended, &t.ToUpstream, &t.ToClient, &t.ToUpstreamBytes, &t.ToClientBytes, &t.Replayed, &t.Dropped, &t.LoopBusy}
 }
 
 // addTotals adds the totals of another node. Round trips cannot be summed: the median
@@ -196,6 +196,7 @@ func addTotals(to *watch.Totals, from watch.Totals) {
 	addStates(&to.Sessions, from.Sessions)
 	addDurable(&to.Durable, from.Durable)
 	to.BufferBytes += from.BufferBytes
+	to.Loops += from.Loops
 	more := counters(&from)
 	for i, n := range counters(to) {
 		*n += *more[i]

@@ -140,6 +140,16 @@ func count(low, high int) parser[int] {
 	}
 }
 
+// orAuto accepts what parse does, and auto for zero.
+func orAuto(parse parser[int]) parser[int] {
+	return func(s string) (int, error) {
+		if s == "auto" {
+			return 0, nil
+		}
+		return parse(s)
+	}
+}
+
 // An option is one word that a choice accepts, and its value.
 type option[T any] struct {
 	word  string

@@ -396,6 +396,9 @@ var table = []flag{
 			option[transport.Kind]{"auto", transport.Auto},
 			option[transport.Kind]{"net", transport.Net},
 			option[transport.Kind]{"poll", transport.Poll}))},
+	{name: "loops", group: groupSpeed, arg: "auto|N", def: "auto",
+		help: "event loops in use: N, or as many as the load needs, up to the number of processors (auto)",
+		set:  one(func(d *draft) *int { return &d.Gateway.Loops }, orAuto(count(1, maxLoops)))},
 
 	{name: "config", group: groupRest, arg: "FILE", shows: "none",
 		help: "TOML file with settings, named like the flags",

@@ -120,6 +120,7 @@ var goodValues = []struct {
 	{"log-level", "LogLevel", wants{"debug": slog.LevelDebug, "error": slog.LevelError}},
 	{"log-messages", "Policy.MessageLog", wants{"off": session.MessageLog{}, "size": session.MessageLog{On: true}, "prefix:64": session.MessageLog{On: true, Prefix: 64}}},
 	{"driver", "Gateway.Driver", wants{"auto": transport.Auto, "net": transport.Net, "poll": transport.Poll}},
+	{"loops", "Gateway.Loops", wants{"auto": 0, "1": 1, "16": 16}},
 	{"log-format", "LogFormat", wants{"text": "text", "json": "json"}},
 }
 
@@ -223,6 +224,7 @@ var badValues = map[string][]string{
 	"log-messages":    {"", "on", "prefix", "prefix:", "prefix:0", "prefix:1025", "prefix:-1"},
 	"log-format":      {"", "logfmt", "JSON"},
 	"driver":          {"", "epoll", "Net"},
+	"loops":           {"", "0", "-1", "257", "Auto", "2.5"},
 }
 
 func TestEveryFlagTakesItsGoodValues(t *testing.T) {

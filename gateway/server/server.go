@@ -412,11 +412,6 @@ func (p *process) announce(set *config.Settings) {
 	if n := listen.Descriptors(); n > 0 {
 		p.log.Info("descriptors.limit", "limit", n)
 	}
-	if set.Gateway.Driver != transport.Net {
-		if err := transport.TryUring(); err != nil {
-			p.log.Info("driver.without_io_uring", "why", err)
-		}
-	}
 	for _, r := range set.Gateway.Routes {
 		p.log.Info("route.configured", "pattern", r.Pattern, "upstream", r.Upstream.URL.Redacted(), "grace", r.Policy.Grace)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"reseat/gateway/frame"
 	"reseat/gateway/transport"
-	"reseat/gateway/transport/epoll"
 )
 
 // stalls are the ways in which a peer can stall a session indefinitely.
@@ -79,18 +78,13 @@ func TestFloodDelaysAnotherSessionByAFewReadsAtMost(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there are loops on Linux alone")
 	}
-	procs := runtime.GOMAXPROCS(1) // a single loop for all sessions
-	d := newDriver(t, transport.Poll)
+	d := newDriverOf(t, transport.Poll, 1)
 	var passed, seen atomic.Int64 // frames of the floods: relayed so far, and when the other session's message arrived
 	all := make([]*rig, floods)
 	for i := range all {
 		all[i] = newRig(t, d, func() [4]byte { passed.Add(1); return [4]byte{} })
 	}
 	other := newRig(t, d, func() [4]byte { seen.Store(passed.Load()); return [4]byte{} })
-	runtime.GOMAXPROCS(procs)
-	if epoll.Loops(1) != 1 {
-		t.Fatal("there is more than one loop")
-	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, r := range all {

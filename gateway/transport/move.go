@@ -15,15 +15,10 @@ import (
 // Pause stops all event loops until resume is called. Freeze needs that.
 func (d *Driver) Pause() (resume func()) {
 	d.begin.Do(d.start) // or one could begin meanwhile
-	var each []func()
-	for _, l := range d.loops {
-		each = append(each, l.Pause())
+	if all := d.loops.Load(); all != nil {
+		return all.Pause()
 	}
-	return func() {
-		for _, f := range each {
-			f()
-		}
-	}
+	return func() {}
 }
 
 // A Frozen is a session that stands still, with the connections of its upstream and its
@@ -89,7 +84,7 @@ func endOf(e netio.End) End {
 // and its attached client, which are the Session's from here on. That of up is negative where the
 // upstream's is closed, and that of down where no client is attached.
 func (d *Driver) Adopt(core *session.Session, up, down End, watch session.Observer) *Session {
-	if l := d.leastLoaded(); l != nil {
+	if l := d.place(); l != nil {
 		return &Session{poll: l.Adopt(core, handleOfEnd(up), handleOfEnd(down), watch)}
 	}
 	return &Session{net: d.net.Adopt(core, connOf(up.FD), connOf(down.FD), watch)}

@@ -73,7 +73,7 @@ func (r *rig) move(t *testing.T, from, to *transport.Driver) bool {
 func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
 	for name, kinds := range map[string][2]transport.Kind{
 		"net": {transport.Net, transport.Net}, "poll": {transport.Poll, transport.Poll},
-		"net and poll": {transport.Net, transport.Poll}, "without io_uring, and with": {transport.Single, transport.Poll},
+		"net and poll": {transport.Net, transport.Poll},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const messages, size, wanted = 20_000, 300, 40
@@ -81,7 +81,7 @@ func TestSessionMovesBetweenDriversUnderTraffic(t *testing.T) {
 			clock := transport.NewClock()
 			var drivers [2]*transport.Driver
 			for i, kind := range kinds {
-				d := transport.NewDriver(kind, clock)
+				d := transport.NewDriver(kind, 0, clock)
 				t.Cleanup(func() { d.Close(); d.Wait() })
 				drivers[i] = d
 			}

@@ -2,8 +2,8 @@
 // it reads, passes bytes to the core, and writes what the core returns.
 //
 // There are two drivers, and a system uses one. On Linux it is the poll driver (package epoll): event loops,
-// with io_uring (package uring) where the system allows it. They serve TCP connections, and TLS and
-// compression above those. On other systems it is the net driver (package netio): two goroutines for each
+// as many as the load needs.
+// They serve TCP connections, and TLS and compression above those. On other systems it is the net driver (package netio): two goroutines for each
 // session, for any net.Conn. Sessions behave the same with both.
 package transport
 
@@ -12,8 +12,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"reseat/gateway/session"
@@ -45,13 +45,8 @@ type Kind uint8
 const (
 	Auto Kind = iota // Poll on Linux, else Net
 	Net              // goroutines, everywhere; on Linux for diagnosis
-	Poll             // event loops, with io_uring(7) where the system allows it
-
-	Single // Poll without io_uring, for tests: what happens where there is none
+	Poll             // event loops, on Linux
 )
-
-// TryUring returns why event loops cannot use io_uring here, nil if they can.
-func TryUring() error { return epoll.TryBatch() }
 
 // A Driver makes Sessions.
 type Driver struct {
@@ -59,17 +54,19 @@ type Driver struct {
 	clock *Clock
 
 	begin sync.Once
-	loops []*epoll.Loop // empty before the first session that a loop can serve
+	many  int                         // loops; zero: as many as the load needs
+	loops atomic.Pointer[epoll.Loops] // nil before start, and where there are none
 
 	net *netio.Driver
 }
 
-// NewDriver returns a Driver. It starts goroutines only once they are needed.
-func NewDriver(kind Kind, clock *Clock) *Driver {
+// NewDriver returns a Driver, with so many event loops: as many as the load needs, up to the number of processors,
+// if loops is zero. It starts goroutines only once they are needed.
+func NewDriver(kind Kind, loops int, clock *Clock) *Driver {
 	if !rawconn.Supported {
 		kind = Net
 	}
-	return &Driver{kind: kind, clock: clock, net: netio.NewDriver(clock.Now)}
+	return &Driver{kind: kind, many: loops, clock: clock, net: netio.NewDriver(clock.Now)}
 }
 
 // Clock returns the clock that the sessions use.
@@ -99,7 +96,7 @@ func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Ob
 	if err != nil {
 		return nil
 	}
-	l := d.leastLoaded()
+	l := d.place()
 	if l == nil {
 		h.Release()
 		return nil
@@ -114,7 +111,7 @@ func (d *Driver) poll(core *session.Session, upstream net.Conn, watch session.Ob
 // signature of net.Dialer's DialContext.
 func (d *Driver) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if to, err := netip.ParseAddrPort(addr); err == nil && to.Addr().Zone() == "" && d.kind != Net {
-		if l := d.leastLoaded(); l != nil {
+		if l := d.place(); l != nil {
 			c, err := l.Dial(ctx, to)
 			if err != nil {
 				return nil, err
@@ -128,7 +125,7 @@ func (d *Driver) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // Accepted returns the connection of an accepted descriptor, on a loop if there is one, and
 // owns the descriptor even if there is an error. local is the address of the listener.
 func (d *Driver) Accepted(fd int, local, peer net.Addr) (net.Conn, error) {
-	if l := d.leastLoaded(); l != nil {
+	if l := d.place(); l != nil {
 		c, err := l.Accepted(fd, local, peer)
 		if err != nil {
 			return nil, err
@@ -138,8 +135,11 @@ func (d *Driver) Accepted(fd int, local, peer net.Addr) (net.Conn, error) {
 	return rawconn.ConnOf(fd)
 }
 
-// Loops reports whether loops serve TCP connections.
-func (d *Driver) Loops() bool { return d.kind != Net }
+// Loops reports whether loops serve TCP connections, and starts them.
+func (d *Driver) Loops() bool {
+	d.begin.Do(d.start)
+	return d.loops.Load() != nil
+}
 
 // DialLayered is Dial for an upstream with TLS, which loops can serve above the connection.
 func (d *Driver) DialLayered(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -150,30 +150,42 @@ func (d *Driver) DialLayered(ctx context.Context, network, addr string) (net.Con
 	return rawconn.Quiet(conn), nil
 }
 
-// leastLoaded returns the loop with the fewest sessions, nil if there is none.
-func (d *Driver) leastLoaded() (l *epoll.Loop) {
-	d.begin.Do(d.start)
-	for _, other := range d.loops {
-		if l == nil || other.Load() < l.Load() {
-			l = other
-		}
+// LoopStats describes an event loop.
+type LoopStats = epoll.Stats
+
+// LoopStats describes the event loops, if they have started.
+func (d *Driver) LoopStats() []LoopStats {
+	if all := d.loops.Load(); all != nil {
+		return all.Stats()
 	}
-	return l
+	return nil
 }
 
-// start starts the wanted number of loops, or as many as possible.
-func (d *Driver) start() {
-	if d.kind == Net {
-		return
-	}
-	n := epoll.Loops(runtime.GOMAXPROCS(0))
-	epoll.LeaveRoom(n)
-	for range n {
-		l, err := epoll.Start(d.clock, d.kind != Single)
-		if err != nil {
-			return
+// InUse counts the loops that take new sessions.
+func InUse(list []LoopStats) (n int) {
+	for _, l := range list {
+		if l.InUse {
+			n++
 		}
-		d.loops = append(d.loops, l)
+	}
+	return n
+}
+
+// place returns the loop for a new session, nil if there is none.
+func (d *Driver) place() *epoll.Loop {
+	d.begin.Do(d.start)
+	if all := d.loops.Load(); all != nil {
+		return all.Place()
+	}
+	return nil
+}
+
+// start starts the loops, if that is possible.
+func (d *Driver) start() {
+	if d.kind != Net {
+		if all, err := epoll.Start(d.clock, d.many); err == nil {
+			d.loops.Store(all)
+		}
 	}
 }
 
@@ -181,16 +193,16 @@ func (d *Driver) start() {
 // wait.
 func (d *Driver) Close() {
 	d.begin.Do(func() {})
-	for _, l := range d.loops {
-		l.Close()
+	if all := d.loops.Load(); all != nil {
+		all.Close()
 	}
 	d.net.Close()
 }
 
 // Wait waits for what Close stops.
 func (d *Driver) Wait() {
-	for _, l := range d.loops {
-		l.Wait()
+	if all := d.loops.Load(); all != nil {
+		all.Wait()
 	}
 	d.net.Wait()
 }

@@ -99,9 +99,7 @@ type rig struct {
 func drivers(t *testing.T, test func(t *testing.T, d *transport.Driver)) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) { test(t, newDriver(t, kind)) })
-		if kind != transport.Single {
-			t.Run(name+", TLS", func(t *testing.T) { test(t, secureDriver(t, kind)) })
-		}
+		t.Run(name+", TLS", func(t *testing.T) { test(t, secureDriver(t, kind)) })
 	}
 }
 
@@ -149,7 +147,11 @@ func secured(t testing.TB, d *transport.Driver, ours, theirs net.Conn) (net.Conn
 func tcp(c net.Conn) *net.TCPConn { return rawconn.Lowest(c).(*net.TCPConn) }
 
 func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
-	d := transport.NewDriver(kind, transport.NewClock())
+	return newDriverOf(t, kind, 0)
+}
+
+func newDriverOf(t testing.TB, kind transport.Kind, loops int) *transport.Driver {
+	d := transport.NewDriver(kind, loops, transport.NewClock())
 	t.Cleanup(func() { // after the sessions' own cleanups
 		d.Close()
 		d.Wait()
@@ -157,7 +159,7 @@ func newDriver(t testing.TB, kind transport.Kind) *transport.Driver {
 	return d
 }
 
-var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Poll, "single": transport.Single}
+var kinds = map[string]transport.Kind{"net": transport.Net, "poll": transport.Poll}
 
 // newRig connects everything. Plain clients are the simplest: bytes in, bytes out, one
 // kind of frame.

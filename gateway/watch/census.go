@@ -1,10 +1,13 @@
 package watch
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 )
 
 // A census collects what the sessions count themselves. It asks them when it is scraped,
@@ -23,13 +26,17 @@ var (
 	descDraining = prometheus.NewDesc("reseat_draining", "1 while the gateway drains and refuses new sessions, else 0.", nil, nil)
 	descForwards = prometheus.NewDesc("reseat_forwarded_connections", "Client connections that this node passes on to another (out), or that another passes on to this one (in).", []string{"direction"}, nil)
 	descDurable  = prometheus.NewDesc("reseat_durable_sessions", "Living durable sessions: covered ones another node can go on with; for exposed ones NATS does not have what that takes.", []string{"state"}, nil)
+	descLoops    = prometheus.NewDesc("reseat_loops", "Event loops that take new sessions; 0 with --driver net.", nil, nil)
+	descBusy     = prometheus.NewDesc("reseat_loop_busy_seconds_total", "Time that an event loop has spent serving, its handshakes excluded.", []string{"loop"}, nil)
+	descOnLoop   = prometheus.NewDesc("reseat_loop_sessions", "Sessions of an event loop.", []string{"loop"}, nil)
+	descMoves    = prometheus.NewDesc("reseat_loop_moves_total", "Sessions that an event loop has handed to another.", []string{"loop"}, nil)
 	descMissed   = prometheus.NewDesc("reseat_events_missed_total", "Events that readers of the event stream were too slow for; each reader is notified of the gap.", nil, nil)
 )
 
 func (c *census) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descSessions, descMessages, descBytes, descReplayed, descDropped,
-		descBuffer, descLimit, descWindows, descDraining, descForwards, descDurable, descMissed,
+		descBuffer, descLimit, descWindows, descDraining, descForwards, descDurable, descLoops, descBusy, descOnLoop, descMoves, descMissed,
 	} {
 		ch <- d
 	}
@@ -67,5 +74,13 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	durable := countDurable(&all)
 	gauge(descDurable, float64(durable.Covered), registry.Covered)
 	gauge(descDurable, float64(durable.Exposed), registry.Exposed)
+	loops := c.o.Loops()
+	gauge(descLoops, float64(transport.InUse(loops)))
+	for i, l := range loops {
+		loop := strconv.Itoa(i)
+		ch <- prometheus.MustNewConstMetric(descBusy, prometheus.CounterValue, l.Busy.Seconds(), loop)
+		gauge(descOnLoop, float64(l.Sessions), loop)
+		counter(descMoves, l.Moved, loop)
+	}
 	counter(descMissed, c.Events.Missed())
 }

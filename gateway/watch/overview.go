@@ -6,6 +6,7 @@ import (
 
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/gateway/wire"
 )
 
@@ -31,6 +32,8 @@ type Totals struct {
 	Dropped         uint64 `json:"dropped"`
 
 	BufferBytes int64   `json:"buffer_bytes"`  // current: memory of all replay buffers
+	Loops       int     `json:"loops"`         // current: event loops in use
+	LoopBusy    uint64  `json:"loop_busy_ms"`  // spent by all of them
 	RTTMedian   float64 `json:"rtt_median_ms"` // of the attached clients; 0 if none was measured
 	RTTHigh     float64 `json:"rtt_p95_ms"`
 }
@@ -127,6 +130,11 @@ func (w *Watch) totals(all *registry.Survey) Totals {
 		ToUpstream: sum.ToUpstream, ToClient: sum.ToClient, ToUpstreamBytes: sum.ToUpstreamBytes, ToClientBytes: sum.ToClientBytes,
 		Replayed: sum.Replayed, Dropped: sum.Dropped,
 		BufferBytes: w.o.Store.Used(),
+	}
+	loops := w.o.Loops()
+	t.Loops = transport.InUse(loops)
+	for _, l := range loops {
+		t.LoopBusy += uint64(l.Busy.Milliseconds())
 	}
 	for _, n := range m.endedBy() {
 		t.Ended += n

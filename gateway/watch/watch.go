@@ -14,6 +14,7 @@ import (
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/replay"
+	"reseat/gateway/transport"
 )
 
 // Options configure a Watch. All are required.
@@ -32,6 +33,7 @@ type Options struct {
 	Drain     func() DrainInfo
 	Forwarded func() (in, out int) // connections that other nodes pass on to this one, and it to others
 	Windows   func() int64         // bytes of compression windows
+	Loops     func() []transport.LoopStats
 }
 
 // A Watch reports on one gateway. Its methods may be called from any goroutine.

@@ -19,6 +19,8 @@
  * @property {number} replayed
  * @property {number} dropped
  * @property {number} buffer_bytes
+ * @property {number} loops in use
+ * @property {number} loop_busy_ms of all of them
  * @property {number} rtt_median_ms
  * @property {number} rtt_p95_ms
  */

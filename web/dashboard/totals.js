@@ -31,6 +31,7 @@ export function Tiles({ overview, samples }) {
         value=${bytes(totals.buffer_bytes)}
         more=${html`<${Memory} held=${totals.buffer_bytes} most=${overview.buffer_max_bytes} />`}
       />
+      <${Tile} name="Event loops" value=${totals.loops ? count(totals.loops) : 'none'} more=${busy(samples, totals)} />
       <${Tile}
         name="Round trip"
         value=${rtt(totals.rtt_median_ms)}
@@ -77,6 +78,13 @@ function perSecond(samples, now) {
   const before = samples.findLast(({ time }) => Date.parse(now.time) - Date.parse(time) > 3000);
   const n = rate(before, now, ({ to_client, to_upstream }) => to_client + to_upstream);
   return n === null ? '–' : `${short(n)}/s`;
+}
+
+/** How busy the event loops are together, in cores. @param {Totals[]} samples @param {Totals} now */
+function busy(samples, now) {
+  const before = samples.findLast(({ time }) => Date.parse(now.time) - Date.parse(time) > 3000);
+  const ms = rate(before, now, ({ loop_busy_ms }) => loop_busy_ms);
+  return ms === null || !now.loops ? '–' : `${(ms / 1000).toFixed(2)} cores busy`;
 }
 
 /** The reasons that most sessions ended for. @param {Record<string, number>} by */

@@ -21,11 +21,7 @@ import (
 // loopConn returns a Conn and its peer.
 func loopConn(t *testing.T) (*Conn, *net.TCPConn) {
 	t.Helper()
-	loop, err := Start(new(handClock), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { loop.Close(); loop.Wait() })
+	loop := newLoop(t, new(handClock))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -125,14 +121,14 @@ func TestStoppingLoopClosesItsConns(t *testing.T) {
 	c, peer := loopConn(t)
 	failed := make(chan error)
 	go func() { _, err := c.Read(make([]byte, 1)); failed <- err }()
-	c.loop.Close()
+	c.loop.all.Close()
 	if err := <-failed; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
 	if _, err := peer.Read(make([]byte, 1)); err == nil {
 		t.Error("its peer reads on")
 	}
-	c.loop.Wait()
+	c.loop.all.Wait()
 	if _, err := c.loop.Accepted(dup(t, peer), nil, nil); err == nil {
 		t.Error("a stopped loop takes a connection")
 	}

@@ -5,11 +5,27 @@
 // A Loop owns its sessions: the cores, and the descriptors of both legs. Other
 // goroutines put what they want done into the loop's mailbox. The loop blocks only in
 // epoll_wait; a second goroutine calls the Observers.
+//
+// # Which loop a session is on
+//
+// A session starts on the loop with the fewest sessions of those in use: one while the gateway is quiet, up to one
+// for each processor while those are busy for most of their time (loops_linux.go). Session.home says where it is.
+// Only the loop that has a session may hand it to another, at the end of a turn, with both legs, while nothing of
+// it is in the loop's hands: see atRest. It does so when it is busy and another is not, or when it has gone out of
+// use (balance_linux.go); and never while the loops are paused for an upgrade. The session's letters follow it in
+// order (hand, in move_linux.go), so calls of Do, Attach and Reconnect are made once and in order, and a message
+// takes no lock on any loop.
+//
+// # Turns
+//
+// A loop works in turns: it takes the events of sockets, wakes handshakes, makes up to maxMail calls from its
+// mailbox (a client that attaches is one), fires alarms, and then serves sessions, the longest waiting first, until
+// it has served maxLegs sockets or moved maxEffort bytes. So a new connection or a resume waits for one turn, and a
+// session for one turn of each other session that has something to relay.
 package epoll
 
 import (
 	"net"
-	"runtime"
 
 	"reseat/gateway/session"
 )
@@ -31,17 +47,4 @@ type Layered interface {
 	net.Conn
 	NetConn() net.Conn
 	CloseWrite() error
-}
-
-// Loops returns the number of loops for so many processors: one loop is enough for
-// four, and handshakes need the others.
-func Loops(processors int) int {
-	return max(1, (processors+1)/3)
-}
-
-// LeaveRoom raises GOMAXPROCS if needed, so that handshakes never wait for the loops.
-func LeaveRoom(loops int) {
-	if runtime.GOMAXPROCS(0) < loops+1 {
-		runtime.GOMAXPROCS(loops + 1)
-	}
 }

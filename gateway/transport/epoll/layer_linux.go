@@ -18,6 +18,9 @@ type layer struct {
 // layerPiece is the max size of one write to a layer: a TLS record, RFC 8446 section 5.1.
 const layerPiece = 16 << 10
 
+// layerRead is the max size of one read from a layer: what compression makes of a few bytes is large.
+const layerRead = 64 << 10
+
 // maxOwn is the max size of pending output of a layer while the loop reads more. A peer can request key updates
 // (RFC 8446 section 4.6.3) without reading the replies.
 const maxOwn = 64 << 10

@@ -85,51 +85,45 @@ func (tb *table) hello(conn net.Conn) {
 	}
 }
 
-// A batch reads and writes sockets directly, so it must leave out clients with a layer.
-func TestLayersTakeNoPartInBatches(t *testing.T) {
-	withAndWithout(t, func(t *testing.T, batched bool) {
-		clock := new(handClock)
-		tb := &table{t: t, loop: newLoop(t, clock, batched), then: func() {}}
-		if batched && tb.loop.batch == nil {
-			t.Skip("the system has no io_uring: ", TryBatch())
+func TestSessionsWithAndWithoutALayerShareATurn(t *testing.T) {
+	clock := new(handClock)
+	tb := &table{t: t, loop: newLoop(t, clock), then: func() {}}
+	for i := range 10 {
+		ours, client := socketPair(t)
+		r := newRigOn(t, tb.loop, clock, ours, client, func(c *session.Config) { c.Resumable = true })
+		tb.all = append(tb.all, r)
+		if i%2 == 0 {
+			h, theirs := layered(t, nil)
+			t.Cleanup(func() { theirs.Close() })
+			r.attach(t, h, theirs)
+			tb.hello(theirs)
 		}
-		for i := range 10 {
-			ours, client := socketPair(t)
-			r := newRigOn(t, tb.loop, clock, ours, client, func(c *session.Config) { c.Resumable = true })
-			tb.all = append(tb.all, r)
-			if i%2 == 0 {
-				h, theirs := layered(t, nil)
-				t.Cleanup(func() { theirs.Close() })
-				r.attach(t, h, theirs)
-				tb.hello(theirs)
-			}
-		}
-		for name, legs := range map[string]func(*rig) []*leg{"both": bothLegs, "only the game servers": upLeg} {
-			tb.turn(func() {
-				for i, r := range tb.all {
-					sent, _ := fromClient(name)
-					if i%2 == 0 {
-						scramble(sent)
-					}
-					tb.send(r.client, sent)
-					tb.send(r.game, fromGame(name))
-				}
-			}, legs)
+	}
+	for name, legs := range map[string]func(*rig) []*leg{"both": bothLegs, "only the game servers": upLeg} {
+		tb.turn(func() {
 			for i, r := range tb.all {
-				_, up := fromClient(name)
-				tb.wants(r.game, up)
+				sent, _ := fromClient(name)
 				if i%2 == 0 {
-					tb.wants(r.client, scramble(fromGame(name)))
+					scramble(sent)
 				}
+				tb.send(r.client, sent)
+				tb.send(r.game, fromGame(name))
+			}
+		}, legs)
+		for i, r := range tb.all {
+			_, up := fromClient(name)
+			tb.wants(r.game, up)
+			if i%2 == 0 {
+				tb.wants(r.client, scramble(fromGame(name)))
 			}
 		}
-	})
+	}
 }
 
 // What a layer writes during a read is sent even if the session has no output.
 func TestLayersOwnAnswerIsSent(t *testing.T) {
 	clock := new(handClock)
-	tb := &table{t: t, loop: newLoop(t, clock, false)}
+	tb := &table{t: t, loop: newLoop(t, clock)}
 	ours, client := socketPair(t)
 	r := newRigOn(t, tb.loop, clock, ours, client, func(*session.Config) {})
 	h, theirs := layered(t, []byte("new keys"))
@@ -145,7 +139,7 @@ func TestLayersOwnAnswerIsSent(t *testing.T) {
 // The loop stops reading a client that makes its layer reply but does not read the replies, until it does.
 func TestLayersAnswersAreBounded(t *testing.T) {
 	clock := new(handClock)
-	tb := &table{t: t, loop: newLoop(t, clock, false)}
+	tb := &table{t: t, loop: newLoop(t, clock)}
 	ours, client := socketPair(t)
 	r := newRigOn(t, tb.loop, clock, ours, client, func(*session.Config) {})
 	answer := bytes.Repeat([]byte("n"), 32<<10)

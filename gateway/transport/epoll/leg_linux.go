@@ -22,9 +22,8 @@ type leg struct {
 
 	readable bool // there may be something to read
 	ending   bool // the end follows what is still to be read
-	queued   bool // the loop reads it again without another event
+	queued   bool // it is in the loop's queue
 	full     bool // the last write was short
-	large    bool // the last read from a client was
 
 	lingering bool         // all output is written, waiting for the peer to close
 	deadline  session.Time // when it is closed in any case; zero: never
@@ -75,10 +74,17 @@ func (g *leg) wanted() bool {
 // follow queues g for a read in the loop's next turn if it may have data that is wanted
 // now.
 func (s *Session) follow(g *leg) {
-	if g.readable && !g.queued && g.wanted() {
-		g.queued = true
-		s.loop.unread = append(s.loop.unread, g)
+	if g.readable && g.wanted() {
+		s.loop.enqueue(g)
 	}
+}
+
+// spent counts n bytes of g that were read or written.
+func (g *leg) spent(n int) {
+	if g.layer != nil {
+		n *= layerFactor
+	}
+	g.s.loop.effort += n
 }
 
 // maxRecords is the max number of reads from a layer in one turn.
@@ -86,7 +92,11 @@ const maxRecords = 16
 
 // readSome reads g once, or repeatedly if it has a layer: epoll reports no event for what a layer has buffered.
 func (s *Session) readSome(g *leg) {
+	limit := s.loop.effort + sessionEffort
 	for range maxRecords {
+		if s.loop.effort >= limit {
+			return // follow queues g
+		}
 		if !s.read(g) || g.layer == nil || !g.readable || g.fd < 0 {
 			return
 		}
@@ -102,17 +112,20 @@ func (s *Session) read(g *leg) bool {
 		s.follow(g)
 		return false
 	}
-	if s.readBatch(g) || !g.wanted() {
+	if !g.wanted() {
 		return false
 	}
 	room := s.loop.buf
+	if g.layer != nil {
+		room = room[:layerRead]
+	}
 	if g.leg.Direct() {
 		if room = s.core.Room(g.leg); room == nil {
 			return false // the core will ask once it has room
 		}
 	}
 	n, err := g.receive(room)
-	g.large = g != s.up && n >= pieceSize
+	g.spent(n)
 	s.received(g, room[:n])
 	if err != nil {
 		s.disconnected(g, err)
@@ -198,6 +211,7 @@ func (g *leg) send(bufs [][]byte) (n int, full bool, err error) {
 // wrote records what a write has returned.
 func (s *Session) wrote(g *leg, n int, full bool, err error) {
 	g.full = full
+	g.spent(n)
 	if s.core.Wrote(s.loop.now, g.leg, n, full) {
 		s.reportSocketState(g)
 	}

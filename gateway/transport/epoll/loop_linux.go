@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,18 +15,35 @@ import (
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
-	"reseat/gateway/transport/uring"
 )
 
 const (
 	readSize = 256 << 10 // for a read from a client
 	maxRings = 32        // alarms per turn, unless there are very many
 
+	// A turn serves at most maxLegs sockets, and no further one once its effort is maxEffort, so
+	// that the mailbox and new connections never wait for more than that. A session that has
+	// spent sessionEffort in a turn goes on in the next. The effort is the number of bytes read
+	// and written; those of a layer count layerFactor times, since compression handles
+	// 50 MB/s where the kernel copies gigabytes.
+	maxLegs       = 128
+	maxEffort     = 1 << 20
+	sessionEffort = 512 << 10
+	layerFactor   = 8
+
+	// maxMail is the max number of calls from the mailbox in a turn: as many as there are
+	// handshakes at a time on four processors.
+	maxMail = 64
+
 	// yieldEvery bounds the time for which the loop keeps its processor before it yields to the
 	// scheduler. When a processor has been held for ten milliseconds, the runtime's
 	// monitor retakes it in every blocking call, and checks fifty times a millisecond:
 	// that costs a tenth of a processor.
 	yieldEvery = 8 * time.Millisecond
+
+	// It yields sooner if it has made goroutines runnable: handshakes go before what is
+	// relayed.
+	yieldWoken = time.Millisecond
 
 	// A loop whose turns are shorter than briefWait waits with a raw system call, for no
 	// longer than briefWait: announcing the call to the scheduler costs half as much as
@@ -35,9 +53,11 @@ const (
 
 // A Loop is one goroutine that serves the sockets and timers of its sessions.
 //
-// The goroutine owns everything but the mailbox. It calls the sessions one at a time,
+// The goroutine owns everything but the mailbox, and what is atomic. It calls the sessions one at a time,
 // and blocks only in epoll_wait.
 type Loop struct {
+	all       *Loops
+	index     int // in all.list
 	clock     Clock
 	ep        int // the epoll descriptor
 	wakeFD    int // an eventfd, written when there is mail
@@ -48,9 +68,9 @@ type Loop struct {
 	woke      bool         // goroutines may have become runnable since, see wait
 
 	legs     []*leg // by descriptor
-	unread   []*leg // legs that may have more to read
-	spare    []*leg // the previous turn's slice of unread, for reuse
+	queue    []*leg // legs to serve, the longest waiting first
 	due      alarms
+	effort   int // spent so far: see maxEffort
 	sessions int // that have not ended
 	closing  bool
 
@@ -58,26 +78,33 @@ type Loop struct {
 	buf    []byte
 	out    [][]byte
 	sender rawconn.Sender
-	batch  *batch // nil: each read and each write is a system call
 	plain  []byte // input of a layer that is written to,
 	sealed []byte // and its output
 
 	notices  []notice // of this turn
 	notifier *notifier
-	load     atomic.Int64
+	load     atomic.Int64 // sessions, those that are on their way here too
 	running  sync.WaitGroup
 
 	connsMu sync.Mutex
 	conns   map[int]*Conn // that no session has taken over, by descriptor; nil once the loop stops
 
+	balance // see balance_linux.go
+
+	mailed  atomic.Bool // there is mail
 	mu      sync.Mutex
-	mail    []func()
+	mail    []letter
 	stopped bool // the goroutine has returned; now mu guards all of the above
 }
 
-// Start starts a Loop; Close stops it. With batched it makes the reads and writes of a turn
-// together, where the system allows that.
-func Start(clock Clock, batched bool) (*Loop, error) {
+// A letter is a call that the loop is to make.
+type letter struct {
+	s *Session // nil: it concerns no single session
+	f func()
+}
+
+// newLoop makes a Loop, which begin starts, and close stops.
+func (all *Loops) newLoop(index int) (*Loop, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -87,29 +114,28 @@ func Start(clock Clock, batched bool) (*Loop, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	l := &Loop{clock: clock, ep: ep, wakeFD: wakeFD, buf: make([]byte, readSize), conns: make(map[int]*Conn), notifier: newNotifier()}
+	l := &Loop{all: all, index: index, clock: all.clock, ep: ep, wakeFD: wakeFD, buf: make([]byte, readSize), conns: make(map[int]*Conn), notifier: newNotifier()}
 	// Each write is an edge of its own, so the eventfd is never read.
 	if err := l.watch(wakeFD, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)
 		unix.Close(wakeFD)
 		return nil, err
 	}
-	if batched {
-		l.batch = newBatch()
-	}
-	l.running.Go(l.notifier.run)
-	l.running.Go(l.run)
 	return l, nil
 }
 
-// Load returns the number of the loop's sessions.
-func (l *Loop) Load() int64 { return l.load.Load() }
+// begin starts l's goroutines.
+func (l *Loop) begin() {
+	l.since = l.clock.Now()
+	if everyTurn != 0 {
+		l.random = rand.New(rand.NewPCG(everyTurn, uint64(l.index)))
+	}
+	l.running.Go(l.notifier.run)
+	l.running.Go(l.run)
+}
 
-// Close stops the loop once its last session has ended. It does not wait.
-func (l *Loop) Close() { l.post(func() { l.closing = true }) }
-
-// Wait waits until the loop has stopped and all Observers have been notified.
-func (l *Loop) Wait() { l.running.Wait() }
+// close stops the loop once its last session has ended. It does not wait.
+func (l *Loop) close() { l.post(func() { l.closing = true }) }
 
 func (l *Loop) watch(fd int, events uint32) error {
 	e := unix.EpollEvent{Events: events, Fd: int32(fd)}
@@ -149,17 +175,12 @@ func (l *Loop) run() {
 	for {
 		n := l.wait()
 		l.tick()
-		rung := false
-		for events := range slices.Chunk(l.events[:n], uring.Batch) {
-			rung = l.serve(events) || rung
-		}
-		if rung {
-			l.woke = true
-			l.deliver()
-		}
+		l.collect(l.events[:n])
+		l.deliver()
 		l.fireAlarms()
-		l.readPending()
+		l.serve()
 		l.notify()
+		l.endTurn()
 		if l.closing && l.sessions == 0 {
 			l.closeConns()
 			if l.end() {
@@ -169,13 +190,48 @@ func (l *Loop) run() {
 	}
 }
 
-// tick reads the clock, once per turn.
+// tick begins a turn: it reads the clock.
 func (l *Loop) tick() {
 	l.lastTurn, l.now = l.now, max(l.now, l.clock.Now())
-	if l.now.Sub(l.lastYield) >= yieldEvery {
-		l.lastYield = l.now
+	if since := l.now.Sub(l.lastYield); since >= yieldEvery || l.woke && since >= yieldWoken {
 		runtime.Gosched()
+		l.now = max(l.now, l.clock.Now())
+		l.woke, l.lastYield = false, l.now
 	}
+	l.began = l.now
+}
+
+// collect notes events of sockets. Those of sessions are served later, in the order in which they came.
+func (l *Loop) collect(events []unix.EpollEvent) {
+	for _, e := range events {
+		if g := l.legOf(e.Fd); g != nil {
+			g.noteEvents(e.Events)
+			l.enqueue(g)
+		} else if int(e.Fd) != l.wakeFD {
+			l.noteConn(int(e.Fd), e.Events)
+		}
+	}
+}
+
+// enqueue has g served, in this turn or in a later one.
+func (l *Loop) enqueue(g *leg) {
+	if !g.queued {
+		g.queued = true
+		l.queue = append(l.queue, g)
+	}
+}
+
+// serve serves those who are queued, once each, as far as the turn's limits go.
+func (l *Loop) serve() {
+	n, limit := 0, l.effort+maxEffort
+	for most := min(len(l.queue), maxLegs); n < most && l.effort < limit; n++ {
+		g := l.queue[n]
+		g.queued = false
+		g.s.ready(g)
+	}
+	left := copy(l.queue, l.queue[n:])
+	clear(l.queue[left:])
+	l.queue = l.queue[:left]
 }
 
 // wait waits for sockets, mail or the next alarm.
@@ -192,7 +248,7 @@ func (l *Loop) wait() int {
 	}
 	limit := time.Duration(-1)
 	switch {
-	case len(l.unread) > 0:
+	case len(l.queue) > 0, l.mailed.Load():
 		limit = 0
 	case len(l.due) > 0:
 		limit = max(l.due[0].alarm.Sub(l.now), 0)
@@ -209,18 +265,6 @@ func (l *Loop) wait() int {
 	return epollWait(unix.Syscall6, l.ep, &l.events, limit)
 }
 
-// readPending reads once from each socket that had more data than one read takes.
-func (l *Loop) readPending() {
-	list := l.unread
-	l.unread = l.spare[:0]
-	for i, g := range list {
-		list[i] = nil
-		g.queued = false
-		g.s.ready(g, unix.EPOLLIN)
-	}
-	l.spare = list[:0]
-}
-
 // fireAlarms calls sessions whose alarms are due, a limited number per turn, so that no
 // message waits for the heartbeats of all sessions.
 func (l *Loop) fireAlarms() {
@@ -232,8 +276,8 @@ func (l *Loop) fireAlarms() {
 	}
 }
 
-// queue has n delivered at the end of this turn.
-func (l *Loop) queue(n notice) { l.notices = append(l.notices, n) }
+// report has n delivered at the end of this turn.
+func (l *Loop) report(n notice) { l.notices = append(l.notices, n) }
 
 // notify hands this turn's notices to the notifier.
 func (l *Loop) notify() {
@@ -245,19 +289,28 @@ func (l *Loop) notify() {
 }
 
 // post puts f into the mailbox. If the loop has stopped, it calls f at once.
-func (l *Loop) post(f func()) {
+func (l *Loop) post(f func()) { l.mailTo(letter{f: f}) }
+
+// mailTo puts m into the mailbox, or returns false if m is for a session that is not here.
+func (l *Loop) mailTo(m letter) bool {
 	l.mu.Lock()
+	if m.s != nil && m.s.home.Load() != l {
+		l.mu.Unlock()
+		return false
+	}
 	if l.stopped {
 		defer l.mu.Unlock()
-		f()
-		return
+		m.f()
+		return true
 	}
-	l.mail = append(l.mail, f)
+	l.mail = append(l.mail, m)
 	first := len(l.mail) == 1
+	l.mailed.Store(true)
 	l.mu.Unlock()
 	if first {
 		l.signal()
 	}
+	return true
 }
 
 func (l *Loop) signal() {
@@ -278,15 +331,25 @@ func (l *Loop) call(f func()) {
 	<-done
 }
 
-// deliver runs the functions in the mailbox.
+// deliver makes the calls in the mailbox, in order, no more than maxMail. A client that attaches
+// is such a call, so it comes before what is relayed for others.
 func (l *Loop) deliver() {
+	if !l.mailed.Load() {
+		return
+	}
 	l.mu.Lock()
 	mail := l.mail
 	l.mail = nil
+	if len(mail) > maxMail {
+		l.mail = slices.Clone(mail[maxMail:])
+		mail = mail[:maxMail]
+	}
+	l.mailed.Store(len(l.mail) > 0)
 	l.mu.Unlock()
+	l.woke = true
 	l.now = max(l.now, l.clock.Now()) // no call may see a time before it was posted
-	for _, f := range mail {
-		f()
+	for _, m := range mail {
+		m.f()
 	}
 }
 
@@ -300,9 +363,6 @@ func (l *Loop) end() bool {
 	l.stopped = true
 	unix.Close(l.ep)
 	unix.Close(l.wakeFD)
-	if l.batch != nil {
-		l.batch.ring.Close()
-	}
 	l.notifier.close()
 	return true
 }

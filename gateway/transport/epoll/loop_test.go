@@ -50,25 +50,31 @@ func newRig(t *testing.T, resumable bool) *rig {
 // newRigOf makes one with the test's own client connection.
 func newRigOf(t *testing.T, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
 	clock := new(handClock)
-	return newRigOn(t, newLoop(t, clock, true), clock, clientEnd, client, with)
+	return newRigOn(t, newLoop(t, clock), clock, clientEnd, client, with)
 }
 
 // newLoop starts a loop, which ends with the test.
-func newLoop(t *testing.T, clock *handClock, batched bool) *Loop {
+func newLoop(t *testing.T, clock *handClock) *Loop {
+	return newLoops(t, clock, 1).list[0]
+}
+
+func newLoops(t *testing.T, clock *handClock, n int) *Loops {
 	clock.now.Store(int64(time.Hour))
-	loop, err := Start(clock, batched)
+	all, err := Start(clock, n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		loop.Close()
+		all.Close()
 		clock.now.Add(int64(time.Hour)) // past every deadline
 		for range 2 {
-			loop.call(func() {})
+			for _, l := range all.list {
+				l.call(func() {})
+			}
 		}
-		loop.Wait()
+		all.Wait()
 	})
-	return loop
+	return all
 }
 
 func newRigOn(t *testing.T, loop *Loop, clock *handClock, clientEnd int, client net.Conn, with func(*session.Config)) *rig {
@@ -182,7 +188,7 @@ func TestSilentClientIsPingedAndClosed(t *testing.T) {
 // A waiting loop also wakes by its own clock.
 func TestAlarmWakesTheLoop(t *testing.T) {
 	clock := &running{time.Now()}
-	loop, err := Start(clock, true)
+	all, err := Start(clock, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,12 +198,12 @@ func TestAlarmWakesTheLoop(t *testing.T) {
 		ID: "s", Heartbeat: time.Second, Idle: 20 * time.Millisecond, BufferBytes: 1, BufferMessages: 1,
 		Store: replay.NewStore(1<<30, nil), Key: func() [4]byte { return [4]byte{} },
 	}, clock.Now(), nil)
-	loop.New(core, Descriptor(gameEnd), over)
+	all.Place().New(core, Descriptor(gameEnd), over)
 	io.Copy(io.Discard, game) // until the loop closes it
 	game.Close()
 	<-over.closed
-	loop.Close()
-	loop.Wait()
+	all.Close()
+	all.Wait()
 }
 
 type running struct{ start time.Time }

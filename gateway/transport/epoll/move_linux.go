@@ -1,19 +1,44 @@
 package epoll
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/session"
 )
 
-// This file moves sessions to another process, or to another loop, with their
-// connections, for an upgrade: the loop pauses, sessions are frozen, those that another
-// has taken over are dropped, and the loop goes on with the rest.
+// This file moves sessions, with their connections: from one loop to another, and for an upgrade to another process,
+// or to the loops of another Driver. Both need a session at rest, and both take it out of its loop by leave.
+//
+// Between loops: the loop that has the session does it alone, at the end of a turn, by hand. It takes the session
+// out; then, with both mailboxes locked, the session's letters go to the other loop, behind a first one that has it
+// join there. So calls are made once and in order, whoever posts them meanwhile.
+//
+// For an upgrade: the loops pause, sessions are frozen, those that another has taken over are dropped, and the
+// loops go on with the rest.
 
-// Pause stops the loop between two turns until resume is called. In between, the caller
-// owns the loop's sessions: it may call Freeze and Drop. Do and Attach of others wait.
+// Pause stops the loops between two turns until resume is called. In between, the caller
+// owns their sessions: it may call Freeze and Drop. Do and Attach of others wait.
 // Observers are called meanwhile.
-func (l *Loop) Pause() (resume func()) {
+func (all *Loops) Pause() (resume func()) {
+	all.paused.Add(1)
+	for _, l := range all.list {
+		l.call(func() {}) // from here on no session leaves l
+	}
+	var each []func()
+	for _, l := range all.list {
+		each = append(each, l.pause()) // behind the letters by which sessions join l
+	}
+	return func() {
+		all.paused.Add(-1)
+		for _, f := range each {
+			f()
+		}
+	}
+}
+
+func (l *Loop) pause() (resume func()) {
 	paused, over := make(chan struct{}), make(chan struct{})
 	l.post(func() {
 		l.notify() // or the notifier would wait for the notification until the loop goes on
@@ -30,12 +55,8 @@ func (l *Loop) Pause() (resume func()) {
 // now.
 func (s *Session) Freeze(format int) (f session.Frozen, up, down Socket, err error) {
 	up, down = Socket{FD: -1}, Socket{FD: -1}
-	attached := s.down == nil || s.down.leg == session.Leg(s.core.Attachment())
-	switch {
-	case s.dropped, len(s.older) > 0, !attached, s.core.State() == session.Ended:
-		return f, up, down, session.ErrLater
-	case s.pending.Load() > 0, s.up.ends(), s.down != nil && s.down.ends():
-		return f, up, down, session.ErrBusy
+	if err = s.atRest(); err != nil {
+		return f, up, down, err
 	}
 	up = s.up.socket()
 	if s.down != nil {
@@ -43,6 +64,99 @@ func (s *Session) Freeze(format int) (f session.Frozen, up, down Socket, err err
 	}
 	f, err = s.core.Freeze(format)
 	return f, up, down, err
+}
+
+// atRest returns why the session cannot leave its loop now, nil if it can. Between two calls it holds nothing of the
+// loop; what its Observer has not processed is in the loop's notifier.
+func (s *Session) atRest() error {
+	attached := s.down == nil || s.down.leg == session.Leg(s.core.Attachment())
+	switch {
+	case s.dropped, len(s.older) > 0, !attached, s.core.State() == session.Ended:
+		return session.ErrLater
+	case s.pending.Load() > 0, s.up.ends(), s.down != nil && s.down.ends():
+		return session.ErrBusy
+	}
+	return nil
+}
+
+// leave takes a session out of its loop: its alarm, and its sockets, which stay open.
+func (s *Session) leave() {
+	s.release()
+	for _, g := range []*leg{s.up, s.down} {
+		if g != nil && g.fd >= 0 {
+			s.loop.forget(g.fd)
+		}
+	}
+}
+
+// hand hands sessions that are at rest to another loop, at the end of a turn.
+func (l *Loop) hand(list []*Session, to *Loop) {
+	for _, s := range list {
+		s.leave()
+		s.away = true
+	}
+	l.queue = slices.DeleteFunc(l.queue, func(g *leg) bool {
+		if g.s.away {
+			g.queued = false
+		}
+		return g.s.away
+	})
+	then := l.now
+	unlock := lockBoth(l, to)
+	if to.stopped {
+		unlock()
+		for _, s := range list {
+			l.load.Add(1)
+			s.join(l, then)
+		}
+		return
+	}
+	defer unlock()
+	for _, s := range list {
+		s.home.Store(to)
+		to.load.Add(1)
+		to.mail = append(to.mail, letter{s, func() { s.join(to, then) }})
+	}
+	l.mail = slices.DeleteFunc(l.mail, func(m letter) bool {
+		follows := m.s != nil && m.s.home.Load() == to
+		if follows {
+			to.mail = append(to.mail, m)
+		}
+		return follows
+	})
+	to.mailed.Store(true)
+	to.signal()
+}
+
+// lockBoth locks two mailboxes, always in the same order.
+func lockBoth(a, b *Loop) (unlock func()) {
+	if a.index > b.index {
+		a, b = b, a
+	}
+	a.mu.Lock()
+	b.mu.Lock()
+	return func() {
+		b.mu.Unlock()
+		a.mu.Unlock()
+	}
+}
+
+// join has l serve a session that has left another loop at the time then. epoll reports again what a socket is
+// ready for when it is added.
+func (s *Session) join(l *Loop, then session.Time) {
+	s.loop, s.away = l, false
+	l.sessions++
+	l.now = max(l.now, then)
+	s.serve(func() {
+		for _, g := range []*leg{s.up, s.down} {
+			if g == nil || g.fd < 0 {
+				continue
+			}
+			if err := l.adopt(g, false); err != nil {
+				s.disconnected(g, err)
+			}
+		}
+	})
 }
 
 func (g *leg) socket() Socket {
@@ -65,10 +179,9 @@ func (s *Session) Drop() {
 		return
 	}
 	s.dropped = true
-	s.release()
+	s.leave() // before the close: epoll watches the open file, which lives on
 	for _, g := range []*leg{s.up, s.down} {
 		if g != nil && g.fd >= 0 {
-			s.loop.forget(g.fd) // before the close: epoll watches the open file, which lives on
 			if g.layer != nil {
 				g.layer.socket.Return()
 			} else {
@@ -85,9 +198,8 @@ func (s *Session) Drop() {
 // and its attached client, which are the loop's from here on; down is not looked at where
 // none is attached.
 func (l *Loop) Adopt(core *session.Session, up, down Handle, watch session.Observer) *Session {
-	s := &Session{loop: l, core: core, watch: watch, place: -1}
-	l.load.Add(1)
-	l.post(func() {
+	s := l.newSession(core, watch)
+	s.post(func() {
 		l.sessions++
 		s.serve(func() {
 			s.up = &leg{s: s, leg: core.Upstream()}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"time"
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
@@ -50,26 +51,36 @@ func (Handle) Layered() bool { return false }
 // A Session works only on Linux.
 type Session struct{}
 
+// Loops work only on Linux.
+type Loops struct{}
+
+// Stats describes a loop.
+type Stats struct {
+	InUse    bool
+	Sessions int
+	Busy     time.Duration
+	Moved    uint64
+}
+
 // Start returns rawconn.ErrUnsupported.
-func Start(Clock, bool) (*Loop, error) { return nil, rawconn.ErrUnsupported }
+func Start(Clock, int) (*Loops, error) { return nil, rawconn.ErrUnsupported }
 
-// TryBatch returns rawconn.ErrUnsupported.
-func TryBatch() error { return rawconn.ErrUnsupported }
+// Infos does nothing.
+func Infos([]*Session, func(int, session.Info)) {}
 
-func (*Loop) Load() int64                                                       { return 0 }
-func (*Loop) Close()                                                            {}
-func (*Loop) Wait()                                                             {}
+func (*Loops) Place() *Loop                                                     { return nil }
+func (*Loops) Close()                                                           {}
+func (*Loops) Wait()                                                            {}
+func (*Loops) Stats() []Stats                                                   { return nil }
+func (*Loops) Pause() (resume func())                                           { return nil }
 func (*Loop) New(*session.Session, Handle, session.Observer) *Session           { return nil }
 func (*Loop) Accepted(int, net.Addr, net.Addr) (*Conn, error)                   { return nil, rawconn.ErrUnsupported }
 func (*Loop) Dial(context.Context, netip.AddrPort) (*Conn, error)               { return nil, rawconn.ErrUnsupported }
-func (*Loop) Infos([]*Session, func(int, session.Info))                         {}
-func (*Loop) Pause() (resume func())                                            { return nil }
 func (*Loop) Adopt(*session.Session, Handle, Handle, session.Observer) *Session { return nil }
 func (*Session) Freeze(int) (f session.Frozen, up, down Socket, err error) {
 	return f, up, down, session.ErrBusy
 }
 func (*Session) Drop()                                        {}
-func (*Session) Loop() *Loop                                  { return nil }
 func (*Session) Do(func(*session.Session, session.Time)) bool { return false }
 func (*Session) Attach(Handle, []byte, session.AttachFunc) (*session.Refusal, bool) {
 	return nil, false

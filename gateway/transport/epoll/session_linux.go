@@ -13,11 +13,12 @@ import (
 //
 // Methods that return here return false, and do nothing, once another has taken the session over: see Drop.
 type Session struct {
-	loop  *Loop
+	home  atomic.Pointer[Loop] // where its letters go. Changed by its loop, with both mailboxes locked: see hand
 	core  *session.Session
 	watch session.Observer
 
-	// Owned by the loop:
+	// Owned by the loop that home points to:
+	loop  *Loop  // that loop, except while the session is on its way there
 	up    *leg   // the current upstream's, or the last one's
 	down  *leg   // the current attachment's, or the last one's while it is open
 	older []*leg // superseded legs that are not closed yet
@@ -27,9 +28,14 @@ type Session struct {
 	alarm session.Time // when the alarm fires
 	place int          // index in the loop's alarms; negative: none is set
 
-	over    bool  // all sockets are closed
-	dropped bool  // see Drop
-	inBatch uint8 // its place in the loop's batch, counted from 1
+	over    bool // all sockets are closed
+	dropped bool // see Drop
+	chosen  bool // it leaves the loop at the end of this turn, if it can
+	away    bool // it has left its loop, and has not joined the next
+
+	// What it cost, in units of spend: in the last window of the loop in which it was served, and in the one before.
+	window     uint32
+	work, last uint32
 
 	pending atomic.Int64 // events that the Observer has not processed
 }
@@ -40,13 +46,25 @@ const maxPending = 64
 // New drives core over its upstream's connection, which the loop owns from here on. It
 // starts reading at once.
 func (l *Loop) New(core *session.Session, upstream Handle, watch session.Observer) *Session {
-	s := &Session{loop: l, core: core, watch: watch, place: -1}
-	l.load.Add(1)
-	l.post(func() {
+	s := l.newSession(core, watch)
+	s.post(func() {
 		l.sessions++
 		s.serve(func() { s.connect(upstream, core.Upstream()) })
 	})
 	return s
+}
+
+func (l *Loop) newSession(core *session.Session, watch session.Observer) *Session {
+	s := &Session{loop: l, core: core, watch: watch, place: -1}
+	s.home.Store(l)
+	l.load.Add(1)
+	return s
+}
+
+// post has the loop call f, after all that was posted before.
+func (s *Session) post(f func()) {
+	for !s.home.Load().mailTo(letter{s, f}) {
+	} // it has moved meanwhile
 }
 
 // Do calls f with exclusive access to the core. f must not block.
@@ -72,7 +90,7 @@ func (s *Session) Attach(h Handle, early []byte, f session.AttachFunc) (refusal 
 
 // AttachFirst is Attach for the first client, which is not refused. It does not wait. It owns c.
 func (s *Session) AttachFirst(c *Conn, early []byte, f session.AttachFunc) {
-	s.loop.post(func() {
+	s.post(func() {
 		if s.dropped {
 			c.Close()
 			return
@@ -138,31 +156,46 @@ func (s *Session) connect(h Handle, u *session.Upstream) {
 	h.begin(s, s.up)
 }
 
-// Loop returns the loop that made the session.
-func (s *Session) Loop() *Loop { return s.loop }
-
-// Infos calls f with a snapshot of each session that is here, and its index in the list. Messages are relayed
-// in between.
-func (l *Loop) Infos(list []*Session, f func(i int, info session.Info)) {
+// Infos calls f with a snapshot of each session of the list that is here, and its index. A nil session is
+// left out. Messages are relayed in between.
+func Infos(list []*Session, f func(i int, info session.Info)) {
+	onLoops := make(map[*Loop][]int)
+	for i, s := range list {
+		if s != nil {
+			l := s.home.Load()
+			onLoops[l] = append(onLoops[l], i)
+		}
+	}
 	const atOnce = 64
-	for first := 0; first < len(list); first += atOnce {
-		l.call(func() {
-			for i := first; i < min(first+atOnce, len(list)); i++ {
-				if s := list[i]; !s.dropped {
-					f(i, s.core.Info())
+	var moved []int
+	for l, places := range onLoops {
+		for some := range slices.Chunk(places, atOnce) {
+			l.call(func() {
+				for _, i := range some {
+					if s := list[i]; s.home.Load() != l {
+						moved = append(moved, i)
+					} else if !s.dropped {
+						f(i, s.core.Info())
+					}
 				}
-			}
-		})
+			})
+		}
+	}
+	for _, i := range moved {
+		list[i].Do(func(core *session.Session, _ session.Time) { f(i, core.Info()) })
 	}
 }
 
 // call runs f and settle on the loop, and waits for both.
 func (s *Session) call(f func()) (here bool) {
-	s.loop.call(func() {
+	done := make(chan struct{})
+	s.post(func() {
+		defer close(done)
 		if here = !s.dropped; here {
 			s.serve(f)
 		}
 	})
+	<-done
 	return here
 }
 
@@ -173,25 +206,21 @@ func (s *Session) serve(f func()) {
 	s.settle()
 }
 
-// ready handles events of a leg's socket.
-func (s *Session) ready(g *leg, events uint32) {
+// ready serves a leg after an event of its socket, or because there was more to do than a turn allows.
+func (s *Session) ready(g *leg) {
 	defer s.rescue()
-	if s.inBatch > 0 && s.loop.batch.reads[s.inBatch-1].g != g {
-		s.endBatch()
-	}
 	if g.fd < 0 {
 		return
 	}
-	g.noteEvents(events)
+	before := s.loop.effort
 	if g.readable {
 		s.readSome(g)
 	}
-	if events&mayWrite != 0 && g != s.up && g != s.down {
+	if g != s.up && g != s.down {
 		s.flush(g)
 	}
-	if s.inBatch == 0 {
-		s.settle()
-	}
+	s.settle()
+	s.spend(s.loop.effort - before)
 }
 
 // onAlarm handles the session's alarm.
@@ -215,7 +244,16 @@ func (s *Session) onAlarm() {
 // settle does what the core wants done after a call: writes, closes, resumes paused
 // reads, sets the alarm and notifies the Observer.
 func (s *Session) settle() {
+	limit := s.loop.effort + sessionEffort
 	for s.write(s.up) || s.down != nil && s.write(s.down) {
+		if s.loop.effort >= limit { // go on in the next turn
+			g := s.up
+			if g.fd < 0 && s.down != nil {
+				g = s.down
+			}
+			s.loop.enqueue(g)
+			break
+		}
 	}
 	s.follow(s.up)
 	if s.down != nil {
@@ -259,12 +297,12 @@ func earlier(a, b session.Time) session.Time {
 func (s *Session) notify() {
 	if events := s.core.Events(); events != nil {
 		s.pending.Add(int64(len(events)))
-		s.loop.queue(notice{of: s, events: events})
+		s.loop.report(notice{of: s, events: events})
 	}
 	if s.open == 0 && !s.over && s.core.State() == session.Ended {
 		s.over = true
 		s.release()
-		s.loop.queue(notice{of: s, over: true})
+		s.loop.report(notice{of: s, over: true})
 	}
 }
 
@@ -272,7 +310,7 @@ func (s *Session) notify() {
 // reading was paused. Called by the notifier.
 func (s *Session) caughtUp(n int) {
 	if left := s.pending.Add(-int64(n)); left <= maxPending && left+int64(n) > maxPending {
-		s.loop.post(func() {
+		s.post(func() {
 			if !s.dropped {
 				s.serve(func() {})
 			}
@@ -295,8 +333,7 @@ func (s *Session) rescue() {
 	if v == nil {
 		return
 	}
-	s.inBatch = 0
-	s.loop.queue(notice{of: s, fault: &fault{v, debug.Stack()}})
+	s.loop.report(notice{of: s, fault: &fault{v, debug.Stack()}})
 	defer func() {
 		if recover() != nil { // the core can't even fail: close both sockets
 			s.up.close(session.Shut)

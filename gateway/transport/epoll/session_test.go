@@ -23,7 +23,7 @@ import (
 // may be reused soon, and epoll must report nothing about them although they stay open.
 func TestLoopForgetsSocketsOfADroppedSession(t *testing.T) {
 	r := newRig(t, true)
-	resume := r.loop.Pause()
+	resume := r.loop.all.Pause()
 	_, up, down, err := r.Freeze(session.Formats[0])
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestLoopForgetsSocketsOfADroppedSession(t *testing.T) {
 		unix.Close(again)
 		unix.Close(kept[i])
 	}
-	if n := r.loop.Load(); n != 0 || r.loop.sessions != 0 || len(r.loop.due) != 0 {
+	if n := r.loop.load.Load(); n != 0 || r.loop.sessions != 0 || len(r.loop.due) != 0 {
 		t.Errorf("the loop counts %d sessions, %d, and %d alarms; want none", n, r.loop.sessions, len(r.loop.due))
 	}
 	resume()
@@ -54,7 +54,7 @@ func TestLoopForgetsSocketsOfADroppedSession(t *testing.T) {
 // A client can be on its way to its session when that is frozen, and then dropped.
 func TestFirstClientOfADroppedSessionIsClosed(t *testing.T) {
 	r := newRig(t, true)
-	resume := r.loop.Pause()
+	resume := r.loop.all.Pause()
 	r.Drop()
 	resume()
 	ours, theirs := socketPair(t)

@@ -216,6 +216,8 @@ export async function fake(page, total, { ms = 0, refusals = [], draining = fals
     rtt_median_ms: 31,
     rtt_p95_ms: 96,
     buffer_bytes: 245_000_000,
+    loops: 2,
+    loop_busy_ms: 0,
   };
   const counts = { connecting: 3, attached: Math.round((total * 6) / 7), detached: Math.round(total / 7) };
   const totals = (/** @type {number} */ at, /** @type {number} */ i) => {

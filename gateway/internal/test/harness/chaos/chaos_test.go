@@ -41,20 +41,24 @@ func chaos(t *testing.T, cfg Config) (*Report, string) {
 	return rep, b.String()
 }
 
-// The short form of make chaos: with both drivers, of which poll hands TLS over to net, and with upgrades, each of which
-// replaces the process. No game server sees a second connection of a session.
+// The short form of make chaos: with both drivers; with event loops sessions move between four of them at each
+// turn, and upgrades replace the process. No game server sees a second connection of a session.
 func TestChaosLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	for seed, c := range []struct {
 		driver  string
 		tls     bool
 		upgrade time.Duration
-	}{{"net", true, 0}, {"poll", false, 3 * time.Second}} {
+		moves   bool
+	}{{"net", true, 0, false}, {"poll", false, 3 * time.Second, true}} {
 		t.Run(c.driver, func(t *testing.T) {
 			t.Parallel()
 			cfg := short()
 			cfg.Sessions, cfg.Rivalries = cfg.Sessions/2, cfg.Rivalries/2
 			cfg.Seed, cfg.Driver, cfg.TLS, cfg.Upgrade, cfg.Bin = uint64(seed+1), c.driver, c.tls, c.upgrade, program(t, "reseat-race")
+			if cfg.Moves = c.moves; c.moves {
+				cfg.Bin = program(t, "reseat-moves")
+			}
 			rep, text := chaos(t, cfg)
 			if rep.Bad() {
 				t.Error(text)

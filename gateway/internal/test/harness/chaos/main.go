@@ -49,6 +49,7 @@ func command(args []string) int {
 	isShort := fs.Bool("short", false, "a run of less than a minute")
 	seed := fs.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "of all that is random")
 	driver := fs.String("driver", "net", "the gateway's")
+	moves := fs.Bool("moves", false, "with four event loops, between which sessions move at each turn")
 	secure := fs.Bool("tls", false, "TLS on the client address")
 	links := fs.Bool("links", false, "in a network namespace whose link goes down (takes root)")
 	bin := fs.String("bin", "", "the gateway's program; built with the race detector where there is none")
@@ -81,6 +82,10 @@ func command(args []string) int {
 		return 2
 	}
 	cfg.Only, cfg.Upgrade = *only, *upgrade
+	if cfg.Moves = *moves; cfg.Moves {
+		*driver = "poll"
+		os.Setenv("MOVES_SEED", fmt.Sprint(*seed)) // for the gateway
+	}
 	cfg.Seed, cfg.Driver, cfg.TLS, cfg.Links, cfg.Bin = *seed, *driver, *secure, *links, *bin
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -91,7 +96,11 @@ func perform(ctx context.Context, cfg Config, failover int) int {
 	dir, err := os.MkdirTemp("", "reseat-chaos-")
 	if err == nil {
 		cfg.Dir = dir
-		cfg.Bin, err = process.Program(cfg.Bin, "reseat-race")
+		name := "reseat-race"
+		if cfg.Moves {
+			name, cfg.Bin = "reseat-moves", ""
+		}
+		cfg.Bin, err = process.Program(cfg.Bin, name)
 	}
 	if err == nil && cfg.Cluster > 0 {
 		cfg.NATS, err = process.Program(cfg.NATS, "nats-server")

@@ -160,6 +160,7 @@ func (rep *Report) rows() (rows [][2]string) {
 	n, g := &rep.count, rep.game
 	row("seed", "%d", rep.cfg.Seed)
 	row("driver", "%s, TLS %v", rep.cfg.Driver, rep.cfg.TLS)
+	some("moves between event loops", "%d", n.loopMoves.Load())
 	row("took", "%s", rep.Took.Round(time.Second))
 	for e := range rules {
 		some("sessions: "+ending(e).String(), "%d", rep.ended[ending(e)])

@@ -57,6 +57,7 @@ type Config struct {
 	Tick       int           // ms between two messages of its own to each session
 	Servers    int           // NATS servers
 	Driver     string
+	Moves      bool   // sessions move between four event loops at each turn, as MOVES_SEED seeds it
 	Dir        string // for the log and the keys
 }
 
@@ -71,6 +72,7 @@ type counters struct {
 	suspicions, falseAlarms       atomic.Int64
 	told, gone, again, repeats    atomic.Uint64
 	upgrades, refusedUpgrades     atomic.Int64
+	loopMoves                     atomic.Int64 // of sessions between event loops
 	moved, misfits, fences        atomic.Int64 // hellos of durable sessions, and connections of theirs closed since another node had taken them
 }
 
@@ -188,7 +190,11 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.links != nil {
 		listen = r.links.inside + ":0"
 	}
-	if r.gateway, err = process.Start(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String(), listen, "off")...); err != nil {
+	admin := "off"
+	if r.cfg.Moves {
+		admin = "127.0.0.1:0" // for countMoves
+	}
+	if r.gateway, err = process.Start(r.logged, filepath.Join(r.cfg.Dir, "gateway.log"), prefix, r.cfg.Bin, r.flags(farLn.Addr().String(), listen, admin)...); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -218,6 +224,9 @@ func (r *run) flags(game, listen, admin string) []string {
 		} else if s.route != "" && (!ending(e).isDurable() || r.cluster != nil) {
 			flags = append(flags, fmt.Sprintf("--route=/%c/*=ws://%s;%s", s.letter, game, strings.Replace(s.route, "EXPIRY", r.cfg.Expiry.String(), 1)))
 		}
+	}
+	if r.cfg.Moves {
+		flags = append(flags, "--loops=4")
 	}
 	if r.cfg.TLS {
 		flags = append(flags, "--tls-cert="+filepath.Join(r.cfg.Dir, certFile), "--tls-key="+filepath.Join(r.cfg.Dir, keyFile))
@@ -369,6 +378,9 @@ func (r *run) play(ctx context.Context) *Report {
 			p.askEnd()
 		}
 	}
+	if r.countMoves(); r.cfg.Moves && r.count.loopMoves.Load() < 1000 {
+		r.fault("only %d moves of sessions between event loops", r.count.loopMoves.Load())
+	}
 	r.gateway.Signal(syscall.SIGTERM)
 	rest.Wait()
 	if err := r.gateway.Wait(time.Minute); err != nil {
@@ -418,9 +430,18 @@ func (r *run) rotate(ctx context.Context) {
 	}
 }
 
+// countMoves adds the moves of sessions between event loops, of a process that is about to end.
+func (r *run) countMoves() {
+	if !r.cfg.Moves {
+		return
+	}
+	r.count.loopMoves.Add(int64(process.Sum(r.gateway.Metrics(), "reseat_loop_moves_total")))
+}
+
 // upgrade replaces the gateway's process now and then.
 func (r *run) upgrade(ctx context.Context) {
 	for r.cfg.Upgrade > 0 && sleep(ctx, r.cfg.Upgrade) {
+		r.countMoves()
 		r.signals.Lock()
 		key, err := r.gateway.Upgrade(5 * time.Minute)
 		r.signals.Unlock()

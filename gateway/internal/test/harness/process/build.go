@@ -14,9 +14,10 @@ import (
 // Programs are built once for all tests, in bin/: the gateway's with the race detector. They are
 // modules, or have dependencies, of their own.
 var programs = map[string][]string{
-	"reseat-race": {"-race", "."},
-	"nats-server": {"-modfile=.ci/go-tools.mod", "github.com/nats-io/nats-server/v2"},
-	"counting":    {"./docs/games/counting-go"},
+	"reseat-race":  {"-race", "."},
+	"reseat-moves": {"-race", "-tags=reseat_moves", "."}, // its sessions move to another event loop at each turn
+	"nats-server":  {"-modfile=.ci/go-tools.mod", "github.com/nats-io/nats-server/v2"},
+	"counting":     {"./docs/games/counting-go"},
 }
 
 // Program returns the file given, or else builds one of programs. Several may do so at once.
