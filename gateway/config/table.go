@@ -109,6 +109,7 @@ const (
 	// minTotal is the size of one chunk of a replay buffer.
 	minTotal, maxBuffer = 64 * kib, 1024 * gib
 	maxMessages         = 1 << 30
+	maxLoops            = 256
 )
 
 // The groups of the help, in its order.

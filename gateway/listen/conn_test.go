@@ -54,15 +54,15 @@ func (s stopwatch) Now() session.Time { return session.Time(time.Since(s.began))
 func onBoth(t *testing.T, test func(t *testing.T)) {
 	t.Run("net", test)
 	t.Run("loop", func(t *testing.T) {
-		loop, err := epoll.Start(stopwatch{time.Now()}, true)
+		loops, err := epoll.Start(stopwatch{time.Now()}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		theLoop = loop
+		theLoop = loops.Place()
 		t.Cleanup(func() {
 			theLoop = nil
-			loop.Close()
-			loop.Wait()
+			loops.Close()
+			loops.Wait()
 		})
 		test(t)
 	})
