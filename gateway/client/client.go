@@ -56,8 +56,11 @@ type Options struct {
 	// last sign of life; the gateway may have changed the grace period meanwhile. It is never less than
 	// the grace period that the client knows and two heartbeats. Zero means 10 minutes.
 	GiveUpAfter time.Duration
-	// OnDetach is called when the connection is lost; why says how, as in "no answer
-	// for 5s". OnResume follows when the session continues.
+	// OnDetach is called when the connection is lost, or has been silent for so long
+	// that the client resumes beside it (protocol section 5, suspicion); why says
+	// which, as in "no answer for 5s". It is called once per loss. OnResume follows
+	// when the session continues: on a new connection, or on the old one after a
+	// false alarm, with zero Replay and Lost.
 	//
 	// Both run on the goroutine that serves the session: they must return at once and
 	// must not call methods of the Conn.

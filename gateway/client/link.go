@@ -32,7 +32,9 @@ type link struct {
 	write   chan frame   // one slot: the loop gives the next one when it hears wrote
 	heard   atomic.Int64 // last sign of life, in ns since born
 	reached atomic.Bool  // a server accepted the connection, even if the handshake is slow
+	watched atomic.Bool  // the loop wants flowing at the next sign of life
 	blocked atomic.Bool  // a write had to wait
+	partial int          // the reader's: bytes received since the newest complete message
 
 	// The loop's.
 	opened   bool
@@ -76,6 +78,7 @@ type eventKind int
 const (
 	opened  eventKind = iota // it has its 101
 	arrived                  // a message
+	flowing                  // part of a large message; sent once, if the link is watched
 	wrote                    // the writer wants more
 	ended                    // the connection ended, or the attempt failed
 )
@@ -87,7 +90,8 @@ type event struct {
 	typ  MessageType
 	data []byte
 	err  error
-	at   time.Time // arrived: when its last byte came
+
+	began, at time.Time // arrived: time of the first byte and of the last
 }
 
 // run opens the connection and moves its bytes until it or ctx ends.
@@ -131,7 +135,7 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	own.Transport = strictTransport{client.Transport, l}
+	own.Transport = strictTransport{client.Transport, stream{l, func() { l.notify(ctx, c, event{kind: flowing}) }}}
 	header := c.opts.HTTPHeader.Clone()
 	if header == nil {
 		header = http.Header{}
@@ -173,7 +177,7 @@ func (c *Conn) readLimit() int64 { return max(cmp.Or(c.opts.ReadLimit, defaultRe
 // take one right after a frame's header for an empty message.
 type strictTransport struct {
 	http.RoundTripper
-	link *link
+	stream stream
 }
 
 func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -184,7 +188,7 @@ func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := next.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		if conn, ok := resp.Body.(io.ReadWriteCloser); ok {
-			resp.Body = strictStream{conn, t.link}
+			resp.Body = strictStream{conn, t.stream}
 		}
 	}
 	return resp, err
@@ -192,13 +196,13 @@ func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 type strictStream struct {
 	io.ReadWriteCloser
-	link *link
+	stream stream
 }
 
 func (t strictStream) Read(b []byte) (int, error) {
 	n, err := t.ReadWriteCloser.Read(b)
 	if n > 0 {
-		t.link.note()
+		t.stream.read(n)
 	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -213,14 +217,32 @@ func (t strictStream) Write(b []byte) (int, error) {
 	began := time.Now()
 	n, err := t.ReadWriteCloser.Write(b)
 	if err == nil && time.Since(began) >= blockedWrite {
-		t.link.note()
-		t.link.blocked.Store(true)
+		t.stream.link.note()
+		t.stream.link.blocked.Store(true)
 	}
 	return n, err
 }
 
-// blockedWrite is the duration of a write that had to wait.
-const blockedWrite = 100 * time.Millisecond
+const (
+	blockedWrite = 100 * time.Millisecond // a write that took this long had to wait
+	minFlow      = 1 << 10                // more bytes than any close has: a 4409 is no sign of life
+)
+
+// A stream records the signs of life of a link.
+type stream struct {
+	link *link
+	flow func() // sends flowing
+}
+
+// read records that n bytes were received.
+func (s stream) read(n int) {
+	l := s.link
+	l.note()
+	l.partial += n
+	if l.partial > minFlow && l.watched.CompareAndSwap(true, false) {
+		s.flow()
+	}
+}
 
 func handshakeError(resp *http.Response, err error) error {
 	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols {
@@ -233,6 +255,7 @@ func handshakeError(resp *http.Response, err error) error {
 func (l *link) readAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
 	for {
 		typ, r, err := ws.Reader(ctx)
+		began := time.Now()
 		var data []byte
 		if err == nil {
 			data, err = io.ReadAll(r)
@@ -241,7 +264,8 @@ func (l *link) readAll(ctx context.Context, c *Conn, ws *websocket.Conn) {
 			l.notify(ctx, c, event{kind: ended, err: err})
 			return
 		}
-		l.notify(ctx, c, event{kind: arrived, typ: typ, data: data, at: time.Now()})
+		l.partial = 0
+		l.notify(ctx, c, event{kind: arrived, typ: typ, data: data, began: began, at: time.Now()})
 	}
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"time"
 
 	"reseat/gateway/wire"
@@ -56,7 +57,8 @@ func (p *loop) talking() bool { return !p.live.bye && p.live.verdict == nil }
 // remedy returns what the silence of the live connection calls for next, and when.
 func (p *loop) remedy() (time.Time, remedy) {
 	p.silence.bytes(p.live.lastHeard())
-	return p.silence.next(!p.talking())
+	leaving := p.live.verdict != nil || p.live.bye && !p.suspected // a bye under suspicion may be lost
+	return p.silence.next(p.attempt != nil, leaving)
 }
 
 // listen does what the silence of the live connection calls for now.
@@ -68,6 +70,8 @@ func (p *loop) listen(now time.Time) {
 	switch what {
 	case sendPing:
 		p.ping(now)
+	case suspect:
+		p.suspect(now)
 	case giveUp:
 		p.silence.died()
 		p.lose(p.silence.why(now), 0)
@@ -79,16 +83,73 @@ func (p *loop) ping(now time.Time) {
 	p.live.send(wire.VerbPing, p.silence.ping(now))
 }
 
+// ---- suspicion
+
+// suspect starts a resume beside the live connection, and reports the loss to the
+// application unless it has been reported already. The live connection stays in use,
+// both ways, until the new hello arrives.
+func (p *loop) suspect(now time.Time) {
+	p.silence.attempt(now)
+	if !p.suspected {
+		p.suspected, p.spoke = true, false
+		p.lastLife = p.silence.heard
+		if p.opts.OnDetach != nil {
+			p.opts.OnDetach(fmt.Errorf("nothing heard for %v", rounded(now.Sub(p.lastLife))))
+		}
+	}
+	p.live.watched.Store(true)
+	p.open()
+}
+
+// spokeUp handles a sign of life on l. It ends suspicion, unless the attempt already
+// has its 101: by then the gateway may have moved the session to the new connection,
+// so the attempt is left to finish. A close 4409 is no sign of life, since the
+// attempt itself may have caused it; it has ended l before this is called.
+func (p *loop) spokeUp(l *link) {
+	switch {
+	case !p.suspected || l != p.live || l.verdict != nil:
+	case p.attempt != nil && p.attempt.opened:
+		p.spoke, p.lastLife = true, l.lastHeard()
+	default:
+		p.falseAlarm()
+	}
+}
+
+// falseAlarm ends suspicion in favor of the live connection. Nothing was lost, so
+// the application gets a Resumed without Replay or Lost.
+func (p *loop) falseAlarm() {
+	if p.attempt != nil {
+		p.abandon()
+		p.ack() // may have been held back during the attempt
+	}
+	p.suspected = false
+	p.silence.falseAlarm()
+	p.moveAgain(0) // the attempt may have replaced a requested move
+	if p.opts.OnResume != nil {
+		p.opts.OnResume(Resumed{Away: time.Since(p.lastLife)})
+	}
+}
+
 // replaced closes the live connection, if there is one, because a new one has its
 // hello: messages on the older one are ignored from now on (section 8). It returns how
 // long the session was without a sign of life, or zero if it was merely moved.
 func (p *loop) replaced(now time.Time) time.Duration {
+	l, suspected := p.live, p.suspected
+	p.suspected = false
 	switch {
 	case p.hellos == 0:
 		return 0
-	case p.live == nil:
+	case l == nil:
 		return now.Sub(p.lastLife)
 	}
-	p.live.cancel()
-	return 0
+	l.cancel()
+	switch {
+	case !suspected:
+		return 0
+	case p.spoke:
+		p.silence.falseAlarm()
+	default:
+		p.silence.died()
+	}
+	return now.Sub(p.lastLife)
 }

@@ -58,11 +58,15 @@ type loop struct {
 	tried   bool // an attempt was made since
 	moveBy  time.Time
 
-	silence  silence
-	lastLife time.Time     // last sign of life before the loss that OnDetach reported
-	answered time.Time     // when a gateway last refused a resume
-	slowest  time.Duration // longest time to a 101 so far
-	slow     int           // attempts in a row that reached a server but timed out before the 101
+	// Silence. While suspected, OnDetach has reported that live is lost, and
+	// resumes run beside it. spoke says that live was heard meanwhile, but after the
+	// attempt had its 101.
+	silence          silence
+	suspected, spoke bool
+	lastLife         time.Time     // last sign of life before the loss that OnDetach reported
+	answered         time.Time     // when a gateway last refused a resume
+	slowest          time.Duration // longest time to a 101 so far
+	slow             int           // attempts in a row that reached a server but timed out before the 101
 
 	lost   bool // the game server, as OnUpstream has said
 	alarms alarms
@@ -208,6 +212,8 @@ func (p *loop) handle(e event) {
 		if l.verdict == nil {
 			p.arrived(l, e)
 		}
+	case flowing:
+		p.spokeUp(l)
 	case ended:
 		p.linkEnded(l, e.err)
 	}
@@ -250,7 +256,7 @@ func (p *loop) abandon() {
 func (p *loop) arrived(l *link, e event) {
 	control := isControl(e.typ, e.data)
 	if l == p.live {
-		p.silence.bytes(e.at)
+		p.silence.arrived(e.began, e.at, !control)
 	}
 	switch {
 	case control:
@@ -260,6 +266,7 @@ func (p *loop) arrived(l *link, e event) {
 	default:
 		p.data(l, e.typ, unescape(e.typ, e.data))
 	}
+	p.spokeUp(l)
 }
 
 func (p *loop) data(l *link, typ MessageType, data []byte) {

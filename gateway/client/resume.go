@@ -82,7 +82,7 @@ func (p *loop) attemptTimedOut() {
 
 // attemptTimeout returns the timeout for the 101 of the next attempt.
 func (p *loop) attemptTimeout() time.Duration {
-	if p.hellos == 0 || p.live != nil {
+	if p.hellos == 0 || p.live != nil && !p.suspected {
 		return connectTimeout
 	}
 	return resumeTimeout(p.silence.roundTrip, p.slowest, p.slow)
@@ -116,10 +116,13 @@ func (p *loop) lose(why error, after time.Duration) {
 	p.alarms = alarms{attempt: keep}
 	p.pacer.lost(l.useful || !errors.Is(why, errBroken) && now.Sub(l.since) >= goodAfter)
 	p.dropped, p.tried = now, false
-	p.lastLife = l.lastHeard()
-	if p.opts.OnDetach != nil {
-		p.opts.OnDetach(why)
+	if !p.suspected { // else the loss was reported when suspicion began
+		p.lastLife = l.lastHeard()
+		if p.opts.OnDetach != nil {
+			p.opts.OnDetach(why)
+		}
 	}
+	p.suspected = false
 	p.scheduleResume(now, why, after)
 }
 
@@ -151,6 +154,12 @@ func (p *loop) attemptFailed(l *link, why error, after time.Duration) {
 	switch {
 	case p.hellos == 0:
 		p.finish(why)
+	case p.live != nil && p.suspected:
+		p.ack() // may have been held back during the attempt
+		p.silence.putOff(time.Now().Add(after))
+		if p.spoke {
+			p.falseAlarm()
+		}
 	case p.live != nil: // the attempt was a move
 		p.ack()
 		p.moveAgain(after)
@@ -190,7 +199,7 @@ func (p *loop) refused(l *link, v verdict) {
 	p.alarms.attempt = time.Time{}
 	stale := l.token != p.current.Token || l.stated != p.handed()
 	switch {
-	case p.hellos > 0 && (v.retry || stale):
+	case p.hellos > 0 && (v.retry || stale) || p.suspected:
 		p.attemptFailed(l, &v.CloseError, v.after)
 	case p.live != nil: // the attempt was a move: the older connection stays
 		p.ack()

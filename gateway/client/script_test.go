@@ -25,6 +25,7 @@ type script struct {
 const (
 	final4404 = `^close {"code":4404,"retry":false}`
 	final4409 = `^close {"code":4409,"retry":false}`
+	suspected = "lively; mark; conn at 4s; "
 )
 
 const failover = `hello {"moved":"failover","durable":true}`
@@ -91,6 +92,29 @@ var scripts = []script{
 		"mark; say up; conn at 5s; hello; conn at 15s; hello; 3> new; reads new; conn at 20s; hello; lost 3: no answer for 5s | no answer for 10s | no answer for 5s"},
 	{"a heartbeat ends the doubling", answering,
 		`mark; say up; conn at 5s; hello {"received":1}; 2> ^ping 1; mark; say up; conn at 5s; lost 1: no answer for 5s | no answer for 5s`},
+
+	// Suspicion.
+	{"a silent lively line starts an attempt beside it, and continues", suspicious,
+		"lively; mark; +2s; 1< ^ack 10 | ^ping 1; lost 0; conn at 4s; lost 0: nothing heard for 4s; +1s; say up; 1< up; hello; 2< ^ack 10 | up; 1< the end; " +
+			"lost 1: nothing heard for 4s; away 5s"},
+	{"a sign of life before the 101 drops the attempt", suspicious,
+		"lively; late 2s; say one; +4.5s; lost 0: nothing heard for 4s; 1> y; lost 1: nothing heard for 4s; away 4.5s; reads y; +1s; say two; " +
+			"1< one | ^ack 10 | ^ping 1 | ^ack 11 | two; lost 1: nothing heard for 4s"},
+	{"an ack held back for an attempt is sent after it", suspicious,
+		"lively; 1> eleven; late 1h; +4.5s; reads eleven; +1s; 1< ^ack 10 | ^ping 1; 1> ^pong 1; 1< ^ack 11"},
+	{"a takeover of a silent line may mean that it is slower", answering, "lively; say up; mark; conn at 4s; mark; hello; conn at 10s"},
+	{"a takeover of a line that spoke was a false alarm", suspicious, // the next attempt is not 4 s after the last data
+		suspected + `mark; 1> eleven; reads eleven; hello {"replay":1}; 2> eleven; lively; conn at 8s`},
+	{"a final refusal keeps a live connection", suspicious,
+		suspected + `1> ^grace 30000; 2> ^close {"code":4401,"retry":false}; lost 1: nothing heard for 4s; 1> eleven; reads eleven`},
+	{"a sign of life after the 101 lets the attempt finish", suspicious, // the gateway may have sent the hello: the next message comes on both
+		suspected + "states 10; 1> eleven; reads eleven; say one; +1.5s; 1< ^ack 10 | ^ping 1 | one; lost 0: nothing heard for 4s; " +
+			`hello {"received":1,"replay":1}; 2> eleven; 1> never; 2> twelve; reads twelve; say two; +1s; 2< ^ack 10 | two | ^ack 12; lost 1: nothing heard for 4s; away 1.5s; replay 1`},
+	{"the answer rule applies under suspicion, and one loss is reported", answering,
+		"lively; say up; mark; conn at 4s; +1.5s; 1< up | ^ack 10 | ^ping 1 | ^ping 2 | the end; hello; lost 1: nothing heard for 4s; 2< ^ack 10 | up"},
+	{"an attempt beside without a 101 times out", suspicious, "lively; mark; dark; +5s; lit; conn at 8s; hello; lost 1: nothing heard for 4s"},
+	{"a refused attempt beside is not repeated at once", suspicious,
+		suspected + "2 drops; conn at 8s; 3> " + final4404 + `; conn at 12s; 4> ^close {"code":4503,"retry":true,"retry_after_ms":9000}; conn at 21s; lost 0: nothing heard for 4s`},
 }
 
 func init() {
@@ -102,6 +126,20 @@ func init() {
 		"parts in parts": `1> ^parts {"bytes":9}; 1> ^parts {"bytes":9}`, "parts of nothing": "1> ^parts", "parts over the limit": `1> ^parts {"bytes":99999999999}`,
 	} {
 		scripts = append(scripts, script{what + " breaks the connection", nil, says + "; conn; states 0; hello; losses 1; resumes 1"})
+	}
+	// The attempt fails after a sign of life, and the old connection continues.
+	for how, fails := range map[string]string{
+		"is reset": "2 drops", "is refused": "2> " + final4404, "stays silent": strings.TrimSuffix(strings.Repeat("1> ^grace 30000; +1s; ", 16), "; "),
+	} {
+		scripts = append(scripts, script{"an attempt that " + how + " keeps an older connection that spoke", suspicious,
+			suspected + "1> eleven; reads eleven; +1s; 1< ^ack 10 | ^ping 1; " + fails + "; lost 1: nothing heard for 4s; 1< ^ack 11; 1> twelve; reads twelve; dials 2"})
+	}
+	// The suspected connection ends, which is no sign of life: its loss has been reported.
+	for how, ends := range map[string]string{"reset": "1 drops", "superseded": "1> " + final4409 + "; 1 closes 4409", "broken": "1> ^ack 99"} {
+		for when, late := range map[string]string{"with a 101": "", "without": "late 2s; "} {
+			scripts = append(scripts, script{"the loss of a suspected connection is reported once: " + how + ", " + when, suspicious,
+				"lively; " + late + "+4.5s; " + ends + "; lost 0: nothing heard for 4s; conn; hello; lost 1: nothing heard for 4s; away at least 4.5s; 2> eleven; reads eleven; dials 2"})
+		}
 	}
 }
 
@@ -146,8 +184,12 @@ func (p *play) step(step string) {
 		p.wantClose(p.number(rest), false)
 	case "mark":
 		p.mark = time.Now()
+	case "lively":
+		p.lively(p.newest())
 	case "late":
 		p.late.Store(int64(p.duration(rest)))
+	case "dark", "lit":
+		p.dark.Store(verb == "dark")
 	case "conn": // at, after or within TIME since the mark
 		p.conns = append(p.conns, p.door.Next())
 		took, how := time.Since(p.mark), strings.Fields(rest)
@@ -184,7 +226,8 @@ func (p *play) step(step string) {
 		resumes, losses, _ := strings.Cut(rest, ": ")
 		p.wantLost(p.number(resumes), list(losses)...)
 	case "away":
-		if away := p.resumes[len(p.resumes)-1].Away; away != p.duration(rest) {
+		least, ok := strings.CutPrefix(rest, "at least ")
+		if away := p.resumes[len(p.resumes)-1].Away; ok && away < p.duration(least) || !ok && away != p.duration(rest) {
 			p.Errorf("away for %v", away)
 		}
 	case "moved":

@@ -86,4 +86,4 @@ func (*Session) Attach(Handle, []byte, session.AttachFunc) (*session.Refusal, bo
 	return nil, false
 }
 func (*Session) AttachFirst(*Conn, []byte, session.AttachFunc)     {}
-func (*Session) Reconnect(Handle, []byte, bool) (taken, here bool) { return false, false }
+func (*Session) Reconnect(Handle, []byte, session.Time) (taken, here bool) { return false, false }
