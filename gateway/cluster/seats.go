@@ -87,10 +87,10 @@ type Seats struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	onFenced []func(session string, epoch uint64)
-	listens  string               // the id that fenced is subscribed for, "" for none
-	deaf     func()               // ends that subscription
-	gone     map[string]time.Time // when Sweep has found that a node is
+	onFenced func(session string, epoch uint64) // nil: nothing is subscribed to
+	listens  string                             // the id that fenced is subscribed for, "" for none
+	deaf     func()                             // ends that subscription
+	gone     map[string]time.Time               // when Sweep has found that a node is
 }
 
 // NewSeats returns the Seats of the node whose id self returns. derive is tokens.Keys.Derive: nodes with
@@ -236,11 +236,11 @@ func (s *Seats) Fence(node, session string, epoch uint64) {
 
 func nodeSubject(node string) string { return "n." + node }
 
-// OnFenced registers f, which is called for each session of this node that another node has claimed, with
+// OnFenced sets f, which is called for each session of this node that another node has claimed, with
 // the epoch of the claim. The calls come one at a time, and must return soon.
 func (s *Seats) OnFenced(f func(session string, epoch uint64)) {
 	s.mu.Lock()
-	s.onFenced = append(s.onFenced, f)
+	s.onFenced = f
 	s.mu.Unlock()
 	s.listen()
 }
@@ -251,7 +251,7 @@ func (s *Seats) listen() {
 	id := s.self()
 	s.mu.Lock()
 	deaf := s.deaf
-	due := len(s.onFenced) > 0 && s.listens != id
+	due := s.onFenced != nil && s.listens != id
 	if due {
 		s.listens, s.deaf = id, nil
 	}
@@ -279,9 +279,7 @@ func (s *Seats) message(data []byte) {
 		return
 	}
 	s.mu.Lock()
-	calls := s.onFenced
+	call := s.onFenced
 	s.mu.Unlock()
-	for _, f := range calls {
-		f(m.Fenced.Session, m.Fenced.Epoch)
-	}
+	call(m.Fenced.Session, m.Fenced.Epoch)
 }

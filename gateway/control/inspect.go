@@ -53,16 +53,16 @@ func (c *Control) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {
 func (c *Control) End(by, id string, code int, reason string) Outcome {
 	if e := c.reg.Find(id); e != nil && e.Driver() == nil {
 		e.CancelFirstDial() // still connecting: the client gets the dial's failure
-		e.Do(func(core *session.Session, now session.Time) { Terminate(e, core, now, by, code, reason) })
+		e.Do(func(core *session.Session, now session.Time) { terminate(e, core, now, by, code, reason) })
 		return Done
 	}
 	return c.change(id, func(e *registry.Record, core *session.Session, now session.Time) bool {
-		return Terminate(e, core, now, by, code, reason)
+		return terminate(e, core, now, by, code, reason)
 	})
 }
 
-// Terminate ends a session, which the caller holds, for a caller of the control API, and reports whether it had not ended before.
-func Terminate(e *registry.Record, core *session.Session, now session.Time, by string, code int, reason string) bool {
+// terminate ends a session, which the caller holds, for a caller of the control API, and reports whether it had not ended before.
+func terminate(e *registry.Record, core *session.Session, now session.Time, by string, code int, reason string) bool {
 	if core.State() == session.Ended {
 		return false
 	}

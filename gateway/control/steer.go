@@ -96,7 +96,7 @@ func (c *Control) EndGroup(group, by string) int {
 		e.SetData(nil, 0, nil)
 		e.Do(func(core *session.Session, now session.Time) {
 			if core.State() == session.Detached {
-				Terminate(e, core, now, by, wire.CodeNormal, "group ended")
+				terminate(e, core, now, by, wire.CodeNormal, "group ended")
 				return
 			}
 			core.SetStarted(now, false)
