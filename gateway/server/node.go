@@ -52,7 +52,6 @@ type member struct {
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
 	http     *http.Client     // to other nodes
-	engine   cluster.Engine
 	events   events.Log
 	api      http.Handler // the control API of this node alone; set before the listener is served
 	demo     http.Handler // what the demo's pages ask other nodes; nil without --demo
@@ -90,7 +89,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	if n.Cluster, err = cluster.New(cfg); err != nil {
 		return nil, err
 	}
-	n.engine, n.events, n.http = e, e, &http.Client{Transport: n.Transport()}
+	n.events, n.http = e, &http.Client{Transport: n.Transport()}
 	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, keys.Derive, log)
 	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",

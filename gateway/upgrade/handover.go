@@ -184,7 +184,9 @@ func (g *HandOver) freeze() (err error) {
 	defer func() {
 		if err != nil {
 			pumps.abandon()
-			conns.thaw()
+			for _, c := range conns {
+				c.Thaw()
+			}
 			frozen.Thaw()
 			u.resumeListeners()
 		}
@@ -212,7 +214,9 @@ func (g *HandOver) freeze() (err error) {
 	case <-time.After(adoptWait):
 	}
 	frozen.Commit(&remote{u: u, ch: g.ch})
-	conns.handedOver()
+	for _, c := range conns {
+		c.HandedOver()
+	}
 	pumps.start(u.pump)
 	took := time.Since(began)
 	u.metrics.results.WithLabelValues(OK).Inc()
@@ -242,11 +246,11 @@ func (g *HandOver) commit(frozen *Frozen, until time.Duration) error {
 const maxLastEvents = 50
 
 // transfer sends what is not a session.
-func (g *HandOver) transfer(conns frozenConns, r rest) error {
+func (g *HandOver) transfer(conns []frozenConn, r rest) error {
 	if err := g.sendTombstones(); err != nil {
 		return err
 	}
-	if err := conns.send(g.ch); err != nil {
+	if err := sendConns(g.ch, conns); err != nil {
 		return err
 	}
 	r.Gateway, r.Samples, r.Upgrades = g.u.Sessions.Rest(g.events), g.u.Recorder.Samples(), g.u.metrics.counts()
@@ -303,35 +307,30 @@ func (g *HandOver) awaitReady() error {
 	return err
 }
 
-// frozenConns are connections without a complete request, by listener.
-type frozenConns map[string][]listen.FrozenConn
-
-func (u *Sessions) freezeConns() frozenConns {
-	return frozenConns{Clients: u.Conns.Freeze(), Admin: u.AdminConns.Freeze()}
+// A frozenConn is a connection without a complete request, of a listener.
+type frozenConn struct {
+	listener string
+	listen.FrozenConn
 }
 
-func (f frozenConns) each(do func(listen.FrozenConn)) {
-	for _, list := range f {
-		for _, c := range list {
-			do(c)
+func (u *Sessions) freezeConns() (list []frozenConn) {
+	for name, tracker := range map[string]*listen.ConnTracker{Clients: u.Conns, Admin: u.AdminConns} {
+		for _, c := range tracker.Freeze() {
+			list = append(list, frozenConn{name, c})
 		}
 	}
+	return list
 }
 
-func (f frozenConns) thaw()       { f.each(func(c listen.FrozenConn) { c.Thaw() }) }
-func (f frozenConns) handedOver() { f.each(func(c listen.FrozenConn) { c.HandedOver() }) }
-
-func (f frozenConns) send(ch *handover.Conn) error {
-	for name, list := range f {
-		for part := range slices.Chunk(list, batchSessions) {
-			var body []lateConn
-			var fds []int
-			for _, c := range part {
-				body, fds = append(body, lateConn{name, LateConn{Request: c.Request}}), append(fds, c.FD)
-			}
-			if err := ch.SendJSON(handover.Conns, fds, body); err != nil {
-				return err
-			}
+func sendConns(ch *handover.Conn, list []frozenConn) error {
+	for part := range slices.Chunk(list, batchSessions) {
+		var body []lateConn
+		var fds []int
+		for _, c := range part {
+			body, fds = append(body, lateConn{c.listener, LateConn{Request: c.Request}}), append(fds, c.FD)
+		}
+		if err := ch.SendJSON(handover.Conns, fds, body); err != nil {
+			return err
 		}
 	}
 	return nil

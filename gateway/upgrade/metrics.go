@@ -47,23 +47,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	r.MustRegister(m.results, m.freeze, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "reseat_pumped_connections", Help: "Connections of this process whose bytes an older process forwards.",
-	}, m.pumping))
+	}, func() float64 {
+		conns, _ := m.count()
+		return float64(conns)
+	}))
 	return m
 }
 
-// pumping counts the connections that an older process forwards. That process cannot be
-// asked: its admin address is this one's now.
-func (m *metrics) pumping() float64 {
-	conns, _ := m.count()
-	return float64(conns)
-}
-
-// forwarders counts the processes that forward connections.
-func (m *metrics) forwarders() int {
-	_, processes := m.count()
-	return processes
-}
-
+// count counts the connections that older processes forward, and these processes. They cannot be
+// asked: their admin address is this one's now.
 func (m *metrics) count() (conns, processes int) {
 	if f := m.forwarded.Load(); f != nil {
 		return (*f)()

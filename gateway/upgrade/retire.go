@@ -76,9 +76,9 @@ func (g *HandOver) Retire(signals <-chan os.Signal, ends func(os.Signal) bool) {
 const servingWait = 10 * time.Second
 
 // finish forwards bytes until nobody needs it, or the time for it is over, and waits for the requests
-// that are being served. It does not return before the successor
-// serves: systemd would take the end of the main process for the end of the unit, and kill the
-// successor, which has not said yet that it is the main one.
+// that are being served. It does not return before the successor serves: systemd would take the end
+// of the main process for the end of the unit, and kill the successor, which has not said yet that it
+// is the main one.
 func (g *HandOver) finish(requests <-chan struct{}, signals <-chan os.Signal, ends func(os.Signal) bool) {
 	u, serving := g.u, g.serving
 	if clients, waiting := u.Sessions.Conns.Counts(); clients > waiting {

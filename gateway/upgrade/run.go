@@ -75,7 +75,7 @@ const exitTime = 5 * time.Second
 
 // refusal says why there can be no upgrade now, nil if there can.
 func (u *Upgrader) refusal() error {
-	forwarders := u.metrics.forwarders() // not under mu, which comes after a Predecessor's
+	_, forwarders := u.metrics.count() // not under mu, which comes after a Predecessor's
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {

@@ -77,7 +77,7 @@ func mistaken(t *testing.T) (dir string) {
 // config. $UP is a good --upstream, $DIR has the files, and $NATS, where nobody listens, makes a cluster.
 var mistakes = []struct {
 	args string
-	want string // of a warning, or of a refusal: its flag, and what it says
+	want string // of a warning, or of a refusal: its flag, and what it says; or that a warning does not come
 }{
 	{"$UP --grce=5s", "refused --grce: unknown flag; the nearest is --grace"},
 	{"$UP --grace=30", "refused --grace: want a duration such as 45s"},
@@ -103,6 +103,7 @@ var mistakes = []struct {
 	{"$UP --auth-audience=a --auth-key-file=$DIR/writable", "refused --auth-key-file: want a file that others cannot write"},
 	{"$UP --auth-audience=a --auth-jwks=$DIR/writable", "refused --auth-jwks: want a file that others cannot write"},
 	{"$UP --auth-audience=a --auth-key-file=$DIR/readable", "warned --auth-key-file: may be read by everybody"},
+	{"$UP --auth-audience=a --auth-key-file=$DIR/login.pub", "silent --auth-key-file: may be read by everybody"},
 	{"$UP --auth-audience=a --auth-key-file=$DIR/weak", "warned --auth-key-file: not random"},
 	{"$UP --auth-audience=a --auth-key-file=$DIR/secret --token-key-file=$DIR/secret", "warned --auth-key-file: same file as --token-key-file"},
 
@@ -159,6 +160,10 @@ func TestCheckAndStartReportMistakesAlike(t *testing.T) {
 				}
 				if started == 2 || started == 0 && !has(said, "level=WARN msg=settings.warning flag="+flag) && !has(said, "level=WARN msg=admin.tokens_weak flag="+flag) {
 					t.Errorf("the start: status %d, want the warning %s:\n%s", started, rest, said)
+				}
+			case "silent":
+				if checked == 2 || started == 2 || has(report+said, flag) {
+					t.Errorf("check: status %d, the start: %d, want no warning %s:\n%s%s", checked, started, rest, report, said)
 				}
 			case "refused":
 				if checked != 2 || !has(report+errs, flag+": ") || report != "" && !strings.Contains(report, " upstream ") {
