@@ -88,8 +88,10 @@ func (l *Loop) endTurn() {
 	if passed < window {
 		return
 	}
-	l.share.Store(min(1000, (total-l.before)*1000/int64(passed)))
-	l.asOf.Store(int64(now))
+	if passed < staleAge { // else it has waited most of the time, and what expect says is newer
+		l.share.Store(min(1000, (total-l.before)*1000/int64(passed)))
+		l.asOf.Store(int64(now))
+	}
 	spent := l.spent
 	l.window, l.since, l.before, l.spent = l.window+1, now, total, 0
 	l.all.review(now)
@@ -114,7 +116,7 @@ func (l *Loop) handOn() {
 
 // newPlan plans for the window that begins now. Sessions of the one before have cost spent together.
 func (l *Loop) newPlan(now session.Time, spent int64) plan {
-	own := l.share.Load()
+	own := l.shareAt(now)
 	used := l.index < int(l.all.inUse.Load())
 	if used && own <= busy {
 		return plan{}
