@@ -35,7 +35,8 @@ const (
 
 // scaleCases are the workloads, for each pair.
 func scaleCases() []workload {
-	cut := tick("cut", 1500, 200*time.Millisecond, 500*time.Millisecond)
+	// More would take more descriptors than many systems allow a proxy: see maxFiles.
+	cut := tick("cut", 1400, 200*time.Millisecond, 500*time.Millisecond)
 	connects := full("connect", 3000, game.Echo, 64, 64)
 	return []workload{
 		full("echo", 64, game.Echo, 64, 64), tick("tick", 800, 50*time.Millisecond, 200*time.Millisecond),
@@ -49,6 +50,9 @@ func scaling(ctx context.Context, f flags) error {
 	if all < f.scaleFrom {
 		fmt.Printf("\nHow proxies scale with processors is not measured: that takes %d processors, and there are %d.\n", f.scaleFrom, all)
 		return nil
+	}
+	if _, err := raiseFiles(); err != nil {
+		return err
 	}
 	fmt.Println("\n| processors | workload | subject | 1,000/s | cores used | p50 / p99, µs | all back, ms |\n| --- | --- | --- | --- | --- | --- | --- |")
 	for _, cpus := range []int{1, 4, 8} {
@@ -154,11 +158,14 @@ func scaleOne(f flags, cpus, all, index int, w workload, s proxy.Subject) (_ str
 	}
 	cores := (cpuOf(x) - before).Seconds() / time.Since(began).Seconds()
 	slices.Sort(p50s)
-	back := ""
+	back, latency := "", ""
 	if sum.Back > 0 {
 		back = fmt.Sprint(sum.Back / 1e6)
 	}
-	return fmt.Sprintf("| %d | %s | %s | %.1f | %.2f | %d / %d | %s |", cpus, w.name, s.Title, sum.Rate/1e3, cores, p50s[len(p50s)/2]/1e3, sum.P99/1e3, back), nil
+	if sum.P99 > 0 {
+		latency = fmt.Sprintf("%d / %d", p50s[len(p50s)/2]/1e3, sum.P99/1e3)
+	}
+	return fmt.Sprintf("| %d | %s | %s | %.1f | %.2f | %s | %s |", cpus, w.name, s.Title, sum.Rate/1e3, cores, latency, back), nil
 }
 
 func cpuOf(x *proxy.Proxy) time.Duration {
@@ -210,7 +217,7 @@ func scaleLoad() error {
 		return err
 	}
 	w := scaleCases()[spec.Case]
-	w.game.Sessions = w.sessions
+	w.game.Sessions, w.game.Up = w.sessions, w.up
 	handle, err := game.New(w.game)
 	if err != nil {
 		return err
