@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-race run cluster test proof test-go test-web test-play test-harness test-acme test-peers test-operate test-e2e test-engines test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools tools-proof clean
+.PHONY: help build build-race run cluster test proof test-go test-web test-play test-harness test-acme test-peers test-operate test-e2e test-engines test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short bench-scale profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools tools-proof clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,11 @@ BENCH = cd $(HARNESS) && $(GO) run ./bench --reseat $(abspath $(BIN)) --nats $(a
 bench: build bin/nats-server ## measure Reseat beside nginx, HAProxy and others; some twenty minutes; writes docs/performance.md
 	./.ci/tools proof
 	$(BENCH) --out $(CURDIR)/docs $(ARGS)
+	$(BENCH) --scale
+
+bench-scale: build ## how Reseat and nginx scale from one to eight processors; takes twelve, and says so where there are fewer
+	./.ci/tools proof
+	$(BENCH) --scale $(ARGS)
 
 bench-short: build bin/nats-server ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
 	./.ci/tools proof

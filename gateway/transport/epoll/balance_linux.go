@@ -23,6 +23,13 @@ type balance struct {
 	before int64        // busy then
 	spent  int64        // of all sessions, in this window
 
+	// While a loop is busy, it compares the processor time of every fourth turn with the time that passes: it may
+	// have to wait for a processor, and then another loop would only take that from it.
+	pressed   bool
+	turns     uint32
+	cpuBegan  int64 // of this turn; negative: it is not measured
+	wall, cpu int64 // of the turns measured, in this window
+
 	plan   plan
 	chosen []*Session
 	moved  atomic.Uint64
@@ -79,7 +86,12 @@ func (l *Loop) endTurn() {
 		l.handOn()
 	}
 	now := l.clock.Now()
-	total := l.busy.Add(int64(max(0, now.Sub(l.began))))
+	took := int64(max(0, now.Sub(l.began)))
+	total := l.busy.Add(took)
+	if l.cpuBegan >= 0 {
+		l.wall += took
+		l.cpu += min(max(0, l.all.threadTime()-l.cpuBegan), took)
+	}
 	if l.random != nil {
 		l.plan = plan{l.all.list[l.random.IntN(len(l.all.list))], math.MaxInt64, true}
 		return
@@ -88,12 +100,36 @@ func (l *Loop) endTurn() {
 	if passed < window {
 		return
 	}
-	l.share.Store(min(1000, (total-l.before)*1000/int64(passed)))
-	l.asOf.Store(int64(now))
+	if passed < staleAge { // else it has waited most of the time, and what expect says is newer
+		l.share.Store(l.measured(min(1000, (total-l.before)*1000/int64(passed))))
+		l.asOf.Store(int64(now))
+	}
 	spent := l.spent
 	l.window, l.since, l.before, l.spent = l.window+1, now, total, 0
 	l.all.review(now)
 	l.plan = l.newPlan(now, spent)
+}
+
+// measured returns a share without the time for which the loop had no processor.
+func (l *Loop) measured(share int64) int64 {
+	wall, cpu, was := l.wall, l.cpu, l.pressed
+	l.wall, l.cpu, l.pressed = 0, 0, share > busy
+	switch {
+	case share <= busy:
+		return share
+	case !was || wall == 0:
+		return busy // the next window shows it
+	}
+	return share * cpu / wall
+}
+
+// startCPU begins to measure the processor time of a turn.
+func (l *Loop) startCPU() {
+	l.turns++
+	l.cpuBegan = -1
+	if l.pressed && l.turns%4 == 0 {
+		l.cpuBegan = l.all.threadTime()
+	}
 }
 
 func (l *Loop) handOn() {
@@ -114,7 +150,7 @@ func (l *Loop) handOn() {
 
 // newPlan plans for the window that begins now. Sessions of the one before have cost spent together.
 func (l *Loop) newPlan(now session.Time, spent int64) plan {
-	own := l.share.Load()
+	own := l.shareAt(now)
 	used := l.index < int(l.all.inUse.Load())
 	if used && own <= busy {
 		return plan{}

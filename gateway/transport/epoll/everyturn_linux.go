@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// A program built with this tag is for tests: its sessions move to another loop at each turn.
+// init has sessions move to another loop at each turn, in a program for tests.
 func init() {
 	seed, err := strconv.ParseUint(os.Getenv("MOVES_SEED"), 10, 64)
 	if err != nil {

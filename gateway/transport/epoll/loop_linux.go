@@ -199,6 +199,7 @@ func (l *Loop) tick() {
 		l.woke, l.lastYield = false, l.now
 	}
 	l.began = l.now
+	l.startCPU()
 }
 
 // collect notes events of sockets. Those of sessions are served later, in the order in which they came.

@@ -18,11 +18,13 @@ type Loops struct {
 	inUse  atomic.Int32
 	paused atomic.Int32 // while it is positive, no session leaves its loop
 
+	threadTime func() int64 // ns of processor time of the calling thread
+
 	mu       sync.Mutex // guards what follows
 	reviewed session.Time
 }
 
-// A loop's share is the part of its time that it spends in turns, in thousandths.
+// A loop's share is the part of its time for which a processor works on its turns, in thousandths.
 const (
 	window = 100 * time.Millisecond // a share is of this long or longer
 
@@ -36,7 +38,7 @@ const (
 // Start starts so many loops, or one for each processor if n is zero: then as many are in use as the load needs.
 // Close stops them. If some cannot be started, there are fewer; it is an error if none can.
 func Start(clock Clock, n int) (*Loops, error) {
-	all := &Loops{clock: clock, auto: n == 0}
+	all := &Loops{clock: clock, auto: n == 0, threadTime: threadTime}
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0) // by default what a container may use
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -324,6 +325,55 @@ func TestSessionThatCostsTooMuchStays(t *testing.T) {
 	})
 }
 
+// One loop is in use until it is busy. Then there are two, and the sessions that were there before are shared.
+func TestBusyLoopSharesItsSessions(t *testing.T) {
+	for name, c := range map[string]struct {
+		part   int64 // of the time in which a processor works for it
+		shares bool
+	}{"with a processor": {1, true}, "without one": {4, false}} {
+		t.Run(name, func(t *testing.T) { busyLoop(t, c.part, c.shares) })
+	}
+}
+
+func busyLoop(t *testing.T, part int64, shares bool) {
+	const sessions = 12
+	clock := new(handClock)
+	all := newLoops(t, clock, 2)
+	all.list[0].call(func() {
+		all.auto = true
+		all.use(1)
+		all.threadTime = func() int64 { return clock.now.Load() / part }
+	})
+	all.list[1].call(func() {})
+	var running sync.WaitGroup
+	rigs := make([]*rig, sessions)
+	for i := range rigs {
+		ours, client := socketPair(t)
+		rigs[i] = newRigOn(t, all.list[0], clock, ours, client, func(c *session.Config) {
+			c.Resumable = false
+			c.Key = func() [4]byte { clock.now.Add(int64(time.Millisecond)); return [4]byte{} } // what a message takes
+		})
+		running.Go(func() { io.Copy(io.Discard, rigs[i].game) })
+	}
+	sent, _ := fromClient("x")
+	for range 60 {
+		for _, r := range rigs {
+			r.client.Write(sent)
+		}
+		for _, r := range rigs {
+			r.Do(func(*session.Session, session.Time) {})
+		}
+	}
+	stats := all.Stats()
+	if shared := stats[0].Moved > 0 && stats[1].Sessions > 0 && all.inUse.Load() == 2; shared != shares {
+		t.Errorf("%+v; want that the sessions are on two loops: %v", stats, shares)
+	}
+	for _, r := range rigs {
+		r.game.Close()
+	}
+	running.Wait()
+}
+
 // Sessions move at each turn, with traffic both ways, calls in order, and pauses as for upgrades.
 func TestSessionsMoveAtEachTurnUnharmed(t *testing.T) {
 	for seed := uint64(1); seed <= 3; seed++ {
@@ -476,9 +526,14 @@ func TestSocketsLeftByATurnAreServedNext(t *testing.T) {
 			tb.send(r.client, sent)
 		}
 	})
-	for _, r := range tb.all {
-		if tb.wants(r.game, got); t.Failed() {
-			return
+	for i, r := range tb.all { // not by reading, which makes an event
+		raw, _ := r.game.(*net.UnixConn).SyscallConn()
+		for n, end := 0, time.Now().Add(30*time.Second); n < len(got); {
+			raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+			if time.Now().After(end) {
+				t.Fatalf("session %d waits for an event", i)
+			}
+			time.Sleep(10 * time.Microsecond)
 		}
 	}
 }

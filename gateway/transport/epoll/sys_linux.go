@@ -20,6 +20,13 @@ const (
 	mayWrite = unix.EPOLLOUT | unix.EPOLLHUP | unix.EPOLLERR
 )
 
+// threadTime returns the processor time of the calling thread, in nanoseconds.
+func threadTime() int64 {
+	var t unix.Timespec
+	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&t)), 0)
+	return t.Nano()
+}
+
 type syscall6 func(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2 uintptr, err unix.Errno)
 
 // epollWait waits at most limit, rounded up to milliseconds; negative means forever. It

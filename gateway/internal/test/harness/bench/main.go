@@ -38,6 +38,9 @@ func run(args []string) error {
 	if len(args) > 0 && args[0] == game.Program {
 		return game.Serve()
 	}
+	if len(args) > 0 && args[0] == scaleProgram {
+		return scaleLoad()
+	}
 	if len(args) > 0 && proxy.Programs[args[0]] != nil {
 		return proxy.Programs[args[0]](args[1:])
 	}
@@ -47,6 +50,9 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if f.scale {
+		return scaling(ctx, f)
+	}
 	if f.profile {
 		return profileAll(ctx, f)
 	}
@@ -69,7 +75,8 @@ type flags struct {
 	binary, nats   string
 	others         []proxy.Subject
 	out            string
-	profile        bool
+	profile, scale bool
+	scaleFrom      int
 }
 
 func parse(args []string) (f flags, err error) {
@@ -86,6 +93,8 @@ func parse(args []string) (f flags, err error) {
 	set.StringVar(&f.nats, "nats", "bin/nats-server", "the NATS server's `binary`, for clusters")
 	set.StringVar(&f.out, "out", "", "write performance.md and what belongs to it into this `directory`")
 	set.BoolVar(&f.profile, "profile", false, "say where the time of W1, W3, W7 and W8 goes, by perf")
+	set.BoolVar(&f.scale, "scale", false, "how proxies scale with processors; only that")
+	set.IntVar(&f.scaleFrom, "scale-from", scaleMin, "how many processors -scale takes, at least")
 	set.Func("also", "`name=binary`: another build of the gateway to measure besides", func(s string) error {
 		name, binary, ok := strings.Cut(s, "=")
 		if !ok {

@@ -75,7 +75,7 @@ func (c *session) Data(b []byte) {
 func (c *session) handshake(head []byte) error {
 	line, rest, _ := strings.Cut(string(head)+"\r\n\r\n", "\r\n")
 	path := strings.Fields(line + " - -")[1]
-	id, err := strconv.Atoi(strings.TrimPrefix(path, "/s/"))
+	id, err := strconv.Atoi(path[strings.LastIndex(path, "/s/")+len("/s/"):])
 	if err != nil || id < 0 || id >= len(c.server.sessions) || c.server.sessions[id] != nil {
 		return fmt.Errorf("no free place at %q", line)
 	}

@@ -25,7 +25,7 @@ const (
 const Program = "serve-game"
 
 // A Spec configures a server. Sessions are named by the path of their handshake, /s/0
-// to /s/(Sessions-1).
+// to /s/(Sessions-1), behind any prefix.
 type Spec struct {
 	Mode     Mode
 	Sessions int

@@ -33,6 +33,7 @@ type Setup struct {
 	Once      bool          // Echo: only the one at the start
 	Storm     bool          // after one echo each session is closed
 	First     int           // the id of the first session
+	Prefix    string        // of the paths of handshakes
 	Deflate   bool          // permessage-deflate is offered, and must be negotiated
 }
 

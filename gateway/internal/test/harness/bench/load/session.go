@@ -70,7 +70,9 @@ func (s *session) dial() {
 // Connected sends the handshake.
 func (s *session) Connected() {
 	s.state = upgrading
-	b := append(s.c.out[:0], "GET /s/"...)
+	b := append(s.c.out[:0], "GET "...)
+	b = append(b, s.c.Prefix...)
+	b = append(b, "/s/"...)
 	b = strconv.AppendUint(b, uint64(s.id), 10)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, s.c.target(s.id).String()...)

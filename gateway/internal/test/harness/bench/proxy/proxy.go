@@ -44,13 +44,15 @@ type Proxy struct {
 
 // A Place is where a proxy runs.
 type Place struct {
-	Dir    string         // for its files
-	Game   netip.AddrPort // the game server behind it
-	Self   string         // this program: see Programs
-	Reseat string         // the gateway's binary
-	NATS   string         // the NATS server's binary
-	Files  int            // max descriptors
-	Leg    Leg            // its clients' connections
+	Dir    string           // for its files
+	Game   netip.AddrPort   // the game server behind it
+	Self   string           // this program: see Programs
+	Reseat string           // the gateway's binary
+	NATS   string           // the NATS server's binary
+	Files  int              // max descriptors
+	Leg    Leg              // its clients' connections
+	Games  []netip.AddrPort // behind it by the paths /0/, /1/ and so on, in place of Game: see Scaled
+	CPUs   int              // it runs on so many processors, the first ones; 0: on all
 
 	Patient bool // clients may be silent for a while: between two slices they are not served
 }
@@ -75,6 +77,9 @@ func start(p Place, addr netip.AddrPort, processes int, argv ...string) (*Proxy,
 		return nil, err
 	}
 	defer log.Close()
+	if p.CPUs > 0 {
+		argv = append([]string{"taskset", "-c", fmt.Sprintf("0-%d", p.CPUs-1)}, argv...)
+	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
