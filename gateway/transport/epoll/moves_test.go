@@ -519,7 +519,14 @@ func TestTurnServesABoundedNumberOfSockets(t *testing.T) {
 
 // What a turn leaves is served without another event.
 func TestSocketsLeftByATurnAreServedNext(t *testing.T) {
-	tb := newTable(t, 3*maxLegs/2)
+	clock := new(handClock)
+	tb := &table{t: t, loop: newLoop(t, clock)}
+	for range 3 * maxLegs / 2 {
+		ours, client := socketPair(t)
+		tb.all = append(tb.all, newRigOn(t, tb.loop, clock, ours, client, func(c *session.Config) {
+			c.Resumable, c.Heartbeat = false, time.Hour // no alarm wakes the loop
+		}))
+	}
 	sent, got := fromClient("x")
 	tb.loop.call(func() {
 		for _, r := range tb.all {
