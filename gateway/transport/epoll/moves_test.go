@@ -519,23 +519,16 @@ func TestTurnServesABoundedNumberOfSockets(t *testing.T) {
 
 // What a turn leaves is served without another event.
 func TestSocketsLeftByATurnAreServedNext(t *testing.T) {
-	clock := new(handClock)
-	tb := &table{t: t, loop: newLoop(t, clock)}
-	for range 3 * maxLegs / 2 {
-		ours, client := socketPair(t)
-		tb.all = append(tb.all, newRigOn(t, tb.loop, clock, ours, client, func(c *session.Config) {
-			c.Resumable, c.Heartbeat = false, time.Hour // no alarm wakes the loop
-		}))
-	}
+	tb := newTable(t, 3*maxLegs/2)
 	sent, got := fromClient("x")
 	tb.loop.call(func() {
 		for _, r := range tb.all {
 			tb.send(r.client, sent)
 		}
 	})
-	for i, r := range tb.all { // not by reading, which makes an event
+	for i, r := range tb.all { // not by reading, which makes an event; after 15 s an alarm wakes the loop
 		raw, _ := r.game.(*net.UnixConn).SyscallConn()
-		for n, end := 0, time.Now().Add(30*time.Second); n < len(got); {
+		for n, end := 0, time.Now().Add(10*time.Second); n < len(got); {
 			raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 			if time.Now().After(end) {
 				t.Fatalf("session %d waits for an event", i)
