@@ -526,9 +526,9 @@ func TestSocketsLeftByATurnAreServedNext(t *testing.T) {
 			tb.send(r.client, sent)
 		}
 	})
-	for i, r := range tb.all { // not by reading, which makes an event
+	for i, r := range tb.all { // not by reading, which makes an event; after 15 s an alarm wakes the loop
 		raw, _ := r.game.(*net.UnixConn).SyscallConn()
-		for n, end := 0, time.Now().Add(30*time.Second); n < len(got); {
+		for n, end := 0, time.Now().Add(10*time.Second); n < len(got); {
 			raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 			if time.Now().After(end) {
 				t.Fatalf("session %d waits for an event", i)

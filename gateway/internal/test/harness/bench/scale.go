@@ -36,7 +36,7 @@ const (
 // scaleCases are the workloads, for each pair.
 func scaleCases() []workload {
 	// More would take more descriptors than many systems allow a proxy: see maxFiles.
-	cut := tick("cut", 1400, 200*time.Millisecond, 500*time.Millisecond)
+	cut := tick("cut", 1300, 200*time.Millisecond, 500*time.Millisecond)
 	connects := full("connect", 3000, game.Echo, 64, 64)
 	return []workload{
 		full("echo", 64, game.Echo, 64, 64), tick("tick", 800, 50*time.Millisecond, 200*time.Millisecond),
