@@ -178,6 +178,9 @@ func TestSessionIsNotReadWhileItsObserverIsBehind(t *testing.T) {
 		}
 	}
 	read(n)
+	for range 2 { // until the loop has seen that the client's socket has room
+		sentCount()
+	}
 	free() // nothing else wakes the loop from here on
 	read(messages - n)
 }
