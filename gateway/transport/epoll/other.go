@@ -85,5 +85,5 @@ func (*Session) Do(func(*session.Session, session.Time)) bool { return false }
 func (*Session) Attach(Handle, []byte, session.AttachFunc) (*session.Refusal, bool) {
 	return nil, false
 }
-func (*Session) AttachFirst(*Conn, []byte, session.AttachFunc)     {}
+func (*Session) AttachFirst(*Conn, []byte, session.AttachFunc)             {}
 func (*Session) Reconnect(Handle, []byte, session.Time) (taken, here bool) { return false, false }
