@@ -105,7 +105,7 @@ func workloads() []workload {
 
 // faults returns the workloads with idle, disconnected and resuming clients.
 func faults() []workload {
-	w6, w8 := alone(full("W6", 9000, game.Echo, 256, 256), idle), alone(full("W8", 10000, game.Echo, 64, 64), storm)
+	w6, w8 := alone(full("W6", maxSessions, game.Echo, 256, 256), idle), alone(full("W8", 10000, game.Echo, 64, 64), storm)
 	w6.measure, w6.rounds, w8.times = 3*time.Second, 1, 2 // memory is reproducible to a percent or two
 	det := alone(tick("W6det", 4000, 62500*time.Microsecond, 0), detached)
 	det.game.Down, det.game.Limit, det.rounds, det.only = binary(message.Down, 1024), 32, 1, []string{proxy.Reseat}
@@ -184,8 +184,7 @@ func plan(f flags) ([]workload, []proxy.Subject, error) {
 	return list, subjects, nil
 }
 
-// takesPart reports whether subject s is measured in w. The game server itself has no TLS. With
-// compression the poll driver hands connections over to the other driver.
+// takesPart reports whether subject s is measured in w. The game server itself has no TLS.
 func (w workload) takesPart(s proxy.Subject) bool {
 	if w.tls && s.Name == proxy.Direct || len(s.Only) > 0 && !slices.Contains(s.Only, w.name) {
 		return false

@@ -142,7 +142,7 @@ func (r *runner) profileOne(w workload, s proxy.Subject) error {
 		return err
 	}
 	counts, data := filepath.Join(dir, "stat"), filepath.Join(dir, "data")
-	units, _, err := run("stat", "-x", ";", "-o", counts, "-e", "raw_syscalls:sys_enter,io_uring:io_uring_submit_req,context-switches,page-faults,cache-misses,instructions,syscalls:sys_enter_*")
+	units, _, err := run("stat", "-x", ";", "-o", counts, "-e", "raw_syscalls:sys_enter,context-switches,page-faults,cache-misses,instructions,syscalls:sys_enter_*")
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func pair(t *testing.T) (l *Loop, client, server *side) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if client.conn, err = l.Dial(addr, client); err != nil {
+	if client.conn, err = l.Dial(netip.Addr{}, addr, client); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

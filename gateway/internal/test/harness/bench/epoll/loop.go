@@ -185,13 +185,21 @@ func (l *Loop) acceptAll(fd int, accept func(*Conn) Owner) {
 	}
 }
 
-// Dial starts a connection. The loop calls the owner's Connected, or Gone.
-func (l *Loop) Dial(addr netip.AddrPort, owner Owner) (*Conn, error) {
+// Dial starts a connection from an address, which may be zero: any. The loop calls the owner's Connected, or Gone.
+func (l *Loop) Dial(from netip.Addr, addr netip.AddrPort, owner Owner) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	c := &Conn{loop: l, fd: fd, owner: owner}
+	if from.IsValid() {
+		// connect chooses the port then, so that one serves for many addresses.
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("bind to %v: %w", from, err)
+		}
+	}
 	if err := unix.Connect(fd, sockaddr(addr)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("connect to %v: %w", addr, err)

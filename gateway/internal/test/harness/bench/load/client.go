@@ -243,6 +243,10 @@ func (c *Client) sound(err error) error {
 // target is where a session's next connection goes.
 func (c *Client) target(id uint32) netip.AddrPort { return c.Targets[int(id)%len(c.Targets)] }
 
+// addressOf returns the address that a session connects from. A gateway leaves a part of its descriptors to
+// other addresses than the one with the most sessions: see registry.
+func addressOf(id uint32) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + id%250)}) }
+
 func (c *Client) dialMore() {
 	for c.flight < c.InFlight && c.todo < len(c.sessions) {
 		s := &c.sessions[c.todo]

@@ -66,7 +66,7 @@ func clients(t *testing.T, spec game.Spec, set Setup, change func([]byte) []byte
 	}
 	c.Targets[0], err = c.loop.Listen(netip.MustParseAddrPort("127.0.0.1:0"), func(near *epoll.Conn) epoll.Owner {
 		far := &end{to: near, change: change}
-		conn, err := c.loop.Dial(g.Addr, far)
+		conn, err := c.loop.Dial(netip.Addr{}, g.Addr, far)
 		if err != nil {
 			t.Error(err)
 		}

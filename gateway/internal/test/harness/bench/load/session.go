@@ -59,7 +59,7 @@ func (s *session) dial() {
 	s.state, s.dialed = dialling, epoll.Now()
 	s.reader = frames.Reader{Sink: s}
 	s.c.flight++
-	conn, err := s.c.loop.Dial(s.c.target(s.id), s)
+	conn, err := s.c.loop.Dial(addressOf(s.id), s.c.target(s.id), s)
 	if err != nil {
 		s.Gone(err)
 		return

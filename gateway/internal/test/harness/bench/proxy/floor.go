@@ -21,7 +21,7 @@ func serveFloor(listen, upstream string) error {
 	to := netip.MustParseAddrPort(upstream)
 	_, err = loop.Listen(netip.MustParseAddrPort(listen), func(c *epoll.Conn) epoll.Owner {
 		client := new(floorEnd)
-		client.peer, client.err = loop.Dial(to, &floorEnd{peer: c})
+		client.peer, client.err = loop.Dial(netip.Addr{}, to, &floorEnd{peer: c})
 		return client
 	})
 	for err == nil {
