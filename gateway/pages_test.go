@@ -19,6 +19,7 @@ var (
 	sectionsCited  = regexp.MustCompile(`\bprotocol,? sections? ([0-9]+(?:\.[0-9]+)?)(?: and ([0-9]+(?:\.[0-9]+)?))?`)
 	foreignCited   = regexp.MustCompile(`\b(?:reseat\.v1|interface),? sections? [0-9]`)
 	pageCited      = regexp.MustCompile(`\bdocs/(?:design/)?[a-z-]+\.md\b`)
+	codeOfModel    = regexp.MustCompile("((?:`[#\\w]+`, )*`[#\\w]+`) in `([\\w/.]+)`")
 	citingSuffixes = []string{".go", ".js", ".mjs", ".ts", ".pml", ".md", ".txt", ".yaml", ".conf"}
 )
 
@@ -75,6 +76,31 @@ func TestCitationsResolve(t *testing.T) {
 	}
 	if cited < 50 {
 		t.Errorf("%d citations", cited)
+	}
+}
+
+// The model's rules were transferred by hand: the table that says where must follow the code.
+func TestModelNamesCodeThatExists(t *testing.T) {
+	text, err := os.ReadFile("../testdata/model/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, place := range codeOfModel.FindAllStringSubmatch(string(text), -1) {
+		code, err := os.ReadFile(filepath.Join("..", place[2]))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, name := range strings.Split(place[1], ", ") {
+			name = strings.Trim(name, "`")
+			if found++; !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\s*|(export )?class )` + regexp.QuoteMeta(name) + `\b.*\{`).Match(code) {
+				t.Errorf("%s is not in %s", name, place[2])
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("%d names", found)
 	}
 }
 
