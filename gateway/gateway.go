@@ -83,7 +83,7 @@ func (g *Gateway) Owner() *owner.Owner { return g.owner }
 // Living counts the sessions.
 func (g *Gateway) Living() int { return g.reg.Count() }
 
-// Enter begins a call that may act on sessions, unless they are frozen or have moved: then
+// Enter begins a call that may act on sessions, unless they are frozen or were handed over: then
 // it returns nil.
 func (g *Gateway) Enter() *gate.Visit { return g.gate.TryEnter() }
 

@@ -17,12 +17,12 @@ import (
 type Gate struct {
 	turns chan struct{} // holds one for each handshake inside: see EnterInTurn
 
-	mu      sync.Mutex
-	inside  int  // visits that may act on sessions
-	away    int  // visits that wait for something else: see Away
-	frozen  bool // visits wait
-	moved   bool // a successor has the sessions: new visits are turned away
-	changed chan struct{}
+	mu         sync.Mutex
+	inside     int  // visits that may act on sessions
+	away       int  // visits that wait for something else: see Away
+	frozen     bool // visits wait
+	handedOver bool // a successor has the sessions: new visits are turned away
+	changed    chan struct{}
 }
 
 // New returns a Gate with so many turns.
@@ -49,7 +49,7 @@ func (t *Gate) begin(v *Visit) *Visit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v.awaitLocked()
-	if t.moved {
+	if t.handedOver {
 		v.endTurn()
 		return nil
 	}
@@ -62,7 +62,7 @@ func (t *Gate) begin(v *Visit) *Visit {
 // sessions are frozen.
 func (t *Gate) TryEnter() *Visit {
 	t.mu.Lock()
-	closed := t.frozen || t.moved
+	closed := t.frozen || t.handedOver
 	t.mu.Unlock()
 	if closed {
 		return nil
@@ -210,11 +210,11 @@ func (t *Gate) Freeze(ctx context.Context) error {
 	return nil
 }
 
-// Thaw lets visits in again; with moved, only those that are away.
-func (t *Gate) Thaw(moved bool) {
+// Thaw lets visits in again; once handedOver, only those that are away.
+func (t *Gate) Thaw(handedOver bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.frozen, t.moved = false, t.moved || moved
+	t.frozen, t.handedOver = false, t.handedOver || handedOver
 	t.noteLocked()
 }
 

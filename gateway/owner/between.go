@@ -42,22 +42,22 @@ func (c *claims) underWay(id string) <-chan struct{} {
 	return c.of[id]
 }
 
-// moves are the sessions that this node has handed off, and to which node.
-type moves struct {
+// recipients are the nodes to which this one has handed sessions off.
+type recipients struct {
 	mu sync.Mutex
-	to map[string]moved
+	to map[string]recipient
 }
 
-type moved struct {
+type recipient struct {
 	node  string
 	until time.Time
 }
 
-func (m *moves) add(id, node string, keep time.Duration) {
+func (m *recipients) add(id, node string, keep time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.to == nil {
-		m.to = make(map[string]moved)
+		m.to = make(map[string]recipient)
 	}
 	now := time.Now()
 	for id, old := range m.to {
@@ -65,11 +65,11 @@ func (m *moves) add(id, node string, keep time.Duration) {
 			delete(m.to, id)
 		}
 	}
-	m.to[id] = moved{node, now.Add(keep)}
+	m.to[id] = recipient{node, now.Add(keep)}
 }
 
 // node returns the node that has a session now, "" if this one has not handed it over.
-func (m *moves) node(id string) string {
+func (m *recipients) node(id string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.to[id].node

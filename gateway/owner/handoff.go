@@ -183,7 +183,7 @@ func (o *Owner) afterFailedHandoff(ctx context.Context, e *registry.Record, node
 
 // handedOff lets go of a session that another node has taken.
 func (o *Owner) handedOff(e *registry.Record, node string) {
-	o.moves.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
+	o.recipients.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
 	o.Watch.Metrics.Handoffs.WithLabelValues("ok").Inc()
 	e.Do(func(core *session.Session, now session.Time) {
 		core.HandedOff(now, time.Millisecond+rand.N(handoffSpread))

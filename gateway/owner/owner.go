@@ -58,12 +58,12 @@ type Options struct {
 // An Owner knows where sessions are. Its methods may be called from any goroutine.
 type Owner struct {
 	Options
-	seats    seatKeeper
-	claims   claims       // durable sessions that are being taken in
-	leaving  leavings     // and those that are being handed off
-	moves    moves        // and those that were
-	relays   relays       // clients of other nodes' sessions
-	passedIn atomic.Int64 // connections that other nodes have passed on
+	seats      seatKeeper
+	claims     claims       // durable sessions that are being taken in
+	leaving    leavings     // and those that are being handed off
+	recipients recipients   // of those that were
+	relays     relays       // clients of other nodes' sessions
+	passedIn   atomic.Int64 // connections that other nodes have passed on
 }
 
 // New returns an Owner. Start begins its background work.

@@ -56,7 +56,7 @@ func (o *Owner) ownerOf(r *front.Request, c tokens.Claims) string {
 	if node != o.Cluster.ID() {
 		return node
 	}
-	return o.moves.node(c.Session)
+	return o.recipients.node(c.Session)
 }
 
 // passOn connects a client with a node that has its session, and returns when the connection

@@ -232,7 +232,7 @@ func (o *Owner) AnswerNode(w http.ResponseWriter, r *front.Request) bool {
 		if o.isHere(claims) {
 			return false
 		}
-		if to := o.moves.node(claims.Session); to != "" {
+		if to := o.recipients.node(claims.Session); to != "" {
 			w.Header().Set(MovedHeader, to)
 		}
 	}

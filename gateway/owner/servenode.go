@@ -80,14 +80,14 @@ func (o *Owner) NodeOf(session string) string {
 	case o.Registry.Find(session) != nil:
 		return o.Cluster.ID()
 	}
-	if to := o.moves.node(session); to != "" {
+	if to := o.recipients.node(session); to != "" {
 		return to
 	}
 	return session[:cluster.IDLen]
 }
 
 // MovedTo returns the node that this one has handed a session to, "" if it has not.
-func (o *Owner) MovedTo(session string) string { return o.moves.node(session) }
+func (o *Owner) MovedTo(session string) string { return o.recipients.node(session) }
 
 // FrontOf returns the node that a client of this node's is connected to, by its connection. "" if
 // it is not connected.
