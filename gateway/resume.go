@@ -124,7 +124,7 @@ func (g *Gateway) resumeByToken(a *dial.Arrival) (registry.Snapshot, *session.Re
 		return g.refuseMissing(claims)
 	}
 	a.Request = only
-	a.Want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
+	a.Want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK, Skips: offer.Skips}
 	if e.Durable && offer.SettledOK {
 		a.Want.Settled = owner.SettledOf(e.Terms().Redeliver, offer)
 	}

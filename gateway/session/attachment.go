@@ -177,6 +177,9 @@ func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 	if a != s.att {
 		dst = a.restOut(dst)
 	} else {
+		if s.replacing && s.ring.Compactable() { // no replaced message goes out
+			s.compact(s.unsent())
+		}
 		s.compose(now, a)
 		dst = s.liveOut(a, dst)
 	}

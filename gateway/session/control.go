@@ -117,7 +117,7 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	// The ack may arrive before the driver reports the write, so bytes in flight count as
 	// sent: see handed.
-	if n > s.ring.Last().N || !s.ring.Ack(n, a.handed()) {
+	if n > s.ring.Last().N || !s.releaseUpTo(n, a.handed()) {
 		s.violation(now, wire.CodeProtocolViolation, "ack %d is beyond what was sent", n)
 		return
 	}

@@ -191,11 +191,14 @@ func (s *Session) rebase(d time.Duration) {
 			*t = max(t.Add(d), 1)
 		}
 	}
-	for _, t := range []*Time{&s.data, &s.created, &s.heard, &s.detached, &s.graceEnd, &s.expires, &s.futile.since, &s.pace.until} {
+	for _, t := range []*Time{&s.data, &s.created, &s.heard, &s.detached, &s.graceEnd, &s.expires, &s.pace.until} {
 		move(t)
 	}
-	for i := range s.takeovers {
-		move(&s.takeovers[i])
+	if f := s.faults; f != nil {
+		move(&f.futile.since)
+		for i := range f.taken {
+			move(&f.taken[i])
+		}
 	}
 	for i := range s.q.units {
 		move(&s.q.units[i].at)

@@ -352,6 +352,7 @@ func (s *Session) confirm(a *Attachment) {
 	if !a.spoke {
 		a.spoke, s.pageLeft = true, false
 		s.gen.Confirm(a.gen)
+		s.tookHello(a.gen)
 		if s.durable != nil {
 			s.emit(Event{Kind: Confirmed})
 		}

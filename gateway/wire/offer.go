@@ -32,6 +32,7 @@ type Offer struct {
 	Resume     bool     // with a token or a received count, so it is a resume
 	Refusals   bool     // reseat.refusals was offered with a first handshake
 	Parts      bool     // reseat.parts was offered
+	Skips      bool     // reseat.skip was offered
 	Token      string   // empty if missing, or if two differ
 	Received   uint64
 	ReceivedOK bool // Received is present, well formed and unambiguous
@@ -62,6 +63,8 @@ func ParseOffer(h http.Header) Offer {
 			o.Refusals = true
 		case p == Parts:
 			o.Parts = true
+		case p == Skip:
+			o.Skips = true
 		case strings.HasPrefix(p, prefixToken):
 			tokens = append(tokens, p[len(prefixToken):])
 		case strings.HasPrefix(p, prefixReceived):
@@ -71,7 +74,7 @@ func ParseOffer(h http.Header) Offer {
 		}
 	}
 	if !o.Resumable {
-		o.Refusals, o.Parts = false, false
+		o.Refusals, o.Parts, o.Skips = false, false, false
 		return o
 	}
 	tokens = append(tokens, h.Values("Reseat-Token")...)

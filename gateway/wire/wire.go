@@ -20,6 +20,9 @@ const Subprotocol = "reseat.v1"
 // Parts is offered by a client that takes large messages in parts, protocol section 3.
 const Parts = "reseat.parts"
 
+// Skip is offered by a client that takes the verb skip, protocol section 3.
+const Skip = "reseat.skip"
+
 // ProbeQuery is the query of a request that asks whether a gateway is there: protocol section 2.
 const ProbeQuery = "reseat.alive"
 
@@ -46,6 +49,7 @@ const (
 	VerbUpstream = "upstream"
 	VerbParts    = "parts"
 	VerbLeaving  = "leaving"
+	VerbSkip     = "skip"
 )
 
 // Errors of ParseClient. The close code for ErrUTF8 is 1007, for the others
@@ -93,7 +97,7 @@ func ParseClient(b []byte) (Message, error) {
 		m.Bye, ok = parseBye(arg, has)
 	case VerbLeaving:
 		ok = !has
-	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream, VerbParts:
+	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream, VerbParts, VerbSkip:
 		return Message{}, ErrDirection
 	default:
 		return Message{}, nil
