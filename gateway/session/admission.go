@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"reseat/gateway/wire"
@@ -122,8 +123,13 @@ type Pass struct {
 	Peer    string        // the client's address, for Event.Peer
 	Route   string        // of hello: protocol section 5.1
 	Durable bool          // of hello: the session outlives its node
-	Parts   bool          // the client takes large messages in parts
+	Parts   bool          // the client takes large messages in parts,
+	Partial bool          // and goes on inside them in both directions
+	Held    uint64        // of the first message that it lacks it holds so many bytes
 }
+
+// TakeOffer takes what the client's handshake offers about large messages.
+func (p *Pass) TakeOffer(o wire.Offer) { p.Parts, p.Partial, p.Held = o.Parts, o.Partial, o.Held }
 
 // noteTakeover records a takeover. The last takeoverLimit times are kept, oldest
 // first: when all of them lie within takeoverSpan, Check refuses the next one.
@@ -136,8 +142,9 @@ func (s *Session) noteTakeover(now Time) {
 
 // futility counts consecutive resumes without progress: protocol section 11.
 type futility struct {
-	n     int
-	since Time // when the first of them attached
+	n     uint32
+	had   uint32 // most bytes of a message in parts that a `part` has answered, since an ack
+	since Time   // when the first of them attached
 }
 
 // noteProgress judges a connection that has ended, and reports whether it was the last
@@ -149,7 +156,7 @@ func (s *Session) noteProgress(now Time, a *Attachment) bool {
 		return false
 	}
 	if !a.resumed || !a.spoke || a.cur == a.start || s.acked > a.ackedAt {
-		s.futile = futility{}
+		s.futile = futility{had: s.futile.had}
 		return false
 	}
 	if s.futile.n == 0 {
@@ -158,6 +165,16 @@ func (s *Session) noteProgress(now Time, a *Attachment) bool {
 	s.futile.n++
 	return s.futile.n >= futileLimit && now.Sub(s.futile.since) >= futileSpan
 }
+
+// noteAnswered takes a `part` of a message, up to n bytes, for progress if none has said so much since an ack.
+func (s *Session) noteAnswered(n int64) {
+	if had := uint32(min(n, math.MaxUint32)); had > s.futile.had {
+		s.futile = futility{had: had}
+	}
+}
+
+// noteAcked begins with the next message.
+func (s *Session) noteAcked() { s.futile.had = 0 }
 
 // noteReceived takes the N of a resume for an ack. A higher N than before shows that
 // earlier connections made progress, although none of them lived to ack it.
