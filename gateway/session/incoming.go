@@ -29,7 +29,7 @@ const head = frame.MaxHeader
 // have returns how much has come.
 func (in *incoming) have() int64 { return int64(len(in.buf) - head) }
 
-// left returns how much is to come on this connection before other data may.
+// partsLeft returns how much is to come on this connection before other data may.
 func (s *Session) partsLeft() int64 {
 	if in := s.incoming; in != nil && in.open {
 		return in.bytes - in.have()
@@ -122,7 +122,11 @@ func (s *Session) part(now Time, a *Attachment, msg []byte, size int64) bool {
 	if escaped {
 		at++
 	}
-	s.pass(now, in.frame(op, at, s.cfg.Key()), int64(len(in.buf)-at))
+	if size = int64(len(in.buf) - at); s.accept(now, size) {
+		s.logUp(frame.Append(nil, op, p[:min(len(p), s.cfg.MessageLog.Prefix+1)]), size)
+		s.q.own(in.frame(op, at, s.cfg.Key()), size)
+		s.q.hold(now, s.pace.until)
+	}
 	return a == s.att
 }
 
@@ -132,15 +136,6 @@ func (in *incoming) frame(op byte, at int, key [4]byte) []byte {
 	var b [head]byte
 	n := len(frame.AppendHeader(b[:0], op, true, len(payload))) + len(key)
 	return frame.AppendMasked(in.buf[at-n:at-n], op, key, payload)
-}
-
-// pass counts a client's message, and queues the frame of it.
-func (s *Session) pass(now Time, msg []byte, size int64) {
-	if s.accept(now, size) {
-		s.logUp(msg, size)
-		s.q.own(msg, size)
-		s.q.hold(now, s.pace.until)
-	}
 }
 
 // partDue reports whether the client must be told now how much of its message has come.

@@ -300,8 +300,11 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 		s.control(now, a, p[1:])
 	case size-1 > s.cfg.MaxMessage:
 		s.violation(now, wire.CodeMessageTooBig, "")
-	case s.incoming == nil || s.admitsData(now):
-		s.pass(now, s.masked(frame.Text, p[1:]), size-1)
+	case s.incoming != nil && !s.admitsData(now):
+	case s.accept(now, size-1):
+		s.logUp(msg, size-1)
+		s.q.own(s.masked(frame.Text, p[1:]), size-1)
+		s.q.hold(now, s.pace.until)
 	}
 	return a == s.att
 }
