@@ -285,7 +285,8 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
 	}
-	p.Peer, p.Parts, p.Skips = e.Peer(), r.Offer.Parts, r.Offer.Skips
+	p.Peer, p.Skips = e.Peer(), r.Offer.Skips
+	p.TakeOffer(r.Offer)
 	d := g.beginSession(e, up, conn)
 	p.Durable = g.owner.Settle(r.Context(), r.Visit, e)
 	d.AttachFirst(conn, early, p)

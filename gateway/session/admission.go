@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"reseat/gateway/wire"
@@ -126,6 +127,8 @@ type Pass struct {
 	Route   string        // of hello: protocol section 5.1
 	Durable bool          // of hello: the session outlives its node
 	Parts   bool          // the client takes large messages in parts,
+	Partial bool          // and goes on inside them in both directions
+	Held    uint64        // of the first message that it lacks it holds so many bytes
 	Skips   bool          // and the verb skip; a client that resumes says so in Resume
 }
 
@@ -144,6 +147,9 @@ func (f *faults) takeovers(now Time) int {
 	return len(f.taken)
 }
 
+// TakeOffer takes what the client's handshake offers about large messages.
+func (p *Pass) TakeOffer(o wire.Offer) { p.Parts, p.Partial, p.Held = o.Parts, o.Partial, o.Held }
+
 // noteTakeover records a takeover. The last takeoverLimit times are kept, oldest
 // first: when all of them lie within takeoverSpan, Check refuses the next one.
 func (s *Session) noteTakeover(now Time) {
@@ -159,8 +165,9 @@ func (s *Session) noteTakeover(now Time) {
 
 // futility counts consecutive resumes without progress: protocol section 11.
 type futility struct {
-	n     int
-	since Time // when the first of them attached
+	n     uint32
+	had   uint32 // most bytes of a message in parts that a `part` has answered, since an ack
+	since Time   // when the first of them attached
 }
 
 // noteProgress judges a connection that has ended, and reports whether it was the last
@@ -188,7 +195,24 @@ func (s *Session) noteProgress(now Time, a *Attachment) bool {
 
 func (s *Session) progressed() {
 	if s.faults != nil {
-		s.faults.futile = futility{}
+		s.faults.futile = futility{had: s.faults.futile.had}
+	}
+}
+
+// noteAnswered takes a `part` of a message, up to n bytes, for progress if none has said so much since an ack.
+func (s *Session) noteAnswered(n int64) {
+	if s.faults == nil {
+		s.faults = new(faults)
+	}
+	if had := uint32(min(n, math.MaxUint32)); had > s.faults.futile.had {
+		s.faults.futile = futility{had: had}
+	}
+}
+
+// noteAcked begins with the next message.
+func (s *Session) noteAcked() {
+	if s.faults != nil {
+		s.faults.futile.had = 0
 	}
 }
 

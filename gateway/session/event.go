@@ -162,6 +162,9 @@ func (s *Session) unreadSince() Time {
 	if s.q.charge > 0 {
 		t = earlier(t, max(s.up.took, s.created))
 	}
+	if s.incoming != nil {
+		t = earlier(t, s.incoming.began)
+	}
 	return t
 }
 

@@ -178,6 +178,7 @@ func (s *Session) Arrive(now, then Time, epoch uint64) error {
 	s.first = Upstream{mode: Shut, released: true, heard: now}
 	s.up = &s.first
 	s.scan, s.keepalives = scanner{overflowed: s.scan.overflowed}, nil
+	s.forgetIncoming() // the other node's time
 	s.durable = &durable{moved: wire.MovedHandoff, epoch: epoch, base: s.ring.Last().N}
 	s.outage, s.renewAt, s.starved = outage{heard: s.outage.heard}, 0, false
 	s.startPacer(now)

@@ -141,6 +141,7 @@ type Session struct {
 	written    tally     // written to the upstream whole
 	ackSent    tally     // acked to the client
 	charged    int       // bytes charged to the store for queued and unfinished client messages
+	incoming   *incoming // a client message in parts; nil: none is unfinished
 	pace       pacer
 	keepalives *keepalives // nil: there was none yet
 	outage     outage      // of the upstream

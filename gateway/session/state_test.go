@@ -37,6 +37,7 @@ var notInState = map[string]string{
 	"states.sent":      "of the index, which is made anew",
 	"states.payload":   "reused memory",
 	"states.key":       "reused memory",
+	"att.parts.handed": "only while a write is in flight",
 }
 
 // everyField returns a session whose fields are all nonzero, and as different from each

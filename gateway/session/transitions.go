@@ -154,6 +154,15 @@ func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	if p.Parts {
 		a.takesParts, h.PartBytes = true, PartBytes
 	}
+	if p.Partial {
+		a.partial, h.Partial = true, new(wire.Partial)
+		if h.Lost == 0 && h.Moved != wire.MovedFailover { // the message may be another one
+			h.Partial.Down = s.resumeParts(a, p.Held)
+		}
+	}
+	if up := s.resumeIncoming(a); h.Partial != nil {
+		h.Partial.Up = up
+	}
 	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
 	a.ctl = wire.AppendJSON(a.ctl, wire.VerbHello, h)
@@ -330,6 +339,7 @@ func (s *Session) end(now Time, e ending) {
 	} else {
 		s.outcome.closeFrames = e.client
 	}
+	s.forgetIncoming()
 	s.closeUpstream(e.code, e.text)
 	if s.up.released && s.writer == nil { // with a write in flight, takeBack must first learn how much was taken
 		s.dropQueue()
