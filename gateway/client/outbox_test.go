@@ -54,7 +54,7 @@ func TestOutboxResendsUnacknowledgedMessages(t *testing.T) {
 			},
 			"resume": func(t *rapid.T) {
 				n := uint64(rapid.IntRange(0, len(all)+1).Draw(t, "received"))
-				if good := n >= o.received && n <= o.handed; o.admits(n) != good {
+				if good := n >= o.received && n <= o.handed; o.admits(n, 0) != good {
 					t.Fatalf("admits %d: %v, want %v", n, !good, good)
 				} else if good {
 					o.rewind(n)

@@ -16,6 +16,7 @@ type Hello struct {
 	Resumed   bool   `json:"resumed"`
 	Received  uint64 `json:"received"`
 	Lost      uint64 `json:"lost"`
+	Skipped   uint64 `json:"skipped,omitempty"` // messages after the lost ones that newer ones have replaced
 	Replay    uint64 `json:"replay"`
 	Grace     int64  `json:"grace_ms"`
 	Heartbeat int64  `json:"heartbeat_ms"`
@@ -29,7 +30,9 @@ type Hello struct {
 	Moved   string `json:"moved,omitempty"`
 	// PartBytes: larger messages come in parts of at most this size; zero: they do not.
 	PartBytes int64 `json:"part_bytes,omitempty"`
-	Probe     bool  `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
+	// Partial: parts come and go in both directions, and a message is gone on with where it was cut.
+	Partial *Partial `json:"partial,omitempty"`
+	Probe   bool     `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
 }
 
 // The values of Hello.Moved.
@@ -45,10 +48,17 @@ type Limits struct {
 	UnackedBytes    int64 `json:"unacked_bytes"`
 }
 
+// Partial says how many bytes of a message, as it is on the wire, need not be sent again.
+type Partial struct {
+	Down int64 `json:"down"` // of the first message that the gateway sends
+	Up   int64 `json:"up"`   // of the first that the client sends
+}
+
 // Part is the argument of parts.
 type Part struct {
 	Bytes int64 `json:"bytes"` // of the whole message
 	Text  bool  `json:"text"`
+	From  int64 `json:"from,omitempty"` // where the parts that follow begin
 }
 
 // Upstream is the argument of upstream.

@@ -11,6 +11,10 @@ const (
 	prefixReceived = "reseat.received."
 	prefixSettled  = "reseat.settled."
 
+	// PrefixPartial begins the entry in which a client states how many bytes it holds of the first message that
+	// it lacks.
+	PrefixPartial = "reseat.partial."
+
 	// PrefixRoute begins the entry by which a client that resumes repeats the route of its
 	// hello, for a load balancer. The gateway ignores it.
 	PrefixRoute = "reseat.route."

@@ -20,6 +20,9 @@ const Subprotocol = "reseat.v1"
 // Parts is offered by a client that takes large messages in parts, protocol section 3.
 const Parts = "reseat.parts"
 
+// Skip is offered by a client that takes skip, protocol section 3.2.
+const Skip = "reseat.skip"
+
 // ProbeQuery is the query of a request that asks whether a gateway is there: protocol section 2.
 const ProbeQuery = "reseat.alive"
 
@@ -45,6 +48,8 @@ const (
 
 	VerbUpstream = "upstream"
 	VerbParts    = "parts"
+	VerbPart     = "part"
+	VerbSkip     = "skip"
 	VerbLeaving  = "leaving"
 )
 
