@@ -16,7 +16,7 @@ type Hello struct {
 	Resumed   bool   `json:"resumed"`
 	Received  uint64 `json:"received"`
 	Lost      uint64 `json:"lost"`
-	Skipped   uint64 `json:"skipped,omitempty"` // messages after the lost ones that newer ones have replaced
+	Skipped   uint64 `json:"skipped,omitempty"`
 	Replay    uint64 `json:"replay"`
 	Grace     int64  `json:"grace_ms"`
 	Heartbeat int64  `json:"heartbeat_ms"`

@@ -20,7 +20,7 @@ const Subprotocol = "reseat.v1"
 // Parts is offered by a client that takes large messages in parts, protocol section 3.
 const Parts = "reseat.parts"
 
-// Skip is offered by a client that takes skip, protocol section 3.2.
+// Skip is offered by a client that takes the verb skip, protocol section 3.
 const Skip = "reseat.skip"
 
 // ProbeQuery is the query of a request that asks whether a gateway is there: protocol section 2.
@@ -49,8 +49,8 @@ const (
 	VerbUpstream = "upstream"
 	VerbParts    = "parts"
 	VerbPart     = "part"
-	VerbSkip     = "skip"
 	VerbLeaving  = "leaving"
+	VerbSkip     = "skip"
 )
 
 // Errors of ParseClient. The close code for ErrUTF8 is 1007, for the others
