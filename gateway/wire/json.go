@@ -16,8 +16,8 @@ type Hello struct {
 	Resumed   bool   `json:"resumed"`
 	Received  uint64 `json:"received"`
 	Lost      uint64 `json:"lost"`
-	Skipped   uint64 `json:"skipped,omitempty"`
 	Replay    uint64 `json:"replay"`
+	Skipped   uint64 `json:"skipped,omitempty"`
 	Grace     int64  `json:"grace_ms"`
 	Heartbeat int64  `json:"heartbeat_ms"`
 	Answer    int64  `json:"answer_ms"`
