@@ -81,7 +81,7 @@ type Config struct {
 	// needs, up to the number of processors.
 	Loops int
 
-	// Clock is the sessions' clock. A process that takes over continues its predecessor's.
+	// Clock is the sessions' clock. A successor continues its predecessor's.
 	// Nil means a new one.
 	Clock *transport.Clock
 

@@ -26,7 +26,7 @@ import (
 // them, finds them for a resume, and remembers for a while how they ended.
 type Gateway struct {
 	cfg    Config
-	id     string // of this process: see ViaHeader
+	id     string // of this process: see front.ViaHeader
 	log    *slog.Logger
 	keys   *tokens.Keys
 	clock  *transport.Clock

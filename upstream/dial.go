@@ -15,9 +15,9 @@ import (
 
 // A Request is the handshake that Dial sends.
 type Request struct {
-	// Path is the client's path, escaped as the client wrote it.
+	// Path is the client's path, escaped.
 	Path string
-	// RawQuery is the client's query without the question mark, likewise.
+	// RawQuery is the client's query without the question mark, escaped as the client wrote it.
 	RawQuery string
 	// ForceQuery sends the question mark even if RawQuery is empty.
 	ForceQuery bool
@@ -36,7 +36,7 @@ type Request struct {
 
 // A Conn is a WebSocket connection to a game server, just after the handshake.
 type Conn struct {
-	// Conn is the *net.TCPConn or *tls.Conn itself, without a deadline.
+	// Conn is what Target.DialContext returned, or a *tls.Conn on it, without a deadline.
 	net.Conn
 	// Protocol is the subprotocol that the upstream chose, "" if there is none.
 	Protocol string

@@ -23,7 +23,7 @@ type Cluster interface {
 	// serves Handler.NodeHandler there. The error says why the node could not be reached or did not answer.
 	http.RoundTripper
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
-	// asked about nodes that did not answer, or that are not among the Others.
+	// asked about nodes that did not answer, or that Nodes does not list.
 	Gone(ctx context.Context, node string) bool
 	// OnLost calls f with each node that has ended unannounced, and its sessions. f does not block.
 	OnLost(f func(Node))

@@ -68,7 +68,7 @@ func (m *recipients) add(id, node string, keep time.Duration) {
 	m.to[id] = recipient{node, now.Add(keep)}
 }
 
-// node returns the node that has a session now, "" if this one has not handed it over.
+// node returns the node that has a session now, "" if this one has not handed it off.
 func (m *recipients) node(id string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"reseat/tokens"
 )
 
-// For remembered, a resume can still learn how its session ended: protocol section 6.
+// remembered is the minimum time for which a resume can learn how its session ended: protocol section 6.
 const remembered = 30 * time.Second
 
 // A Registry holds the living sessions by id, and for a while those that have ended.
@@ -243,6 +243,7 @@ func (r *Registry) forget() {
 	}
 }
 
+// Close forgets the tombstones, and ends the background work.
 func (r *Registry) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,6 +251,7 @@ func (r *Registry) Close() {
 	r.ended = newTombstones(0)
 }
 
+// Find returns a living session, nil if there is none.
 func (r *Registry) Find(id string) *Record {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -126,7 +126,7 @@ func engineOptions(c config.Cluster, log *slog.Logger) engine.Options {
 	return engine.Options{URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, Plaintext: c.Plaintext, NodeName: nameOf(c), Log: log}
 }
 
-// checkNodeFiles reads the files for a cluster. The error names the flag.
+// checkNodeFiles reads the files for NATS, and makes certificates of the token keys. The error names the flag.
 func checkNodeFiles(c config.Cluster, keys *tokens.Keys) error {
 	if !c.Enabled() {
 		return nil
@@ -160,7 +160,7 @@ func advertise(c config.Cluster, listen string) string {
 	return net.JoinHostPort(name, port)
 }
 
-// reload reads the certificates again, and those for NATS.
+// reload makes the certificates again of the token keys, and reads the files for NATS.
 func (n *member) reload() error {
 	err := n.identity.Load(n.ID())
 	if err == nil {
