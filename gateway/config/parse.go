@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"reseat/gateway/policy"
 )
 
@@ -196,8 +198,7 @@ func identifier(s string) (string, error) {
 
 // headerName accepts the name of a header that a trusted proxy may set.
 func headerName(s string) (string, error) {
-	token := func(r rune) bool { return r < '!' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) }
-	if s == "" || len(s) > 255 || strings.ContainsFunc(s, token) || strings.HasPrefix(strings.ToLower(s), "reseat") {
+	if !httpguts.ValidHeaderFieldName(s) || len(s) > 255 || strings.HasPrefix(strings.ToLower(s), "reseat") {
 		return "", want("the name of a header such as X-Real-IP", s)
 	}
 	return http.CanonicalHeaderKey(s), nil
