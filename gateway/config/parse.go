@@ -142,13 +142,16 @@ func count(low, high int) parser[int] {
 	}
 }
 
-// orAuto accepts what parse does, and auto for zero.
-func orAuto(parse parser[int]) parser[int] {
-	return func(s string) (int, error) {
-		if s == "auto" {
-			return 0, nil
+// or accepts what parse does, and a word for zero.
+func or[T any](word string, parse parser[T]) parser[T] {
+	return func(s string) (v T, err error) {
+		if s == word {
+			return v, nil
 		}
-		return parse(s)
+		if v, err = parse(s); err != nil {
+			return v, fmt.Errorf("%w; or %s", err, word)
+		}
+		return v, nil
 	}
 }
 
