@@ -8,13 +8,13 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"reseat/gateway"
 	"reseat/gateway/control"
 	"reseat/gateway/frame"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
+	"reseat/tokens/login"
 )
 
 const (
@@ -173,7 +173,7 @@ func readPlayer(s *string) error {
 	if s == nil || *s == "" {
 		return nil
 	}
-	if fault := gateway.PlayerFault(*s); fault != "" {
+	if fault := login.PlayerFault(*s); fault != "" {
 		return badRequest("player: it %s", fault)
 	}
 	return nil
