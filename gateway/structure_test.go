@@ -20,7 +20,7 @@ import (
 // way: config, admin, demo -> gateway -> transport -> session -> replay, wire, frame. A
 // package that is not listed may import any, but none of these may import it.
 var mayImport = map[string][]string{
-	"gateway/config":            {"gateway", "gateway/policy", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
+	"gateway/config":            {"gateway", "gateway/policy", "gateway/registry", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/keyfile", "tokens/login", "upstream"},
 	"gateway/secure":            {"gateway/transport/rawconn", "tokens/keyfile"},
 	"gateway/client":            {"gateway/wire"},
 	"gateway/admin":             {"gateway/cluster", "gateway/control", "gateway/owner", "gateway/upgrade", "gateway/watch", "gateway/front", "gateway/gate", "gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/login", "tokens/strict", "upstream", "web"},

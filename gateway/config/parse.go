@@ -2,9 +2,7 @@ package config
 
 import (
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"net/http"
 	"os"
@@ -17,6 +15,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"reseat/gateway/policy"
+	"reseat/gateway/registry"
+	"reseat/tokens/keyfile"
 )
 
 // A parser parses and checks one value. Its error says what it accepts, and what it got;
@@ -65,19 +65,7 @@ func spanText(low, high time.Duration) string {
 	if low == 0 {
 		zero, low = "0 or ", time.Millisecond
 	}
-	return fmt.Sprintf("%sa duration from %s to %s", zero, shortDuration(low), shortDuration(high))
-}
-
-// shortDuration writes a duration without its zero parts: 24h, not 24h0m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return fmt.Sprintf("%sa duration from %s to %s", zero, registry.FormatDuration(low), registry.FormatDuration(high))
 }
 
 const (
@@ -234,19 +222,11 @@ func authorities(file string) (*x509.CertPool, error) {
 	const what = "a file of PEM certificates"
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", want(what, file), cause(err))
+		return nil, fmt.Errorf("%w: %w", want(what, file), keyfile.WithoutPath(err))
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("%w: no certificate in it", want(what, file))
 	}
 	return pool, nil
-}
-
-// cause removes operation and name, which may contain a line break, from an error.
-func cause(err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }
