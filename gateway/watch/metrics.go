@@ -153,9 +153,12 @@ func values(vec *prometheus.CounterVec, labels []string) map[string]uint64 {
 	return by
 }
 
-// value reads a counter.
-func value(c prometheus.Counter) uint64 {
+// value reads a counter of whole numbers.
+func value(c prometheus.Counter) uint64 { return uint64(Value(c)) }
+
+// Value reads a counter.
+func Value(c prometheus.Counter) float64 {
 	var m dto.Metric
 	c.Write(&m) // never fails for a counter
-	return uint64(m.GetCounter().GetValue())
+	return m.GetCounter().GetValue()
 }
