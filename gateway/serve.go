@@ -186,9 +186,6 @@ func (g *Gateway) RenewTokens() {
 	})
 }
 
-// Clock returns the clock of the sessions.
-func (g *Gateway) Clock() *transport.Clock { return g.clock }
-
 // Close ends every session at once, also those still being created, and stops the
 // background work. Call Drain first for an orderly shutdown. The events of the sessions
 // that Close ends are published before it returns.

@@ -315,7 +315,7 @@ var table = []flag{
 		setLocal: one(func(l *local) *string { return &l.auth.KeyFile }, fileName)},
 	{name: "auth-from", group: groupPlayers, arg: "LIST", def: "header",
 		help:     "where to find the JWT, separated by commas: header, query:NAME, cookie:NAME, protocol:PREFIX",
-		setLocal: one(func(l *local) *login.Sources { return &l.auth.From }, loginSources)},
+		setLocal: one(func(l *local) *login.Sources { return &l.auth.From }, login.ParseSources)},
 	{name: "auth-issuer", group: groupPlayers, arg: "NAME", shows: "any",
 		help:     "required issuer (iss) of the JWT",
 		setLocal: one(func(l *local) *string { return &l.auth.Issuer }, identifier)},
