@@ -50,7 +50,7 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 				return fmt.Errorf("%s: %w", a.Flag(), err)
 			}
 			open[s] = v
-			cfg.logins = append(cfg.logins, v)
+			cfg.logins = append(cfg.logins, openLogin{v, a.Flag()})
 		}
 		policy.Login = &provider{open[s], a.From, a.Conceal}
 	}

@@ -166,7 +166,7 @@ func (g *Gateway) Reload() (errs []error) {
 	}
 	for _, v := range g.cfg.logins {
 		if err := v.Reload(); err != nil {
-			errs = append(errs, fmt.Errorf("--auth-key-file or --auth-jwks: %w", err))
+			errs = append(errs, fmt.Errorf("%s: %w", v.flag, err))
 		}
 	}
 	if g.keys.SigningKeyID() != before {
