@@ -10,6 +10,7 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 )
 
 // A Cluster reaches the other nodes for the control API. Its methods may be called from
@@ -184,7 +185,7 @@ func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node Node) {
 		return
 	}
 	name := cmp.Or(node.Name, node.ID)
-	details{Status: http.StatusBadGateway, Detail: fmt.Sprintf("node %s does not answer", clip(name)), Missing: []string{name}}.write(w)
+	details{Status: http.StatusBadGateway, Detail: fmt.Sprintf("node %s does not answer", front.Clip(name)), Missing: []string{name}}.write(w)
 }
 
 func names(nodes []Node) []string {
