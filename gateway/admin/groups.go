@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"net/url"
 
-	"reseat/gateway/control"
-
 	"github.com/go-chi/chi/v5"
+
+	"reseat/gateway/control"
 )
 
 // group returns a handler that applies do to all sessions of a group, on all nodes. If a

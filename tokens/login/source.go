@@ -1,15 +1,15 @@
 package login
 
 import (
-	"reseat/tokens/internal/jws"
-
-	"golang.org/x/net/http/httpguts"
-
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"reseat/tokens/internal/jws"
 )
 
 // A place is a part of a request that may contain a login.
