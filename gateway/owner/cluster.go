@@ -41,7 +41,7 @@ type Handoff struct {
 	Content  []byte       `json:"content"`
 }
 
-// Errors of TakeIn, by what the older node does then.
+// The errors of takeIn, by what the node that hands the session off does then.
 var (
 	errNotTaken = errors.New("the session cannot be taken in")
 	errTaken    = errors.New("the session has gone to another node meanwhile")
