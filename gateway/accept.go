@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -300,9 +301,7 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *front.Request, protocol
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
 	}
-	for name, values := range more {
-		own[name] = values
-	}
+	maps.Copy(own, more)
 	ask := upstream.Request{
 		Host: r.Host, Protocols: protocols,
 		Header: upstream.RequestHeader(r.Header, r.Peer, g.cfg.TrustedHeaders, own),
