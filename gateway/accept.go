@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -234,6 +235,13 @@ func (g *Gateway) dismiss(e *registry.Record, up *upstream.Conn) {
 	g.running.Go(func() { transport.Farewell(up.Conn, bye) })
 }
 
+// giveUp forgets a session that its game server has accepted, and closes its connection.
+func (g *Gateway) giveUp(e *registry.Record, up *upstream.Conn) {
+	up.Close()
+	g.reg.Remove(e)
+	g.owner.ReleasePlayer(e)
+}
+
 // newRecord makes the record of a session on rt. path is percent-encoded; peer is the client's address, zero for
 // a pre-created session.
 func (g *Gateway) newRecord(rt *front.Route, path, player string, resumable bool, peer netip.Addr) *registry.Record {
@@ -249,15 +257,10 @@ func (g *Gateway) beginSession(e *registry.Record, up *upstream.Conn, client net
 
 // accept answers the client of a session whose upstream has accepted it.
 func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Record, up *upstream.Conn, arrived session.Time) {
-	giveUp := func() {
-		up.Close()
-		g.reg.Remove(e)
-		g.owner.ReleasePlayer(e)
-	}
 	pass, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	if !g.commit(e) {
-		giveUp()
+		g.giveUp(e, up)
 		g.refuse.http(w, r, http.StatusConflict, "duplicate", "this player has begun a newer session")
 		return
 	}
@@ -268,7 +271,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 	}
 	p, _, err := g.issuer.pass(e, 1, arrived)
 	if err != nil {
-		giveUp()
+		g.giveUp(e, up)
 		g.log.Error("token.sign_failed", "session", e.ID, "err", err)
 		g.refuse.http(w, r, http.StatusInternalServerError, "internal_error", "the gateway could not sign a token")
 		return
@@ -281,7 +284,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 	answer.More = e.Resumable && !e.Durable // hello follows
 	conn, early, err := answer.Switch(w, r.Request)
 	if err != nil { // nobody could ever resume this session
-		giveUp()
+		g.giveUp(e, up)
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
 	}
@@ -300,9 +303,7 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *front.Request, protocol
 	if e.Player != "" {
 		own["Reseat-Player"] = []string{e.Player}
 	}
-	for name, values := range more {
-		own[name] = values
-	}
+	maps.Copy(own, more)
 	ask := upstream.Request{
 		Host: r.Host, Protocols: protocols,
 		Header: upstream.RequestHeader(r.Header, r.Peer, g.cfg.TrustedHeaders, own),

@@ -13,6 +13,12 @@ import (
 	"reseat/tokens/login"
 )
 
+// An openLogin verifies the logins of some routes, with the keys that a flag names.
+type openLogin struct {
+	*login.Verifier
+	flag string
+}
+
 // Config configures a Gateway. It must not change after New.
 type Config struct {
 	// Routes are matched by chi's rules: the most specific pattern wins, whatever the
@@ -73,7 +79,7 @@ type Config struct {
 	// Zero means 10 seconds.
 	Drain time.Duration
 
-	logins []*login.Verifier // made by OpenLogins
+	logins []openLogin // made by OpenLogins
 
 	// Driver selects what moves the bytes between sockets and sessions.
 	Driver transport.Kind
@@ -81,7 +87,7 @@ type Config struct {
 	// needs, up to the number of processors.
 	Loops int
 
-	// Clock is the sessions' clock. A process that takes over continues its predecessor's.
+	// Clock is the sessions' clock. A successor continues its predecessor's.
 	// Nil means a new one.
 	Clock *transport.Clock
 

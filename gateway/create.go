@@ -92,22 +92,17 @@ func (g *Gateway) Create(ctx context.Context, v *gate.Visit, w CreateRequest) (i
 
 // reserve starts e's session, which waits for its client.
 func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record, up *upstream.Conn, w CreateRequest) (id, token string, err error) {
-	giveUp := func() {
-		up.Close()
-		g.reg.Remove(e)
-		g.owner.ReleasePlayer(e)
-	}
 	_, directives := upstream.AnswerHeader(up.Header)
 	g.direct(e, directives)
 	t := *e.Terms()
 	control.Change{Grace: w.Grace, Group: groupChange(w.Group)}.Apply(&t)
 	e.SetTerms(&t)
 	if t.Session().GraceBeforeStart == 0 {
-		giveUp()
+		g.giveUp(e, up)
 		return "", "", fmt.Errorf("%w: grace: without a grace period the session would end before its client connects", ErrBadRequest)
 	}
 	if !g.commit(e) {
-		giveUp()
+		g.giveUp(e, up)
 		return "", "", ErrDuplicate
 	}
 	if !g.owner.HoldPlayer(ctx, v, e) {
@@ -116,7 +111,7 @@ func (g *Gateway) reserve(ctx context.Context, v *gate.Visit, e *registry.Record
 	}
 	p, _, err := g.issuer.pass(e, 1, 0)
 	if err != nil {
-		giveUp()
+		g.giveUp(e, up)
 		return "", "", fmt.Errorf("sign a token: %w", err)
 	}
 	p.Peer = e.Peer()

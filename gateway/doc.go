@@ -17,8 +17,8 @@
 //	      client from the attachment's cursor, control messages at message boundaries;
 //	      an ack moves the buffer's base. A large message goes to a client that takes
 //	      parts as copies with headers of their own (session/parts.go). Replaying and
-//	      live sending are the same loop: only the cursor differs. A message for a slow or detached client waits in the
-//	      replay.Buffer and nowhere else.
+//	      live sending are the same loop: only the cursor differs. A message for a slow or
+//	      detached client waits in the replay.Buffer and nowhere else.
 //	up    transport reads the client; session assembles messages, takes control messages
 //	      out, admits data under the epoch (hello.received), gives each frame a fresh
 //	      masking key; transport writes to the upstream; what has been written is acked.
@@ -42,9 +42,10 @@
 //
 // # What may refuse a resume
 //
-// Before the 101, by HTTP: Host (421), a faulty handshake (400, 405, 426), Origin (403), and a node
-// that asks for a session which is not here (421). After the 101, as a close, in this order
-// (protocol section 2), so that a stolen or old token learns nothing about the session:
+// Before the 101, by HTTP: a request that has passed this gateway before (508), Host (421), a faulty
+// handshake (400, 405, 426), Origin (403), and a node that asks for a session which is not here (421).
+// After the 101, as a close, in this order (protocol section 2), so that a stolen or old token learns
+// nothing about the session:
 //
 //	resumeByToken (resume.go)      4401  the token is invalid or expired
 //	owner.Find                     4504  its node does not answer; what its seat says of its end
@@ -64,11 +65,11 @@
 //
 // # From SIGTERM to exit
 //
-//	process.serve (server/server.go)    logs shutdown.started, and calls
+//	process.serve (server/server.go)    aborts an upgrade under way, logs shutdown.started, and calls
 //	process.drain                       a second signal exits at once
-//	  Gateway.Drain (drain.go)          refuses new sessions, serves the others for --drain;
-//	                                    then 4503 to all at once, and closeWait
-//	                                    for the closing handshakes
+//	  Gateway.Drain (drain.go)          refuses new sessions, hands durable ones off to other nodes,
+//	                                    serves the others for --drain; then 4503 to all at
+//	                                    once, and closeWait for the closing handshakes
 //	  process.FinishPosts               posts the queued webhook events
 //	process.close                       event streams, servers, listeners, Gateway.Close
 //
@@ -93,7 +94,8 @@
 //	registry       the living and the remembered sessions: records, tombstones, histories;
 //	               limits; duplicate sessions of a player; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
-//	listen         accepted connections that are idle, under descriptor pressure
+//	listen         accepting: idle connections under descriptor pressure, and what an upgrade
+//	               pauses and hands over
 //	secure         TLS for clients: certificate files, ACME
 //	session        everything about one session, pure. Its state changes in
 //	               transitions.go and nowhere else; leg.go is what drivers call
@@ -122,8 +124,8 @@
 //	               what two readers understand differently
 //	web            the browser client, dashboard and demo as files; web/bundle makes them
 //
-// A session's record does not know the Gateway, and none of these packages imports this one: each
-// gets what it needs in its Options.
+// A session's record does not know the Gateway. Of these packages only admin, config, demo and server
+// import this one; each of the others gets what it needs in its Options.
 //
 // Lock order: dial.Dialer, registry, then a transport.Session. An Observer is called with
 // no lock held, so it may take any.

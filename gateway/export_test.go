@@ -5,6 +5,7 @@ import (
 
 	"reseat/gateway/listen"
 	"reseat/gateway/session"
+	"reseat/gateway/transport"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -20,6 +21,9 @@ func HoldSigning(g *Gateway) (release func()) {
 		}
 	}
 }
+
+// Clock returns the clock of g's sessions.
+func (g *Gateway) Clock() *transport.Clock { return g.clock }
 
 // Turns is how many handshakes g works on at a time.
 func Turns(g *Gateway) int { return g.gate.Turns() }

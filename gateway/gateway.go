@@ -20,13 +20,14 @@ import (
 	"reseat/gateway/upgrade"
 	"reseat/gateway/watch"
 	"reseat/tokens"
+	"reseat/upstream"
 )
 
 // A Gateway is the http.Handler of the client address. It owns the sessions: it creates
 // them, finds them for a resume, and remembers for a while how they ended.
 type Gateway struct {
 	cfg    Config
-	id     string // of this process: see ViaHeader
+	id     string // of this process: see front.ViaHeader
 	log    *slog.Logger
 	keys   *tokens.Keys
 	clock  *transport.Clock
@@ -42,7 +43,7 @@ type Gateway struct {
 
 	table   *front.Table
 	pages   map[string]http.Handler
-	proxies []interface{ Close() }
+	proxies []*upstream.Proxy
 
 	gate     *gate.Gate  // closed while sessions are frozen for an upgrade
 	draining atomic.Bool // new sessions are refused; drain.go sets it

@@ -83,7 +83,7 @@ func (i *issuer) renew(e *registry.Record) {
 	}
 	var gen uint64
 	d.Do(func(core *session.Session, _ session.Time) { gen = core.Generation() })
-	if gen == 0 { // a successor has the session: see Rest.Renewing
+	if gen == 0 { // a successor has the session: see upgrade.Rest
 		return
 	}
 	p, _, err := i.pass(e, gen, 0)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"reseat/gateway/front"
@@ -14,24 +13,22 @@ import (
 	"reseat/upstream"
 )
 
-// A provider implements policy.Login with a Verifier.
+// A provider implements policy.Login with a Verifier and Sources.
 type provider struct {
 	*login.Verifier
-	from    login.Sources
+	login.Sources
 	conceal bool
 }
 
-func (p *provider) Find(r *http.Request) (string, error) { return p.from.Find(r) }
-func (p *provider) InCookie(r *http.Request) bool        { return p.from.InCookie(r) }
-func (p *provider) Realm() any                           { return p.Verifier }
+// Realm implements policy.Login.
+func (p *provider) Realm() any { return p.Verifier }
 
-func (p *provider) Only(r *http.Request, token string) *http.Request { return p.from.Only(r, token) }
-
+// Conceal implements policy.Login.
 func (p *provider) Conceal(ask *upstream.Request) {
-	ask.Protocols = p.from.StripProtocols(ask.Protocols)
+	ask.Protocols = p.StripProtocols(ask.Protocols)
 	if p.conceal {
-		p.from.StripHeader(ask.Header)
-		ask.RawQuery = p.from.StripQuery(ask.RawQuery)
+		p.StripHeader(ask.Header)
+		ask.RawQuery = p.StripQuery(ask.RawQuery)
 	}
 }
 
@@ -53,16 +50,12 @@ func OpenLogins(ctx context.Context, cfg *Config) error {
 				return fmt.Errorf("%s: %w", a.Flag(), err)
 			}
 			open[s] = v
-			cfg.logins = append(cfg.logins, v)
+			cfg.logins = append(cfg.logins, openLogin{v, a.Flag()})
 		}
 		policy.Login = &provider{open[s], a.From, a.Conceal}
 	}
 	return nil
 }
-
-// PlayerFault says what is wrong with a player's name, "" if nothing is. The same rule
-// holds for logins and for names in a CreateRequest.
-func PlayerFault(name string) string { return login.PlayerFault(name) }
 
 // authenticate returns the player of a first handshake, "" if the route requires no login,
 // and the handshake without any login but the verified one.

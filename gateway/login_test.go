@@ -314,16 +314,16 @@ func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 
 				writeKey(t, tokenFiles[0], "b")
 				loginText := otherSecret
-				bad := tokenFiles[0]
+				flag, bad := "--token-key-file", tokenFiles[0]
 				if c.bad == "login" {
-					bad, loginText = pol.Auth.KeyFile, "short"
+					flag, bad, loginText = "--auth-key-file", pol.Auth.KeyFile, "short"
 				} else {
 					os.WriteFile(bad, []byte("short"), 0o600)
 				}
 				os.WriteFile(pol.Auth.KeyFile, []byte(loginText), 0o600)
 
-				if errs := w.gw.Reload(); len(errs) != 1 || !strings.Contains(errs[0].Error(), bad) {
-					t.Fatalf("errors %v, want one about %s", errs, bad)
+				if errs := w.gw.Reload(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), flag+": ") || !strings.Contains(errs[0].Error(), bad) {
+					t.Fatalf("errors %v, want one about %s %s", errs, flag, bad)
 				}
 				good, refused := otherSecret, secret
 				if c.oldLogin {

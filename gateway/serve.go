@@ -166,7 +166,7 @@ func (g *Gateway) Reload() (errs []error) {
 	}
 	for _, v := range g.cfg.logins {
 		if err := v.Reload(); err != nil {
-			errs = append(errs, fmt.Errorf("--auth-key-file or --auth-jwks: %w", err))
+			errs = append(errs, fmt.Errorf("%s: %w", v.flag, err))
 		}
 	}
 	if g.keys.SigningKeyID() != before {
@@ -185,9 +185,6 @@ func (g *Gateway) RenewTokens() {
 		}
 	})
 }
-
-// Clock returns the clock of the sessions.
-func (g *Gateway) Clock() *transport.Clock { return g.clock }
 
 // Close ends every session at once, also those still being created, and stops the
 // background work. Call Drain first for an orderly shutdown. The events of the sessions

@@ -19,10 +19,6 @@ import (
 	"reseat/gateway/wire"
 )
 
-func span(d time.Duration) *time.Duration { return &d }
-func flag(v bool) *bool                   { return &v }
-func text(s string) *string               { return &s }
-
 func (w *world) patch(id string, c control.Change) registry.Snapshot {
 	w.t.Helper()
 	i, o := w.gw.Control().Patch(id, c)
@@ -51,17 +47,17 @@ func (w *world) create(r gateway.CreateRequest) (id, token string, game *wstest.
 func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		wstest.Equal(t, "grace", w.patch(p.Hello.Session, control.Change{Grace: span(10 * time.Second)}).Grace, "10s")
+		wstest.Equal(t, "grace", w.patch(p.Hello.Session, control.Change{Grace: new(10 * time.Second)}).Grace, "10s")
 		wantGrace(t, p, "10000")
 		w.detach(p)
 		time.Sleep(5 * time.Second)
-		w.patch(p.Hello.Session, control.Change{Grace: span(time.Minute)}) // longer while it runs
+		w.patch(p.Hello.Session, control.Change{Grace: new(time.Minute)}) // longer while it runs
 		time.Sleep(54 * time.Second)
 		w.wantState(p, session.Detached)
-		w.patch(p.Hello.Session, control.Change{Grace: span(59500 * time.Millisecond)}) // shorter
+		w.patch(p.Hello.Session, control.Change{Grace: new(59500 * time.Millisecond)}) // shorter
 		time.Sleep(500 * time.Millisecond)
 		game.WantClose(wire.CodeGoingAway)
-		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Group: text("x")})
+		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Group: new("x")})
 		wstest.Equal(t, "a change of an ended session", o, control.Conflict)
 		_, o = w.gw.Control().Patch("nobody", control.Change{})
 		wstest.Equal(t, "a change of no session", o, control.Unknown)
@@ -73,7 +69,7 @@ func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
 func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
 		p.Sync()
-		w.patch(p.Hello.Session, control.Change{Grace: span(3 * time.Hour)})
+		w.patch(p.Hello.Session, control.Change{Grace: new(3 * time.Hour)})
 		p.WantControl(wire.VerbGrace)
 		var v struct{ Token string }
 		if err := json.Unmarshal([]byte(p.WantControl(wire.VerbToken).Data), &v); err != nil {
@@ -81,7 +77,7 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 		}
 		p.Drop()
 		w.wantState(p, session.Detached)
-		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Grace: span(7 * time.Hour)})
+		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Grace: new(7 * time.Hour)})
 		wstest.Equal(t, "a change beyond the token", o, control.Conflict)
 		i, _ := w.gw.Control().Session(p.Hello.Session)
 		wstest.Equal(t, "grace after a refused change", i.Grace, "3h")
@@ -95,13 +91,13 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 
 func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
 	eachInBubble(t, map[string]func(w *world, id string){
-		"by PATCH": func(w *world, id string) { w.patch(id, control.Change{Started: flag(true)}) },
+		"by PATCH": func(w *world, id string) { w.patch(id, control.Change{Started: new(true)}) },
 		"by group": func(w *world, id string) {
-			w.patch(id, control.Change{Group: text("match-17")})
+			w.patch(id, control.Change{Group: new("match-17")})
 			wstest.Equal(w.t, "sessions started", w.gw.Control().StartGroup("match-17"), 1)
 		},
 	}, func(t *testing.T, start func(*world, string)) {
-		w := newWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceBeforeStart = time.Minute, span(5*time.Second) }))
+		w := newWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceBeforeStart = time.Minute, new(5*time.Second) }))
 		p, game := w.play()
 		wstest.Equal(t, "grace in hello", p.Hello.Grace, 5000)
 		q, other := w.play()
@@ -127,7 +123,7 @@ func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 		away, awayGame := w.play()
 		stranger, strangerGame := w.play()
 		for _, p := range []string{here.Hello.Session, away.Hello.Session} {
-			w.patch(p, control.Change{Group: text("match-17"), Started: flag(true)})
+			w.patch(p, control.Change{Group: new("match-17"), Started: new(true)})
 			if _, o := w.gw.Control().SetData(p, []byte("score 3"), nil); o != control.Done {
 				t.Fatal(o)
 			}
@@ -258,7 +254,7 @@ func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
 func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Notices.Resume = "back" }), func(t *testing.T, w *world) {
 		id, token, game := w.create(gateway.CreateRequest{
-			Path: "/match/9?x=1", Subprotocols: []string{"chat.v2"}, Player: "ann", Group: "match-9", Data: []byte("d"), Grace: span(time.Minute),
+			Path: "/match/9?x=1", Subprotocols: []string{"chat.v2"}, Player: "ann", Group: "match-9", Data: []byte("d"), Grace: new(time.Minute),
 		})
 		if r := game.Req; r.URL.String() != "/match/9?x=1" || r.Header.Get("Reseat-Session") != id || r.Header.Get("Reseat-Player") != "ann" || r.Header.Get("Sec-Websocket-Protocol") != "chat.v2" {
 			t.Errorf("the upstream was asked %v %v", r.URL, r.Header)
@@ -293,7 +289,7 @@ func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 			"a relative path":  {gateway.CreateRequest{Path: "match/7"}, gateway.ErrBadRequest},
 			"another's URL":    {gateway.CreateRequest{Path: "http://x/match/7"}, gateway.ErrBadRequest},
 			"no route":         {gateway.CreateRequest{Path: "/elsewhere"}, gateway.ErrNoRoute},
-			"grace 0":          {gateway.CreateRequest{Path: "/match/7", Grace: span(0)}, gateway.ErrBadRequest},
+			"grace 0":          {gateway.CreateRequest{Path: "/match/7", Grace: new(time.Duration(0))}, gateway.ErrBadRequest},
 			"large data":       {gateway.CreateRequest{Path: "/match/7", Data: make([]byte, gateway.MaxData+1)}, gateway.ErrBadRequest},
 			"no URL":           {gateway.CreateRequest{Path: "/match/7", Upstream: "game-1.internal:9000"}, gateway.ErrBadRequest},
 			"foreign upstream": {gateway.CreateRequest{Path: "/match/7", Upstream: "ws://game.example:9000"}, gateway.ErrNotAllowed},

@@ -20,10 +20,10 @@ import (
 // way: config, admin, demo -> gateway -> transport -> session -> replay, wire, frame. A
 // package that is not listed may import any, but none of these may import it.
 var mayImport = map[string][]string{
-	"gateway/config":            {"gateway/newest", "gateway", "gateway/policy", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/login", "upstream"},
+	"gateway/config":            {"gateway/newest", "gateway", "gateway/policy", "gateway/registry", "gateway/transport", "gateway/secure", "gateway/session", "tokens", "tokens/keyfile", "tokens/login", "upstream"},
 	"gateway/secure":            {"gateway/transport/rawconn", "tokens/keyfile"},
 	"gateway/client":            {"gateway/wire"},
-	"gateway/admin":             {"gateway/newest", "gateway/cluster", "gateway/control", "gateway/owner", "gateway/upgrade", "gateway/watch", "gateway/front", "gateway/gate", "gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
+	"gateway/admin":             {"gateway/newest", "gateway/cluster", "gateway/control", "gateway/owner", "gateway/upgrade", "gateway/watch", "gateway/front", "gateway/gate", "gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/login", "tokens/strict", "upstream", "web"},
 	"gateway/demo":              {"gateway/control", "gateway/owner", "gateway", "gateway/handshake", "gateway/policy", "gateway/transport/rawconn", "upstream", "upstream/demo", "web"},
 	"gateway":                   {"gateway/newest", "gateway/control", "gateway/upgrade", "gateway/owner", "gateway/dial", "gateway/watch", "gateway/front", "gateway/gate", "gateway/cluster", "gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},
 	"gateway/front":             {"gateway/replay", "gateway/frame", "gateway/gate", "gateway/handshake", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/wire", "upstream"},

@@ -367,7 +367,7 @@ func TestUpgradeKeepsEverySession(t *testing.T) {
 	}
 	detached.CloseNow()
 	old.becomes(detached.hello.Session, session.Detached)
-	if _, o := old.Control().Patch(attached.hello.Session, control.Change{Grace: span(77 * time.Second), Group: text("red")}); o != control.Done {
+	if _, o := old.Control().Patch(attached.hello.Session, control.Change{Grace: new(77 * time.Second), Group: new("red")}); o != control.Done {
 		t.Fatal(o)
 	}
 	id, token, err := old.Create(within(t), nil, gateway.CreateRequest{Path: "/match/7", Player: "ada", Data: []byte("score 1")})

@@ -2,7 +2,8 @@
 // loads the keys for them (the --token-* flags, docs/flags.md).
 //
 // A token is a compact JWS (RFC 7515) with the header members alg, kid and typ,
-// and no other, and the claims iss, aud, sub, sid, gen, iat, nbf, exp and jti.
+// and no other, and the claims iss, aud, sub, sid, gen, iat, nbf, exp and jti, and own
+// once another node than the first has the session.
 //
 // Verify accepts only what a loaded key has signed with that key's one algorithm, for this
 // issuer and audience, while nbf <= now < exp on the wall clock without leeway, and in one

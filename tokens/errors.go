@@ -20,7 +20,7 @@ var (
 	ErrForeign = jws.ErrForeign
 	// ErrExpired: correctly signed and ours, and now >= exp.
 	ErrExpired = jws.ErrExpired
-	// ErrNotYet: correctly signed and ours, and now < nbf or now < iat.
+	// ErrNotYet: correctly signed and ours, and now < nbf, or iat is ahead by more than a minute.
 	ErrNotYet = jws.ErrNotYet
 )
 

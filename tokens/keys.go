@@ -112,7 +112,7 @@ func (k *Keys) Reload() error {
 	return nil
 }
 
-// Secret returns the key that Load has made, for Inherit in the process that takes over;
+// Secret returns the key that Load has made, for Inherit in a successor;
 // nil if keys come from files.
 func (k *Keys) Secret() []byte {
 	if !k.Ephemeral() {
@@ -121,7 +121,7 @@ func (k *Keys) Secret() []byte {
 	return k.set.Load().signing.private.([]byte)
 }
 
-// Inherit has tokens verified by the Secret of the process that this one takes over. If
+// Inherit has tokens verified by the Secret of the predecessor. If
 // there are no key files, it signs too.
 func (k *Keys) Inherit(secret []byte) {
 	k.reload.Lock()

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -76,9 +78,9 @@ func checkSwitch(resp *http.Response, key string, offered []string) (string, err
 	switch {
 	case !resp.ProtoAtLeast(1, 1):
 		return "", errOldHTTP
-	case !hasToken(h["Upgrade"], "websocket"):
+	case !httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket"):
 		return "", errUpgrade
-	case !hasToken(h["Connection"], "upgrade"):
+	case !httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade"):
 		return "", errConnection
 	case len(accept) != 1 || subtle.ConstantTimeCompare([]byte(accept[0]), []byte(acceptFor(key))) != 1:
 		return "", errAccept
@@ -179,7 +181,7 @@ func (r *headReader) next() (*http.Response, error) {
 // blanks in it and after it; net/http accepts them.
 func namesAreTokens(h http.Header) bool {
 	for name := range h {
-		if !isToken(name) {
+		if !httpguts.ValidHeaderFieldName(name) {
 			return false
 		}
 	}

@@ -11,13 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // A Request is the handshake that Dial sends.
 type Request struct {
-	// Path is the client's path, escaped as the client wrote it.
+	// Path is the client's path, escaped.
 	Path string
-	// RawQuery is the client's query without the question mark, likewise.
+	// RawQuery is the client's query without the question mark, escaped as the client wrote it.
 	RawQuery string
 	// ForceQuery sends the question mark even if RawQuery is empty.
 	ForceQuery bool
@@ -36,7 +38,7 @@ type Request struct {
 
 // A Conn is a WebSocket connection to a game server, just after the handshake.
 type Conn struct {
-	// Conn is the *net.TCPConn or *tls.Conn itself, without a deadline.
+	// Conn is what Target.DialContext returned, or a *tls.Conn on it, without a deadline.
 	net.Conn
 	// Protocol is the subprotocol that the upstream chose, "" if there is none.
 	Protocol string
@@ -60,7 +62,7 @@ func (t *Target) Dial(ctx context.Context, r Request) (*Conn, error) {
 	}
 	// When ctx ends, a deadline in the past interrupts the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	bad := func(p string) bool { return !isToken(p) }
+	bad := func(p string) bool { return !httpguts.ValidHeaderFieldName(p) }
 	if slices.ContainsFunc(r.Protocols, bad) {
 		r.Protocols = slices.DeleteFunc(slices.Clone(r.Protocols), bad)
 	}
@@ -133,14 +135,4 @@ func newKey() string {
 	var nonce [16]byte
 	rand.Read(nonce[:]) // never fails: crypto/rand
 	return base64.StdEncoding.EncodeToString(nonce[:])
-}
-
-// isToken reports whether s is a token: RFC 9110 section 5.6.2.
-func isToken(s string) bool {
-	for _, c := range []byte(s) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
 }

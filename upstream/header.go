@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // hopByHop are the headers of a single connection: RFC 9110 section
@@ -203,7 +205,7 @@ type fieldName struct {
 func newFieldName(name string) *fieldName {
 	folded := fold(name)
 	return &fieldName{
-		canonical: http.CanonicalHeaderKey(name), folded: folded, token: isToken(name),
+		canonical: http.CanonicalHeaderKey(name), folded: folded, token: httpguts.ValidHeaderFieldName(name),
 		hopByHop: hopByHop[folded], ofRequest: ofRequest[folded], reseat: strings.HasPrefix(folded, "reseat-"), identity: isIdentity(folded),
 	}
 }
@@ -296,16 +298,4 @@ func connectionListed(h http.Header) map[string]bool {
 		}
 	}
 	return listed
-}
-
-// hasToken reports whether the comma-separated lists contain token, in any case.
-func hasToken(lists []string, token string) bool {
-	for _, list := range lists {
-		for entry := range strings.SplitSeq(list, ",") {
-			if strings.EqualFold(strings.Trim(entry, " \t"), token) {
-				return true
-			}
-		}
-	}
-	return false
 }

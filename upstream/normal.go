@@ -1,8 +1,10 @@
 package upstream
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -102,10 +104,11 @@ func normalSegment(part string) (segment, error) {
 	for i := 0; i < len(part); i++ {
 		c, wasEscaped := part[i], part[i] == '%'
 		if wasEscaped {
-			if i+2 >= len(part) || !isHex(part[i+1]) || !isHex(part[i+2]) {
+			b, err := hex.DecodeString(part[i+1 : min(i+3, len(part))])
+			if err != nil || len(b) == 0 {
 				return segment{}, errEscape
 			}
-			c = unhex(part[i+1])<<4 | unhex(part[i+2])
+			c = b[0]
 			i += 2
 		}
 		if err := unsafe(c); err != nil {
@@ -126,21 +129,14 @@ func normalSegment(part string) (segment, error) {
 		return segment{}, errOverlong
 	case found && (base == "." || base == ".."):
 		return segment{}, errParams
-	case holdsEscape(s.decoded):
+	case escape.MatchString(s.decoded):
 		return segment{}, errTwice
 	}
 	return s, nil
 }
 
-// holdsEscape reports whether already decoded text contains an escape.
-func holdsEscape(s string) bool {
-	for i := 0; i+2 < len(s); i++ {
-		if s[i] == '%' && isHex(s[i+1]) && isHex(s[i+2]) {
-			return true
-		}
-	}
-	return false
-}
+// escape matches one in text that is already decoded.
+var escape = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 
 // overlong reports whether s contains a UTF-8 sequence that is longer than its character
 // needs (RFC 3629 section 3). Lenient decoders read one as an ordinary character, such as
@@ -198,17 +194,3 @@ func isPathChar(c byte) bool { return strings.IndexByte("!$&'()*+:@", c) >= 0 }
 // isDelimiter reports whether c separates a segment's parameters, on servers that have
 // them: there it matters whether c is escaped.
 func isDelimiter(c byte) bool { return c == ';' || c == '=' || c == ',' }
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c <= '9':
-		return c - '0'
-	case c <= 'F':
-		return c - 'A' + 10
-	}
-	return c - 'a' + 10
-}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -71,10 +72,5 @@ func parseAddr(s string) (netip.Addr, bool) {
 func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 func contains(networks []netip.Prefix, addr netip.Addr) bool {
-	for _, n := range networks {
-		if n.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
 }

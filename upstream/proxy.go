@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // ProxyOptions configure a Proxy. The zero value is usable.
@@ -107,7 +109,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
 		http.Error(w, "this is not a forward proxy", http.StatusMethodNotAllowed)
 		return
-	case hasToken(r.Header["Upgrade"], "websocket"):
+	case httpguts.HeaderValuesContainsToken(r.Header["Upgrade"], "websocket"):
 		http.Error(w, "not a valid WebSocket handshake", http.StatusBadRequest)
 		return
 	}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -32,9 +33,7 @@ func WriteRefusal(w http.ResponseWriter, r *Refusal) {
 	defer r.Body.Close()
 	h := w.Header()
 	h["Content-Type"] = nil // none, rather than net/http's guess
-	for name, values := range passed(r.Header, r.Status, isContentLength) {
-		h[name] = values
-	}
+	maps.Copy(h, passed(r.Header, r.Status, isContentLength))
 	h.Set("Connection", "close")
 	if r.Status == http.StatusUpgradeRequired {
 		RequireUpgrade(h)

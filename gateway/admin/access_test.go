@@ -174,7 +174,7 @@ func TestErrorsOfBadTokenFilesRevealNothing(t *testing.T) {
 		"zero byte":    {tokenFile(t, secret+"\x00"), "", "visible ASCII"},
 		"empty":        {tokenFile(t, " ", "\t", ""), "", "got an empty file"},
 		"empty viewer": {good, tokenFile(t), "--viewer-token-file: want a token"},
-		"missing":      {filepath.Join(t.TempDir(), "no\nsuch"), "", `no\nsuch": open: no such file or directory`},
+		"missing":      {filepath.Join(t.TempDir(), "no\nsuch"), "", `no\nsuch": no such file or directory`},
 		"a directory":  {t.TempDir(), "", "is a directory"},
 		"in both":      {good, tokenFile(t, "other-0123456789a", adminToken), "--viewer-token-file: viewer-token line 2 is in --admin-token-file too"},
 		"endless":      {tokenFile(t, strings.Repeat("x", 1<<17)), "", "larger than 65536 bytes"},

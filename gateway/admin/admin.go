@@ -116,8 +116,8 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 	problem(w, http.StatusNotFound, "no such resource")
 }
 
-// enter refuses calls of the API while the sessions are frozen for an upgrade, and after a
-// successor has taken them over. An event stream ends by itself.
+// enter refuses calls of the API while the sessions are frozen for an upgrade, and once they
+// are handed over. An event stream ends by itself.
 func (a *api) enter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/api/") || strings.HasSuffix(r.URL.Path, "/events") {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A caller may try again retryAfter a 503.
+// retryAfter is when a caller may try again after a 503.
 const retryAfter = 5 * time.Second
 
 // answer sends v as JSON.

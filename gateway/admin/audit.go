@@ -8,7 +8,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
-	"reseat/gateway/frame"
+	"reseat/gateway/front"
 )
 
 // audit logs each request that may change something: caller, session and status. Bodies,
@@ -31,7 +31,7 @@ func (a *api) audit(next http.Handler) http.Handler {
 		if who.node != "" {
 			log = log.With("from_node", who.node)
 		}
-		log.Info("admin.write", "who", who.name, "peer", r.RemoteAddr, "method", clip(r.Method), "path", clip(r.URL.Path), "session", clip(id), "status", watched.Status())
+		log.Info("admin.write", "who", who.name, "peer", r.RemoteAddr, "method", front.Clip(r.Method), "path", front.Clip(r.URL.Path), "session", front.Clip(id), "status", watched.Status())
 	})
 }
 
@@ -54,13 +54,10 @@ func (a *api) recoverPanic(next http.Handler) http.Handler {
 			case http.ErrAbortHandler:
 				panic(v)
 			default:
-				a.Log.Error("admin.panicked", "method", clip(r.Method), "path", clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
+				a.Log.Error("admin.panicked", "method", front.Clip(r.Method), "path", front.Clip(r.URL.Path), "fault", v, "stack", string(debug.Stack()))
 				problem(w, http.StatusInternalServerError, "internal error: see the gateway's log")
 			}
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
-
-// clip limits what a caller can put into a log line.
-func clip(s string) string { return frame.Clip(s, 200) }

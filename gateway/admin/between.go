@@ -19,6 +19,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"reseat/gateway"
+	"reseat/gateway/front"
 	"reseat/gateway/owner"
 )
 
@@ -86,8 +87,8 @@ func (a *api) fromNode(next http.Handler) http.Handler {
 			return
 		}
 		r = alone(r)
-		r.RemoteAddr = clip(peer)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: clip(who), write: true, node: clip(from)})))
+		r.RemoteAddr = front.Clip(peer)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: front.Clip(who), write: true, node: front.Clip(from)})))
 	})
 }
 
@@ -182,7 +183,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			if answer = owner.NotThere; !errors.Is(err, errNotThere) {
 				answer = owner.Lost
-				a.Log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", clip(r.Method), "path", clip(path), "err", err)
+				a.Log.Warn("admin.node_unreachable", "node", node.ID, "name", node.Name, "method", front.Clip(r.Method), "path", front.Clip(path), "err", err)
 			}
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -275,6 +276,6 @@ func (a *api) askOne(ctx context.Context, r *http.Request, n Node, method, path,
 			return resp.StatusCode, body
 		}
 	}
-	a.Log.Debug("admin.node_missing", "node", n.ID, "name", n.Name, "path", clip(path), "err", err)
+	a.Log.Debug("admin.node_missing", "node", n.ID, "name", n.Name, "path", front.Clip(path), "err", err)
 	return 0, nil
 }

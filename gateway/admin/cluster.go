@@ -10,6 +10,7 @@ import (
 
 	"reseat/gateway/cluster"
 	"reseat/gateway/events"
+	"reseat/gateway/front"
 )
 
 // A Cluster reaches the other nodes for the control API. Its methods may be called from
@@ -23,7 +24,7 @@ type Cluster interface {
 	// serves Handler.NodeHandler there. The error says why the node could not be reached or did not answer.
 	http.RoundTripper
 	// Gone reports whether a node is known to have ended, and its sessions with it. It is
-	// asked about nodes that did not answer, or that are not among the Others.
+	// asked about nodes that did not answer, or that Nodes does not list.
 	Gone(ctx context.Context, node string) bool
 	// OnLost calls f with each node that has ended unannounced, and its sessions. f does not block.
 	OnLost(f func(Node))
@@ -184,7 +185,7 @@ func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node Node) {
 		return
 	}
 	name := cmp.Or(node.Name, node.ID)
-	details{Status: http.StatusBadGateway, Detail: fmt.Sprintf("node %s does not answer", clip(name)), Missing: []string{name}}.write(w)
+	details{Status: http.StatusBadGateway, Detail: fmt.Sprintf("node %s does not answer", front.Clip(name)), Missing: []string{name}}.write(w)
 }
 
 func names(nodes []Node) []string {

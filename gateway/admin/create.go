@@ -7,6 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
+
 	"reseat/gateway"
 	"reseat/gateway/wire"
 	"reseat/upstream"
@@ -77,19 +79,11 @@ func checkOffer(protocols []string) error {
 		return badRequest("subprotocols: want at most %d, got %d", maxSubprotocols, len(protocols))
 	}
 	for _, p := range protocols {
-		if !isToken(p) || p == wire.Subprotocol || strings.HasPrefix(p, "reseat.") {
+		if !httpguts.ValidHeaderFieldName(p) || p == wire.Subprotocol || strings.HasPrefix(p, "reseat.") {
 			return badRequest("subprotocols: %.100q cannot be offered to a game server", p)
 		}
 	}
 	return nil
-}
-
-// isToken reports whether s is a token: RFC 9110 section 5.6.2.
-func isToken(s string) bool {
-	odd := func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	}
-	return s != "" && !strings.ContainsFunc(s, odd)
 }
 
 // printable reports whether s is safe to display: printable, without surrounding blanks.

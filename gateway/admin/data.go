@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,12 +89,7 @@ func (c conditions) none(tag uint64) bool {
 }
 
 func holds(list []string, own string) bool {
-	for _, t := range list {
-		if t == "*" || t == own {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, "*") || slices.Contains(list, own)
 }
 
 func readConditions(h http.Header) (c conditions, err error) {

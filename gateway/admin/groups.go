@@ -4,16 +4,16 @@ import (
 	"net/http"
 	"net/url"
 
-	"reseat/gateway/control"
-
 	"github.com/go-chi/chi/v5"
+
+	"reseat/gateway/control"
 )
 
 // group returns a handler that applies do to all sessions of a group, on all nodes. If a
 // node does not answer it has been done on the others: the caller repeats the call.
 func (a *api) group(do func(c *control.Control, group, by string) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		name, err := groupOf(r)
+		name, err := inPath(r, "group")
 		if err != nil || name == "" { // "" would name the sessions without a group
 			problem(w, http.StatusNotFound, "no such resource")
 			return
@@ -48,9 +48,6 @@ func (a *api) groupElsewhere(w http.ResponseWriter, r *http.Request, n int) {
 	}
 	details{Status: http.StatusBadGateway, Detail: "it was not done by nodes that did not answer: repeat the call", Sessions: &n, Missing: names(missing)}.write(w)
 }
-
-// groupOf returns the group in a path.
-func groupOf(r *http.Request) (string, error) { return inPath(r, "group") }
 
 // inPath returns a part of a path. The router leaves it escaped if its escapes matter.
 func inPath(r *http.Request, part string) (string, error) {

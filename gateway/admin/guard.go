@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"reseat/gateway/front"
 )
 
 // A guard identifies the caller of a request, or says why it is refused. It may set headers
@@ -102,7 +104,7 @@ func newRefusals(log *slog.Logger) *refusals {
 func (n *refusals) note(r *http.Request, who caller, d *denial) {
 	n.count.WithLabelValues(d.label).Inc()
 	if n.limit.Allow() {
-		n.log.Warn("admin.refused", "why", d.label, "who", who.name, "peer", r.RemoteAddr, "method", clip(r.Method), "path", clip(r.URL.Path))
+		n.log.Warn("admin.refused", "why", d.label, "who", who.name, "peer", r.RemoteAddr, "method", front.Clip(r.Method), "path", front.Clip(r.URL.Path))
 	}
 }
 

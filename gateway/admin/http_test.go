@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -75,9 +76,7 @@ func (r *reply) whole(method, target string, status int) *httptest.ResponseRecor
 	r.t.Helper()
 	resp := r.head(status)
 	rec := httptest.NewRecorder()
-	for name, values := range resp.Header {
-		rec.Header()[name] = values
-	}
+	maps.Copy(rec.Header(), resp.Header)
 	rec.WriteHeader(status)
 	io.Copy(rec.Body, resp.Body)
 	described.check(r.t, r.s.w.admin, httptest.NewRequest(method, target, nil), "", rec)

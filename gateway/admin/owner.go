@@ -74,7 +74,7 @@ type search struct {
 	silent *Node // the last node if it did not answer; nil if it does not have the session
 }
 
-// ask passes the call to a node. If it is not answered, next is where the node has handed the session to, ""
+// ask passes the call to a node. If it is not answered, next is the node that the session was handed off to, ""
 // if it does not know.
 func (s *search) ask(node string) (_ owner.Answer, next string) {
 	s.silent = nil

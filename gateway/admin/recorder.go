@@ -53,7 +53,7 @@ func (r *Recorder) add(t watch.Totals) {
 	r.samples = append(r.samples, t)
 }
 
-// Samples returns all samples, for the process that takes over.
+// Samples returns all samples, for a successor.
 func (r *Recorder) Samples() []watch.Totals { return r.since(time.Time{}) }
 
 // Restore adds the Samples of an earlier process, if r is not nil.

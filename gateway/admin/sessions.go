@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"reseat/gateway"
 	"reseat/gateway/control"
 	"reseat/gateway/frame"
 	"reseat/gateway/newest"
@@ -16,6 +15,7 @@ import (
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
+	"reseat/tokens/login"
 )
 
 const (
@@ -182,7 +182,7 @@ func readPlayer(s *string) error {
 	if s == nil || *s == "" {
 		return nil
 	}
-	if fault := gateway.PlayerFault(*s); fault != "" {
+	if fault := login.PlayerFault(*s); fault != "" {
 		return badRequest("player: it %s", fault)
 	}
 	return nil

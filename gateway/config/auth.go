@@ -4,8 +4,6 @@ import (
 	"errors"
 	"net/url"
 	"strings"
-
-	"reseat/tokens/login"
 )
 
 // keySet accepts the URL of a JWKS, or the name of a file with one.
@@ -33,5 +31,3 @@ func webhookURL(s string) (*url.URL, error) {
 	}
 	return u, nil
 }
-
-func loginSources(s string) (login.Sources, error) { return login.ParseSources(s) }

@@ -199,7 +199,7 @@ func (d *draft) ownPaths() (*patterns, error) {
 	return paths, nil
 }
 
-// addRoute completes a route and claims its paths.
+// addRoute completes a route and takes its paths.
 func (d *draft) addRoute(paths *patterns, r route) error {
 	if err := paths.add(r.pattern, r.label); err != nil {
 		return &UsageError{r.label, err}

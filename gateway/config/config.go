@@ -33,7 +33,7 @@ type Settings struct {
 	// Webhook receives the events; nil if not set. WebhookSecretFile is not opened here.
 	Webhook           *url.URL
 	WebhookSecretFile string
-	// Takeover is the upgrade socket of a process whose sessions this one takes over, "" if
+	// Takeover is the upgrade socket of the predecessor, which hands its sessions over, "" if
 	// not set. UpgradeSocket is where this process listens for its successor, "" if not set.
 	Takeover, UpgradeSocket string
 	// UpgradeTimeout limits the start of a successor. This process forwards bytes for it for
@@ -41,7 +41,7 @@ type Settings struct {
 	UpgradeTimeout, UpgradePump time.Duration
 	// Cluster is the cluster that this gateway is part of.
 	Cluster Cluster
-	// Gateway lacks its Keys and its Log.
+	// Gateway lacks what only a process has: Keys, Log, Descriptors, Clock, and its place in a cluster.
 	Gateway gateway.Config
 	// TokenKeyFiles are not opened here. The first signs, all verify.
 	TokenKeyFiles []string

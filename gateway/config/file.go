@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
+	"reseat/tokens/keyfile"
 	"reseat/upstream"
 )
 
@@ -27,27 +26,11 @@ func readConfig(nearer ...source) (source, error) {
 		return source{}, nil
 	}
 	name := values[len(values)-1]
-	text, err := readWhole(name)
+	text, err := keyfile.Read(name, maxConfig)
 	if err != nil {
 		return source{}, &UsageError{label, fmt.Errorf("%w: %w", want("a TOML file", name), err)}
 	}
 	return parseConfig(name, text)
-}
-
-func readWhole(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, cause(err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
-	switch {
-	case err != nil:
-		return nil, cause(err)
-	case len(text) > maxConfig:
-		return nil, fmt.Errorf("larger than %s", formatSize(maxConfig))
-	}
-	return text, nil
 }
 
 // parseConfig parses a TOML document. Its names and values become those of the command line.

@@ -177,7 +177,7 @@ var wrongFiles = []struct{ text, setting, says string }{
 	{"demo = true\nlisten = \":80\"\nadmin = \"127.0.0.1:80\"", ": admin", "want another port"},
 	{"demo = true\nadmin = \"0.0.0.0:80\"", ": admin", "loopback"},
 	{"grace = \"1m\"", "--upstream, --route, --demo", "want at least one"},
-	{"demo = true\n# " + strings.Repeat("x", maxConfig), "--config", "larger than 1MiB"},
+	{"demo = true\n# " + strings.Repeat("x", maxConfig), "--config", "larger than 1048576 bytes"},
 }
 
 func TestWrongFileIsRefusedWithFileAndKey(t *testing.T) {

@@ -2,9 +2,7 @@ package config
 
 import (
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"net/http"
 	"os"
@@ -14,7 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"reseat/gateway/policy"
+	"reseat/gateway/registry"
+	"reseat/tokens/keyfile"
 )
 
 // A parser parses and checks one value. Its error says what it accepts, and what it got;
@@ -63,19 +65,7 @@ func spanText(low, high time.Duration) string {
 	if low == 0 {
 		zero, low = "0 or ", time.Millisecond
 	}
-	return fmt.Sprintf("%sa duration from %s to %s", zero, shortDuration(low), shortDuration(high))
-}
-
-// shortDuration writes a duration without its zero parts: 24h, not 24h0m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return fmt.Sprintf("%sa duration from %s to %s", zero, registry.FormatDuration(low), registry.FormatDuration(high))
 }
 
 const (
@@ -140,13 +130,16 @@ func count(low, high int) parser[int] {
 	}
 }
 
-// orAuto accepts what parse does, and auto for zero.
-func orAuto(parse parser[int]) parser[int] {
-	return func(s string) (int, error) {
-		if s == "auto" {
-			return 0, nil
+// or accepts what parse does, and a word for zero.
+func or[T any](word string, parse parser[T]) parser[T] {
+	return func(s string) (v T, err error) {
+		if s == word {
+			return v, nil
 		}
-		return parse(s)
+		if v, err = parse(s); err != nil {
+			return v, fmt.Errorf("%w; or %s", err, word)
+		}
+		return v, nil
 	}
 }
 
@@ -196,8 +189,7 @@ func identifier(s string) (string, error) {
 
 // headerName accepts the name of a header that a trusted proxy may set.
 func headerName(s string) (string, error) {
-	token := func(r rune) bool { return r < '!' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) }
-	if s == "" || len(s) > 255 || strings.ContainsFunc(s, token) || strings.HasPrefix(strings.ToLower(s), "reseat") {
+	if !httpguts.ValidHeaderFieldName(s) || len(s) > 255 || strings.HasPrefix(strings.ToLower(s), "reseat") {
 		return "", want("the name of a header such as X-Real-IP", s)
 	}
 	return http.CanonicalHeaderKey(s), nil
@@ -230,19 +222,11 @@ func authorities(file string) (*x509.CertPool, error) {
 	const what = "a file of PEM certificates"
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", want(what, file), cause(err))
+		return nil, fmt.Errorf("%w: %w", want(what, file), keyfile.WithoutPath(err))
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("%w: no certificate in it", want(what, file))
 	}
 	return pool, nil
-}
-
-// cause removes operation and name, which may contain a line break, from an error.
-func cause(err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }

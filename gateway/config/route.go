@@ -153,7 +153,7 @@ func (r *route) chooseAuth(own *local) error {
 	return nil
 }
 
-// patterns are the claimed paths and their owners, by chi's own rules.
+// patterns are the paths that are taken, and by which setting, by chi's own rules.
 type patterns struct {
 	mux   *chi.Mux
 	owner map[string]string
@@ -161,7 +161,7 @@ type patterns struct {
 
 func newPatterns() *patterns { return &patterns{chi.NewMux(), map[string]string{}} }
 
-// add claims the paths of pattern for owner. It refuses patterns that chi refuses, and
+// add takes the paths of pattern for owner. It refuses patterns that chi refuses, and
 // patterns that mean the same to chi as an earlier one: with /room/{id} and /room/{name}
 // the later would silently replace the earlier.
 func (p *patterns) add(pattern, owner string) (err error) {

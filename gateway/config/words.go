@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -110,28 +109,8 @@ func setNewest(l *local, values []string) (err error) {
 // perSecond returns a parser of a rate, which also accepts off.
 func perSecond[T int | int64](parse parser[T]) parser[float64] {
 	return func(s string) (float64, error) {
-		if s == "off" {
-			return 0, nil
-		}
-		v, err := parse(s)
-		if err != nil {
-			return 0, fmt.Errorf("%w; or off", err)
-		}
-		return float64(v), nil
-	}
-}
-
-// withOff returns a parser that also accepts off, for 0.
-func withOff(parse parser[time.Duration]) parser[time.Duration] {
-	return func(s string) (time.Duration, error) {
-		if s == "off" {
-			return 0, nil
-		}
-		d, err := parse(s)
-		if err != nil {
-			return 0, fmt.Errorf("%w; or off", err)
-		}
-		return d, nil
+		v, err := or("off", parse)(s)
+		return float64(v), err
 	}
 }
 
@@ -141,11 +120,7 @@ func withZero(parse parser[time.Duration]) parser[time.Duration] {
 		if d, err := time.ParseDuration(s); err == nil && d == 0 {
 			return 0, nil
 		}
-		d, err := parse(s)
-		if err != nil {
-			return 0, fmt.Errorf("%w; or 0", err)
-		}
-		return d, nil
+		return or("0", parse)(s)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Params are the negotiated parameters. The zero value is no agreement.
@@ -150,7 +152,7 @@ func parseExtensions(value string) (list []extension, ok bool) {
 		}
 		parts := strings.Split(element, ";")
 		e := extension{name: blankless(parts[0])}
-		if !isToken(e.name) {
+		if !httpguts.ValidHeaderFieldName(e.name) {
 			return nil, false
 		}
 		for _, part := range parts[1:] {
@@ -159,7 +161,7 @@ func parseExtensions(value string) (list []extension, ok bool) {
 			if a.name, a.value = blankless(a.name), blankless(a.value); len(a.value) > 1 && a.value[0] == '"' && a.value[len(a.value)-1] == '"' {
 				a.value = a.value[1 : len(a.value)-1]
 			}
-			if !isToken(a.name) || a.valued && !isToken(a.value) {
+			if !httpguts.ValidHeaderFieldName(a.name) || a.valued && !httpguts.ValidHeaderFieldName(a.value) {
 				return nil, false
 			}
 			e.params = append(e.params, a)
@@ -170,10 +172,3 @@ func parseExtensions(value string) (list []extension, ok bool) {
 }
 
 func blankless(s string) string { return strings.Trim(s, " \t") }
-
-// isToken reports whether s is a token, RFC 9110 section 5.6.2.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}

@@ -25,7 +25,7 @@ const (
 
 	UpstreamClosed = "session.upstream_closed" // while detached: the session ends once the client has been notified
 
-	Moved = "session.moved" // to this node, from one that was lost or that has handed it over
+	Moved = "session.moved" // to this node, from one that was lost or that has handed it off
 
 	// Gap stands for events that a Reader missed, or that an earlier process
 	// published.

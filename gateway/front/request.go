@@ -1,8 +1,11 @@
+// Package front reads a client's request once, and finds the route that it matches.
 package front
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -101,3 +104,12 @@ func (q *Request) ShownPath() string { return Clip(strings.Clone(q.URL.EscapedPa
 
 // Clip bounds how much of a client's text goes into a log line.
 func Clip(s string) string { return frame.Clip(s, 200) }
+
+// Head is r as on the wire. A handshake has no body.
+func Head(r *http.Request) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.RequestURI, r.Host)
+	r.Header.Write(&b)
+	b.WriteString("\r\n")
+	return b.Bytes()
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // A Gate keeps handshakes and calls of the control API from acting on sessions while those
-// are frozen for an upgrade, and after a successor has taken them over. Its methods may be
+// are frozen for an upgrade, and once they are handed over to a successor. Its methods may be
 // called from any goroutine.
 type Gate struct {
 	turns chan struct{} // holds one for each handshake inside: see EnterInTurn

@@ -5,7 +5,7 @@
 // reads and writes no connection before it has received that:
 //
 //	New  Hello       its version and the formats that it can read
-//	Old  Offer       what there is to take over, with the listeners; or Abort
+//	Old  Offer       what there is to hand over, with the listeners; or Abort
 //	New  Accept      or Abort
 //	Old  Tombstones  any number, while it still serves
 //	Old  Events      for the event stream, also while it serves

@@ -36,7 +36,7 @@ func (a *Answer) Switch(w http.ResponseWriter, r *http.Request) (conn net.Conn, 
 	}
 	conn, early, err = Hijack(w)
 	if err != nil {
-		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+		return nil, nil, fmt.Errorf("hijack the connection: %w", err)
 	}
 	var params deflate.Params
 	deflated := false

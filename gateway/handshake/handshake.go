@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Requested reports whether r asks for a WebSocket, RFC 6455 section 4.1, even if the
 // handshake is faulty.
 func Requested(r *http.Request) bool {
-	return hasToken(r.Header, "Upgrade", "websocket")
+	return httpguts.HeaderValuesContainsToken(r.Header["Upgrade"], "websocket")
 }
 
 // A Fault is the error of a handshake, with its HTTP status.
@@ -37,7 +39,7 @@ func Check(r *http.Request) *Fault {
 		return bad(http.StatusBadRequest, "a WebSocket handshake must use HTTP/1.1")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
 		return bad(http.StatusBadRequest, "a WebSocket handshake must have no body")
-	case !hasToken(r.Header, "Connection", "upgrade"):
+	case !httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
 		return bad(http.StatusBadRequest, "Connection must contain Upgrade")
 	case len(versions) != 1 || versions[0] != "13":
 		return bad(http.StatusUpgradeRequired, "Sec-WebSocket-Version must be 13")
@@ -57,18 +59,6 @@ func validKey(keys []string) bool {
 }
 
 var strict = base64.StdEncoding.Strict()
-
-// hasToken reports whether a comma-separated header contains a token, ignoring case.
-func hasToken(h http.Header, name, token string) bool {
-	for _, line := range h.Values(name) {
-		for t := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.Trim(t, " \t"), token) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // HostAllowed reports whether a Host value matches one of allowed: by name, and by port if
 // the allowed one has a port. If allowed is empty, any host matches.

@@ -52,7 +52,7 @@ func NewConn(c net.Conn, first []byte) *Conn {
 // NetConn returns the TCP connection.
 func (c *Conn) NetConn() net.Conn { return c.TCP }
 
-// Unwrap returns the TCP connection for a caller that has taken it over, and what its peer has
+// Unwrap returns the TCP connection for a caller that has hijacked it, and what its peer has
 // sent that was not read.
 func (c *Conn) Unwrap() (net.Conn, []byte) {
 	c.mu.Lock()

@@ -1,5 +1,6 @@
-// Package listen accepts connections while descriptors are short: it tracks idle
-// connections, and closes those that have been idle for the longest.
+// Package listen accepts connections. It tracks those that are idle, and closes those that have
+// been so for the longest when descriptors are short. For an upgrade its Listeners can be paused, and its
+// Conns handed over, with what has been read of a request; a Queue has those that were.
 package listen
 
 import (

@@ -3,43 +3,46 @@ package owner
 import (
 	"sync"
 	"time"
-
-	"reseat/gateway/registry"
 )
 
 // This file has the durable sessions that are between two nodes.
 
-// claims are the sessions that are just being claimed by this node, or taken in from another one.
-type claims struct {
+// An underWay has what is in progress, each with a channel that is closed at its end.
+type underWay[K comparable] struct {
 	mu sync.Mutex
-	of map[string]chan struct{}
+	of map[K]chan struct{}
 }
 
-// begin reports whether the caller may take a session in, and must call end then. If not, another is doing so.
-func (c *claims) begin(id string) (end func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of[id] != nil {
-		return nil, false
+// begin returns k's channel, nil if k is in progress already.
+func (u *underWay[K]) begin(k K) <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.of == nil:
+		u.of = make(map[K]chan struct{})
+	case u.of[k] != nil:
+		return nil
 	}
-	if c.of == nil {
-		c.of = make(map[string]chan struct{})
-	}
-	done := make(chan struct{})
-	c.of[id] = done
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.of, id)
-		close(done)
-	}, true
+	c := make(chan struct{})
+	u.of[k] = c
+	return c
 }
 
-// underWay returns nil, or what is closed once a session that is being taken in is here, or could not be.
-func (c *claims) underWay(id string) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of[id]
+// get returns k's channel, nil if k is not in progress.
+func (u *underWay[K]) get(k K) <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.of[k]
+}
+
+// end may be called twice.
+func (u *underWay[K]) end(k K) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c := u.of[k]; c != nil {
+		close(c)
+		delete(u.of, k)
+	}
 }
 
 // recipients are the nodes to which this one has handed sessions off.
@@ -68,41 +71,9 @@ func (m *recipients) add(id, node string, keep time.Duration) {
 	m.to[id] = recipient{node, now.Add(keep)}
 }
 
-// node returns the node that has a session now, "" if this one has not handed it over.
+// node returns the node that has a session now, "" if this one has not handed it off.
 func (m *recipients) node(id string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.to[id].node
-}
-
-// leavings are the sessions that are just being handed off. Each has a channel that is closed once the
-// session has left its game server, or has ended.
-type leavings struct {
-	mu sync.Mutex
-	of map[*registry.Record]chan struct{}
-}
-
-// begin returns e's channel, nil if it is being handed off already.
-func (l *leavings) begin(e *registry.Record) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.of == nil:
-		l.of = make(map[*registry.Record]chan struct{})
-	case l.of[e] != nil:
-		return nil
-	}
-	c := make(chan struct{})
-	l.of[e] = c
-	return c
-}
-
-// left is called when e has left, has ended, or is handed off no longer.
-func (l *leavings) left(e *registry.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c := l.of[e]; c != nil {
-		close(c)
-		delete(l.of, e)
-	}
 }

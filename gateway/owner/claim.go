@@ -25,12 +25,11 @@ const skipEpochs = 1000
 // claim takes a session in whose node is lost. again asks the caller to read the seat once more: another
 // node, or another connection of the client at this one, was faster. A refusal changes nothing.
 func (o *Owner) claim(ctx context.Context, s *search, seat cluster.Seat) (refusal *session.Refusal, again bool) {
-	end, ok := o.claims.begin(seat.Session)
-	if !ok {
-		o.waitForClaim(ctx, s.r.Visit, seat.Session)
+	if o.arriving.begin(seat.Session) == nil {
+		o.awaitArrival(ctx, s.r.Visit, seat.Session)
 		return nil, o.Registry.Find(seat.Session) == nil
 	}
-	defer end()
+	defer o.arriving.end(seat.Session)
 	if o.Registry.Find(seat.Session) != nil { // it was claimed since the search began
 		return nil, false
 	}
@@ -70,9 +69,9 @@ func (o *Owner) claim(ctx context.Context, s *search, seat cluster.Seat) (refusa
 	return nil, false
 }
 
-// waitForClaim waits while this node takes a session in.
-func (o *Owner) waitForClaim(ctx context.Context, v *gate.Visit, id string) {
-	if taken := o.claims.underWay(id); taken != nil {
+// awaitArrival waits while this node takes a session in.
+func (o *Owner) awaitArrival(ctx context.Context, v *gate.Visit, id string) {
+	if taken := o.arriving.get(id); taken != nil {
 		v.Away(func() {
 			select {
 			case <-taken:

@@ -22,7 +22,7 @@ type Cluster interface {
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// Judge says what is known of a node that could not be reached.
 	Judge(ctx context.Context, node string) cluster.Judgement
-	// Takers returns the other nodes that accept handed-over sessions, in the order in which to ask
+	// Takers returns the other nodes that take sessions off this one, in the order in which to ask
 	// them for this session.
 	Takers(session string) []string
 	// HandOff has another node take a session in: HandoffError.
@@ -41,7 +41,7 @@ type Handoff struct {
 	Content  []byte       `json:"content"`
 }
 
-// Errors of TakeIn, by what the older node does then.
+// The errors of takeIn, by what the node that hands the session off does then.
 var (
 	errNotTaken = errors.New("the session cannot be taken in")
 	errTaken    = errors.New("the session has gone to another node meanwhile")

@@ -99,7 +99,7 @@ func (o *Owner) handOff(ctx context.Context, e *registry.Record) bool {
 	if left == nil { // it is being handed off already
 		return false
 	}
-	defer o.leaving.left(e)
+	defer o.leaving.end(e)
 	begun := false
 	d.Do(func(core *session.Session, now session.Time) { begun = core.Leave(now) })
 	if !begun {
@@ -295,10 +295,10 @@ func (o *Owner) takeIn(ctx context.Context, v *gate.Visit, h *Handoff) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	end, ok := o.claims.begin(h.Session)
-	if !ok || o.Registry.Find(h.Session) != nil {
-		if ok {
-			end()
+	begun := o.arriving.begin(h.Session) != nil
+	if !begun || o.Registry.Find(h.Session) != nil {
+		if begun {
+			o.arriving.end(h.Session)
 		}
 		core.Discard()
 		return fmt.Errorf("%w: it is here already", errTaken)
@@ -308,18 +308,17 @@ func (o *Owner) takeIn(ctx context.Context, v *gate.Visit, h *Handoff) error {
 	e, err := rt.Restore(o.Registry, s, s.Terms.Apply(rt.Terms), o.Store)
 	if err != nil {
 		core.Discard()
-		end()
+		o.arriving.end(h.Session)
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	return o.takeArrived(ctx, v, &arrived{e, core, o.seats.seatOf(e, core.Info()), end})
+	return o.takeArrived(ctx, v, &arrived{e, core, o.seats.seatOf(e, core.Info())})
 }
 
-// An arrived session is registered, and waits for its seat to be written. Its resumes wait until end.
+// An arrived session is registered, and waits for its seat to be written. Its resumes wait until arriving ends.
 type arrived struct {
 	e    *registry.Record
 	core *session.Session
 	seat cluster.Seat
-	end  func()
 }
 
 // arrivalTime limits the attempts to find out whether this node has written a seat.
@@ -367,12 +366,12 @@ func (o *Owner) awaitSeat(a *arrived) {
 func (o *Owner) arrive(a *arrived, revision uint64) {
 	a.e.UpdateSeat(func(s *registry.Seat) { s.Revision, s.Covered = revision, true })
 	o.adopt(a.e, a.core)
-	a.end()
+	o.arriving.end(a.e.ID)
 }
 
 // turnAway forgets an arrived session, which another node has.
 func (o *Owner) turnAway(a *arrived) {
 	o.Registry.Release(a.e, o.Store)
 	a.core.Discard()
-	a.end()
+	o.arriving.end(a.e.ID)
 }

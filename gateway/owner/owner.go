@@ -59,11 +59,11 @@ type Options struct {
 type Owner struct {
 	Options
 	seats      seatKeeper
-	claims     claims       // durable sessions that are being taken in
-	leaving    leavings     // and those that are being handed off
-	recipients recipients   // of those that were
-	relays     relays       // clients of other nodes' sessions
-	passedIn   atomic.Int64 // connections that other nodes have passed on
+	arriving   underWay[string]           // durable sessions that are being claimed, or handed off to this node
+	leaving    underWay[*registry.Record] // those that are being handed off: until they have left their game server, or have ended
+	recipients recipients                 // of those that were handed off
+	relays     relays                     // clients of other nodes' sessions
+	passedIn   atomic.Int64               // connections that other nodes have passed on
 }
 
 // New returns an Owner. Start begins its background work.
@@ -114,7 +114,7 @@ func (o *Owner) Event(e *registry.Record, ev session.Event) {
 	case session.AskOwner:
 		o.seats.ask(e)
 	case session.Left, session.Stays, session.SessionEnded:
-		o.leaving.left(e)
+		o.leaving.end(e)
 	}
 }
 

@@ -228,7 +228,7 @@ func (o *Owner) AnswerNode(w http.ResponseWriter, r *front.Request) bool {
 		if err != nil || !o.HasSeat(claims.Session) {
 			return false
 		}
-		o.waitForClaim(r.Context(), r.Visit, claims.Session)
+		o.awaitArrival(r.Context(), r.Visit, claims.Session)
 		if o.isHere(claims) {
 			return false
 		}

@@ -32,8 +32,8 @@ func (o *Owner) ServeNode(w http.ResponseWriter, r *http.Request, next http.Hand
 	next.ServeHTTP(countedWriter{w, &o.passedIn, c.From}, r)
 }
 
-// A countedWriter counts the connection of its request, once that has been taken over and
-// until it is closed.
+// A countedWriter counts the connection of its request, once it is hijacked and until it
+// is closed.
 type countedWriter struct {
 	http.ResponseWriter
 	n    *atomic.Int64
@@ -86,7 +86,7 @@ func (o *Owner) NodeOf(session string) string {
 	return session[:cluster.IDLen]
 }
 
-// MovedTo returns the node that this one has handed a session to, "" if it has not.
+// MovedTo returns the node that this one has handed a session off to, "" if it has not.
 func (o *Owner) MovedTo(session string) string { return o.recipients.node(session) }
 
 // FrontOf returns the node that a client of this node's is connected to, by its connection. "" if

@@ -62,8 +62,8 @@ type Policy struct {
 	// IdleTimeout ends a session without a data message for this long; zero turns it
 	// off.
 	IdleTimeout time.Duration
-	// Auth says how the players' JWTs are verified; nil requires none. OpenLogins sets
-	// Login from it.
+	// Auth says how the players' JWTs are verified; nil requires none. gateway.OpenLogins
+	// sets Login from it.
 	Auth *Auth
 	// Login verifies the players' JWTs; nil requires none.
 	Login Login
@@ -89,11 +89,11 @@ type Policy struct {
 	MaxMessage int64
 	// Compression applies to connections with clients.
 	Compression Compression
-	// Heartbeat: pings an idle client; one that is silent for twice as long is detached.
+	// Heartbeat is the silence after which a client is pinged; after twice as long it is detached.
 	Heartbeat time.Duration
 	// AnswerTimeout: a client that owes an answer (to a ping, or an ack) is detached
-	// after this long in silence; zero leaves that to Heartbeat. Protocol section 5,
-	// answer_ms.
+	// after this long in silence; zero leaves that to Heartbeat. Protocol section
+	// 5.4, answer_ms.
 	AnswerTimeout time.Duration
 	// UpstreamHeartbeat pings an upstream that is silent for this long; zero turns it off.
 	UpstreamHeartbeat time.Duration

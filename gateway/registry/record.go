@@ -57,7 +57,7 @@ type Record struct {
 	data     *userData          // set by the game server; nil if unset
 	ender    string             // see SetEnder
 	alone    *Alone             // see SetAlone
-	epoch    uint64             // requests sent to the upstream
+	epoch    uint64             // of the newest request to the upstream: Reseat-Epoch
 	seat     Seat               // of a durable session
 	held     chan struct{}      // see Hold; full while it is held
 	past     history
@@ -111,7 +111,7 @@ func (e *Record) setWelcomed(c chan struct{}) {
 }
 
 // AwaitFirstAnswer waits while the first client is being answered: the client knows its session,
-// and may act upon it, before it is attached. It takes at most handshakeWrite.
+// and may act upon it, before it is attached. It takes at most the 5 s in which a client must take its 101.
 func (e *Record) AwaitFirstAnswer() {
 	e.mu.Lock()
 	c := e.welcomed

@@ -15,7 +15,7 @@ import (
 	"reseat/tokens"
 )
 
-// For remembered, a resume can still learn how its session ended: protocol section 6.
+// remembered is the minimum time for which a resume can learn how its session ended: protocol section 6.
 const remembered = 30 * time.Second
 
 // A Registry holds the living sessions by id, and for a while those that have ended.
@@ -31,7 +31,7 @@ type Registry struct {
 	blocks  map[netip.Prefix]int // living sessions by address
 	ended   *tombstones
 	past    session.Stats        // of ended sessions
-	taking  int                  // ended sessions with a leg not yet closed
+	closing int                  // ended sessions with a leg not yet closed
 	passing int                  // ordinary requests in flight
 	asking  map[netip.Prefix]int // the same by address
 	empty   chan struct{}        // closed while no session lives or is closing
@@ -80,7 +80,7 @@ func (r *Registry) Add(e *Record) (a Admission, holder *Record) {
 
 // addLocked registers e, whose number is set.
 func (r *Registry) addLocked(e *Record) {
-	if len(r.live)+r.taking == 0 {
+	if len(r.live)+r.closing == 0 {
 		r.empty = make(chan struct{})
 	}
 	r.live[e.ID] = e
@@ -105,7 +105,7 @@ func (r *Registry) exhaustedLocked() bool { return r.Open > 0 && r.openLocked() 
 
 // openLocked counts the sessions and ordinary requests. Each has two descriptors, its
 // client's and its upstream's.
-func (r *Registry) openLocked() int { return len(r.live) + r.taking + r.passing }
+func (r *Registry) openLocked() int { return len(r.live) + r.closing + r.passing }
 
 // InUse returns the number of descriptors in use by sessions and ordinary requests.
 func (r *Registry) InUse() int {
@@ -180,7 +180,7 @@ func (r *Registry) removeLocked(e *Record) bool {
 }
 
 func (r *Registry) noteEmptyLocked() {
-	if len(r.live)+r.taking == 0 {
+	if len(r.live)+r.closing == 0 {
 		close(r.empty)
 	}
 }
@@ -189,7 +189,7 @@ func (r *Registry) noteEmptyLocked() {
 func (r *Registry) LegsClosed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taking--
+	r.closing--
 	r.noteEmptyLocked()
 }
 
@@ -197,7 +197,7 @@ func (r *Registry) LegsClosed() {
 func (r *Registry) CountOpen() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return len(r.live) + r.taking
+	return len(r.live) + r.closing
 }
 
 // AddTombstone replaces an ended session by its tombstone.
@@ -216,7 +216,7 @@ func (r *Registry) AddTombstone(e *Record, info session.Info) {
 
 // closeLocked removes a session whose legs are being closed. It reports false if that was done already.
 func (r *Registry) closeLocked(e *Record, info session.Info) bool {
-	r.taking++
+	r.closing++
 	if !r.removeLocked(e) {
 		return false
 	}
@@ -243,6 +243,7 @@ func (r *Registry) forget() {
 	}
 }
 
+// Close forgets the tombstones, and ends the background work.
 func (r *Registry) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,6 +251,7 @@ func (r *Registry) Close() {
 	r.ended = newTombstones(0)
 }
 
+// Find returns a living session, nil if there is none.
 func (r *Registry) Find(id string) *Record {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -369,7 +371,7 @@ func (r *Registry) Usage() map[string]int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return map[string]int{
-		"live sessions": len(r.live), "players": len(r.players), "address blocks": len(r.blocks), "sessions that are being closed": r.taking,
+		"live sessions": len(r.live), "players": len(r.players), "address blocks": len(r.blocks), "sessions that are being closed": r.closing,
 		"requests": r.passing, "blocks of requests": len(r.asking),
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // A Seat is what this node knows of the record of one of its sessions.
 type Seat struct {
-	Epoch    uint64 // counts the nodes that had the session, 0: it has only been here
+	Epoch    uint64 // counts claims and hand-offs of the session; 0: it has only been here
 	Revision uint64 // of the newest record that this node has written; 0: none
 	Covered  bool   // the record says all that another node needs
 	Moved    string // how the session came here: as in hello.moved; "": it began here
@@ -44,7 +44,7 @@ func (e *Record) Durability(state session.State) string {
 	return Exposed
 }
 
-// Handoff reports whether another node has handed the session over.
+// Handoff reports whether the session came here by a hand-off.
 func (s *Seat) Handoff() bool { return s.Moved == wire.MovedHandoff }
 
 func (s *Seat) walk(c *tlv.Codec) {

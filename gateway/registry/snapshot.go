@@ -58,7 +58,7 @@ type Snapshot struct {
 
 	// Durable is Covered, Exposed or NotDurable; of an ended session as it was at the end.
 	Durable string `json:"durable"`
-	// Epoch counts the nodes that have taken the session from another one.
+	// Epoch is that of the session's seat: it counts claims and hand-offs.
 	Epoch uint64 `json:"epoch"`
 	// Moved says how it came to its node: as in hello.moved, "" if it began there.
 	Moved string `json:"moved"`

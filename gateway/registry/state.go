@@ -158,7 +158,7 @@ func (e *Record) Adopt(d *transport.Session) {
 	e.RunQueued()
 }
 
-// Release removes a session that a successor has taken over, and returns what it is charged
+// Release removes a session that another process or node has, and returns what it is charged
 // for.
 func (r *Registry) Release(e *Record, store *replay.Store) {
 	r.mu.Lock()

@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
+
+	"reseat/tokens/keyfile"
 )
 
 // challengeProtocol is the ALPN protocol by which a CA validates a name: tls-alpn-01,
@@ -60,7 +62,7 @@ func openAuthority(c Config) (source, error) {
 		return nil, fmt.Errorf("--acme-cache: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("--acme-cache: %s: %w", dir, withoutName(err))
+		return nil, fmt.Errorf("--acme-cache: %s: %w", dir, keyfile.WithoutPath(err))
 	}
 	if err := writable(dir); err != nil {
 		return nil, fmt.Errorf("--acme-cache: %s: %w", dir, err)
@@ -96,10 +98,10 @@ func (c Config) cacheDir() (string, error) {
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".reseat-")
 	if err != nil {
-		return withoutName(err)
+		return keyfile.WithoutPath(err)
 	}
 	f.Close()
-	return withoutName(os.Remove(f.Name()))
+	return keyfile.WithoutPath(os.Remove(f.Name()))
 }
 
 // client makes requests to the CA until ctx ends.
@@ -281,12 +283,4 @@ func (a *authority) leaf() *x509.Certificate {
 		return nil
 	}
 	return cert.Leaf
-}
-
-// withoutName removes operation and file from an error; the caller names them.
-func withoutName(err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }

@@ -37,8 +37,7 @@ type Config struct {
 	// system's authorities and reads no proxy environment.
 	Transport http.RoundTripper
 
-	// Log gets lines about certificates and failed handshakes. Nil means
-	// slog.Default.
+	// Log gets lines about certificates. Nil means slog.Default.
 	Log *slog.Logger
 }
 

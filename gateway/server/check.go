@@ -244,15 +244,12 @@ func (r *report) logins(ctx context.Context, routes []policy.Route) {
 			continue
 		}
 		seen[[2]string{a.JWKS, a.KeyFile}] = true
-		what, status := "--auth-jwks", 2
-		if a.KeyFile != "" {
-			what = "--auth-key-file"
-		}
+		status := 2
 		found, err := login.Probe(ctx, login.Config{JWKS: a.JWKS, KeyFile: a.KeyFile, Log: r.log})
 		if found.Remote {
 			status = 1 // a start would keep retrying
 		}
-		r.say(what, found.Source+", "+plural(found.Keys, "key"), status, err)
+		r.say(a.Flag(), found.Source+", "+plural(found.Keys, "key"), status, err)
 	}
 }
 

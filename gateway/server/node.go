@@ -62,9 +62,9 @@ type member struct {
 	elsewhere atomic.Bool
 }
 
-// newNode makes the node that the settings describe, on an open listener. over is the
+// newNode makes the node that the settings describe, on an open listener. older is the
 // predecessor, nil if there is none. It connects to nothing yet.
-func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, over *upgrade.Predecessor) (*member, error) {
+func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, older *upgrade.Predecessor) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
 	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -81,8 +81,8 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
 		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
 	}
-	if over != nil {
-		is := over.Node()
+	if older != nil {
+		is := older.Node()
 		cfg.ID, cfg.Lineage, cfg.Known = is.NodeID, is.NodeLineage, is.Nodes
 		n.elsewhere.Store(cfg.ID != "")
 	}
@@ -126,7 +126,7 @@ func engineOptions(c config.Cluster, log *slog.Logger) engine.Options {
 	return engine.Options{URLs: c.URLs, Name: c.Name, CredsFile: c.CredsFile, CAFile: c.CAFile, Plaintext: c.Plaintext, NodeName: nameOf(c), Log: log}
 }
 
-// checkNodeFiles reads the files for a cluster. The error names the flag.
+// checkNodeFiles reads the files for NATS, and makes certificates of the token keys. The error names the flag.
 func checkNodeFiles(c config.Cluster, keys *tokens.Keys) error {
 	if !c.Enabled() {
 		return nil
@@ -160,7 +160,7 @@ func advertise(c config.Cluster, listen string) string {
 	return net.JoinHostPort(name, port)
 }
 
-// reload reads the certificates again, and those for NATS.
+// reload makes the certificates again of the token keys, and reads the files for NATS.
 func (n *member) reload() error {
 	err := n.identity.Load(n.ID())
 	if err == nil {

@@ -70,12 +70,12 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 		Takeover: set.Takeover, Socket: set.UpgradeSocket, Timeout: set.UpgradeTimeout, Pump: set.UpgradePump,
 		BufferTotal: set.Gateway.BufferTotal, Webhook: set.Webhook != nil, Log: log, Args: args, Environ: environ, Stderr: stderr,
 	}
-	p, over, err := startOrInherit(set, ups, own, log, func() *vitals { return newVitals(lines, own.certs) })
+	p, older, err := startOrInherit(set, ups, own, log, func() *vitals { return newVitals(lines, own.certs) })
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
-	if over != nil {
-		over.Adopt()
+	if older != nil {
+		older.Adopt()
 	}
 	p.announce(set)
 	if p.recorder != nil {
@@ -89,24 +89,24 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	watches.Go(func() { p.config.watch(ctx, log) })
 	defer watches.Wait()
 	defer stop()
-	return p.serve(signals, over, environ)
+	return p.serve(signals, older, environ)
 }
 
 // startOrInherit starts a gateway. If there is a predecessor, the gateway has all of its sessions when
 // startOrInherit returns. If that process crashes before, the start is an ordinary one.
 func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, vitals func() *vitals) (*process, *upgrade.Predecessor, error) {
-	over, err := upgrade.Meet(ups)
-	if over == nil && err == nil {
+	older, err := upgrade.Meet(ups)
+	if older == nil && err == nil {
 		p, err := start(set, ups, own, vitals(), log, nil)
 		return p, nil, err
 	}
 	var p *process
 	if err == nil {
-		if p, err = start(set, ups, own, vitals(), log, over); err != nil {
-			return nil, nil, over.Refuse(err)
+		if p, err = start(set, ups, own, vitals(), log, older); err != nil {
+			return nil, nil, older.Refuse(err)
 		}
-		if err = over.Receive(p.upgrader); err == nil {
-			return p, over, nil
+		if err = older.Receive(p.upgrader); err == nil {
+			return p, older, nil
 		}
 		p.close()
 	}
@@ -237,9 +237,9 @@ type process struct {
 	upgrader  *upgrade.Upgrader
 }
 
-// start opens the ports, or inherits those of over, which may be nil. If it fails, it closes
+// start opens the ports, or inherits those of older, which may be nil. If it fails, it closes
 // what it has opened.
-func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vitals, log *slog.Logger, over *upgrade.Predecessor) (p *process, err error) {
+func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vitals, log *slog.Logger, older *upgrade.Predecessor) (p *process, err error) {
 	p = &process{
 		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 3),
 		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
@@ -249,12 +249,12 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 			p.close()
 		}
 	}()
-	if err = p.openAll(set, over); err != nil {
+	if err = p.openAll(set, older); err != nil {
 		return p, err
 	}
 	cfg := set.Gateway
-	if over != nil {
-		cfg.Clock = over.Clock()
+	if older != nil {
+		cfg.Clock = older.Clock()
 	}
 	cfg.Keys, cfg.Log, cfg.Descriptors = own.keys, log, listen.Descriptors()
 	if set.Demo {
@@ -265,7 +265,7 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 		cfg.Driver = transport.Net // a demo.Conn blocks while it is silent
 	}
 	if set.Cluster.Enabled() {
-		if err = p.openNode(set, &cfg, over); err != nil {
+		if err = p.openNode(set, &cfg, older); err != nil {
 			return p, err
 		}
 	}
@@ -276,14 +276,14 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 		p.node.gateway = p.gateway
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: over != nil && over.Posts()})
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: older != nil && older.Posts()})
 		p.hook.Register(vitals.registry)
 	}
 	p.addPages(set)
 	p.trackClients()
 	p.makeAdmin(set, ups)
 	if p.node != nil {
-		if over == nil { // other nodes connect as soon as they know this one
+		if older == nil { // other nodes connect as soon as they know this one
 			p.listenForNodes()
 		}
 		err = p.node.Join(joinWait)
@@ -293,15 +293,15 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 }
 
 // openNode opens the port for other nodes, and makes this process a node of cfg.
-func (p *process) openNode(set *config.Settings, cfg *gateway.Config, over *upgrade.Predecessor) error {
-	ln, err := p.open(upgrade.Nodes, set.Cluster.Listen, over)
+func (p *process) openNode(set *config.Settings, cfg *gateway.Config, older *upgrade.Predecessor) error {
+	ln, err := p.open(upgrade.Nodes, set.Cluster.Listen, older)
 	if err != nil {
 		return fmt.Errorf("--node-listen: %w", err)
 	}
 	if set.Demo {
 		ln = demo.Listener{Listener: ln}
 	}
-	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, over); err != nil {
+	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, older); err != nil {
 		return err
 	}
 	cfg.Cluster, cfg.Players, cfg.Seats, cfg.NodeName = p.node, p.node.players, p.node.seats, set.Cluster.NodeName
@@ -339,14 +339,14 @@ func (p *process) addPages(set *config.Settings) {
 }
 
 // openAll opens the listeners for clients and for the admin address.
-func (p *process) openAll(set *config.Settings, over *upgrade.Predecessor) (err error) {
-	if p.listen, err = p.open(upgrade.Clients, set.Listen, over); err != nil {
+func (p *process) openAll(set *config.Settings, older *upgrade.Predecessor) (err error) {
+	if p.listen, err = p.open(upgrade.Clients, set.Listen, older); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if set.Admin == "" {
 		return nil
 	}
-	if p.adminLn, err = p.open(upgrade.Admin, set.Admin, over); err != nil {
+	if p.adminLn, err = p.open(upgrade.Admin, set.Admin, older); err != nil {
 		return fmt.Errorf("--admin: %w", err)
 	}
 	return nil
@@ -375,11 +375,11 @@ func (p *process) makeAdmin(set *config.Settings, ups upgrade.Settings) {
 	p.admin = server(p.api, p.gateway.AdminConns(), p.log)
 }
 
-// open returns the listener of a setting, inherited if over has it.
-func (p *process) open(name, addr string, over *upgrade.Predecessor) (net.Listener, error) {
+// open returns the listener of a setting, inherited if older has it.
+func (p *process) open(name, addr string, older *upgrade.Predecessor) (net.Listener, error) {
 	var ln *listen.Listener
-	if over != nil {
-		ln = over.Listener(name)
+	if older != nil {
+		ln = older.Listener(name)
 	}
 	if ln == nil {
 		var err error
@@ -460,20 +460,20 @@ func addressAt(ln net.Listener, certs *secure.Certificates, host string) string 
 }
 
 // serve serves until a signal, until a listener fails, or until a successor has the sessions.
-// over is the predecessor of p, nil if there was none; otherwise p serves already.
-func (p *process) serve(signals <-chan os.Signal, over *upgrade.Predecessor, environ []string) int {
-	if over == nil {
+// older is the predecessor of p, nil if there was none; otherwise p serves already.
+func (p *process) serve(signals <-chan os.Signal, older *upgrade.Predecessor, environ []string) int {
+	if older == nil {
 		p.listenAll()
 		p.upgrader.Settle()
 	}
-	if err := p.upgrader.Listen(over != nil); err != nil {
+	if err := p.upgrader.Listen(older != nil); err != nil {
 		p.log.Error("upgrade.socket_failed", "flag", "--upgrade-socket", "err", err)
 	}
 	if err := notifySystemd(environ); err != nil {
 		p.log.Error("systemd.notify_failed", "err", err)
 	}
-	if over != nil {
-		over.Serving()
+	if older != nil {
+		older.Serving()
 	}
 	for {
 		select {

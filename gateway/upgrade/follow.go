@@ -29,7 +29,7 @@ func (t *Predecessor) Adopt() {
 	u.metrics.add(t.rest.Upgrades)
 	u.metrics.results.WithLabelValues(OK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
-	pumped := t.sessions.Pumped() // follow changes it
+	pumped := len(t.sessions.pumped) // follow changes it
 	u.metrics.sessions.WithLabelValues("moved").Add(float64(t.count - pumped))
 	u.metrics.sessions.WithLabelValues("pumped").Add(float64(pumped))
 	u.metrics.sessions.WithLabelValues("kept").Add(float64(len(t.rest.Left)))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"reseat/gateway/events"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -113,10 +112,6 @@ func (f *Frozen) leave(e *registry.Record) {
 	}
 	f.Busy = append(f.Busy, e.ID)
 }
-
-// Events returns up to n events since the freeze. The caller sends them to the successor before that
-// can publish others.
-func (f *Frozen) Events(n int) []events.Event { return f.u.Watch.Events.Held(n) }
 
 // Count counts the frozen sessions.
 func (f *Frozen) Count() int { return len(f.sessions) }

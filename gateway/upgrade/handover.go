@@ -204,7 +204,7 @@ func (g *HandOver) freeze() (err error) {
 	if err := g.awaitReady(); err != nil {
 		return explain(err, "the new process did not restore the sessions")
 	}
-	if err := g.commit(frozen, r.Until); err != nil {
+	if err := g.commit(r.Until); err != nil {
 		return err
 	}
 	go g.listen()
@@ -225,7 +225,7 @@ func (g *HandOver) freeze() (err error) {
 }
 
 // commit has the successor go on with what is frozen. If it fails, this process does.
-func (g *HandOver) commit(frozen *Frozen, until time.Duration) error {
+func (g *HandOver) commit(until time.Duration) error {
 	g.step = "commit"
 	if !g.hold() || g.u.Sessions.Draining() {
 		return errors.New("the gateway is draining")
@@ -233,7 +233,7 @@ func (g *HandOver) commit(frozen *Frozen, until time.Duration) error {
 	if handover.Monotonic() > until { // this process was stopped: the successor does not count on it any more
 		return fmt.Errorf("the sessions stood still for more than %s", freezeLimit)
 	}
-	for _, e := range frozen.Events(maxLastEvents) {
+	for _, e := range g.u.Sessions.Watch.Events.Held(maxLastEvents) { // before the successor publishes others
 		if err := g.ch.SendJSON(handover.Event, nil, e); err != nil {
 			return explainLoss(err)
 		}

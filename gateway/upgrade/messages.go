@@ -64,7 +64,7 @@ type offer struct {
 	Now         int64
 	Secret      []byte // of the token key, if it was made at start
 	SigningKey  string
-	Routes      map[string]string // see gateway.InheritRoutes
+	Routes      map[string]string // see Sessions.InheritRoutes
 	Node
 	Pump  time.Duration
 	Posts bool // handover.Posts follow

@@ -4,7 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+
+	"reseat/gateway/watch"
 )
 
 // metrics counts upgrades: docs/operating.md.
@@ -67,7 +68,7 @@ func (m *metrics) count() (conns, processes int) {
 func (m *metrics) counts() map[string]float64 {
 	all := make(map[string]float64)
 	for _, result := range []string{OK, Refused, Aborted} {
-		all[result] = valueOf(m.results.WithLabelValues(result))
+		all[result] = watch.Value(m.results.WithLabelValues(result))
 	}
 	return all
 }
@@ -77,12 +78,4 @@ func (m *metrics) add(counts map[string]float64) {
 	for _, result := range []string{OK, Refused, Aborted} {
 		m.results.WithLabelValues(result).Add(counts[result])
 	}
-}
-
-func valueOf(c prometheus.Counter) float64 {
-	var d dto.Metric
-	if c.Write(&d) != nil {
-		return 0
-	}
-	return d.GetCounter().GetValue()
 }

@@ -11,7 +11,7 @@ import (
 	"reseat/gateway/transport/rawconn"
 )
 
-// A pump forwards the bytes of connections that cannot move to the successor: those over TLS
+// A pump forwards the bytes of connections that cannot be handed over: those over TLS
 // or compressed, whose state is in this process.
 type pump struct {
 	running sync.WaitGroup

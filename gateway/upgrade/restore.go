@@ -112,9 +112,6 @@ func (t *Incoming) Restore(d Decoded) error {
 	return nil
 }
 
-// Pumped counts the sessions with a connection whose bytes the predecessor forwards.
-func (t *Incoming) Pumped() int { return len(t.pumped) }
-
 // InheritRoutes adds the predecessor's routes, with their game servers, that the settings do
 // not have any more: their sessions go on under the general settings, and no new ones begin.
 // It must be called before Restore.

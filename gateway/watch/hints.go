@@ -68,7 +68,7 @@ var Hints = map[string]string{
 	"no_session: grace_over":    "--grace: the client was away for longer",
 	"no_session":                noSetting + "the session has ended, was in a process that is gone, or is in another of several gateways",
 	"window_exceeded":           "--buffer-bytes: the session's buffer overflowed; --buffer-messages, --buffer-total and --overflow decide too",
-	"superseded":                noSetting + "a newer connection of this client, or a newer session of this player, took over",
+	"superseded":                noSetting + "a newer connection of this client, or a newer session of this player, has replaced it",
 	"ended":                     noSetting + "the session has ended; its history says why",
 	"too_fast":                  noSetting + "more than 20 takeovers in 10 s: do two tabs share a token?",
 	"upstream_lost":             "--upstream: the connection to the game server is lost, and it could not be reached again",

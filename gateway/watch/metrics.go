@@ -58,10 +58,10 @@ func newMetrics() *Metrics {
 	for _, result := range []string{"ok", "gone", "not_there", "unreachable"} {
 		m.Forwards.WithLabelValues("out", result)
 	}
-	m.Claims = m.vec("reseat_claims_total", "Attempts to take over a durable session whose node may be lost, by result.", "result", []string{"won", "lost", "owner_alive", "engine"})
-	m.Handoffs = m.vec("reseat_handoffs_total", "Durable sessions that a drain has handed over to another node, by result.", "result", []string{"ok", "lost", "failed"})
+	m.Claims = m.vec("reseat_claims_total", "Attempts to claim a durable session whose node may be lost, by result.", "result", []string{"won", "lost", "owner_alive", "engine"})
+	m.Handoffs = m.vec("reseat_handoffs_total", "Durable sessions that a drain has handed off to another node, by result.", "result", []string{"ok", "lost", "failed"})
 	m.Fenced = m.counter("reseat_sessions_fenced_total", "Durable sessions that this node has released because another node has claimed them.")
-	m.Failover = m.histogram("reseat_failover_seconds", "From the arrival of a resume to its hello, where the session was taken over from a lost node.", 0.001, 2, 16)
+	m.Failover = m.histogram("reseat_failover_seconds", "From the arrival of a resume to its hello, where the session was claimed from a lost node.", 0.001, 2, 16)
 	m.Resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), ResumeOK))
 	m.Refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", RefusalReasons)
 	m.Logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())
@@ -153,9 +153,12 @@ func values(vec *prometheus.CounterVec, labels []string) map[string]uint64 {
 	return by
 }
 
-// value reads a counter.
-func value(c prometheus.Counter) uint64 {
+// value reads a counter of whole numbers.
+func value(c prometheus.Counter) uint64 { return uint64(Value(c)) }
+
+// Value reads a counter.
+func Value(c prometheus.Counter) float64 {
 	var m dto.Metric
 	c.Write(&m) // never fails for a counter
-	return uint64(m.GetCounter().GetValue())
+	return m.GetCounter().GetValue()
 }

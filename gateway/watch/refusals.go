@@ -15,7 +15,11 @@ import (
 )
 
 // Refusals lists the newest refused handshakes and resumes, the newest first.
-func (w *Watch) Refusals() []Refusal { return w.ring.newestFirst() }
+func (w *Watch) Refusals() []Refusal {
+	list, _ := w.ring.kept()
+	slices.Reverse(list)
+	return list
+}
 
 // keep adds a refusal of r to the list: label is the metric's, code that of the close, 0 where
 // HTTP answered. Ordinary requests are not listed.
@@ -125,15 +129,10 @@ func (w *Watch) RefusedElsewhere(r *front.Request, code int, evidence string) {
 
 // RefusalsSoFar returns the listed refusals, oldest first, and the number of all.
 func (w *Watch) RefusalsSoFar() (list []Refusal, n int) {
-	list = w.ring.newestFirst()
-	slices.Reverse(list)
-	return list, w.ring.count()
+	return w.ring.kept()
 }
 
 // ContinueRefusals adds the RefusalsSoFar of a predecessor.
 func (w *Watch) ContinueRefusals(list []Refusal, n int) {
-	for _, f := range list {
-		w.ring.add(f)
-	}
-	w.ring.setCount(n)
+	w.ring.take(list, n)
 }

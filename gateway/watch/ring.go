@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,46 +26,49 @@ type Refusal struct {
 // A ring keeps the newest refusals: a stranger who is refused often takes no more
 // memory than one who is refused once.
 type ring struct {
-	mu   sync.Mutex
-	list []Refusal // refusal n, counted from 0, is at n mod maxRefusals
-	n    int
+	mu     sync.Mutex
+	list   []Refusal
+	oldest int // its place in list
+	n      int // refusals since the first process
 }
 
 func (k *ring) add(r Refusal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.list) < maxRefusals {
-		k.list = append(k.list, r)
-	} else {
-		k.list[k.n%maxRefusals] = r
-	}
+	k.keep(r)
 	k.n++
 }
 
-// newestFirst copies the refusals that are kept.
-func (k *ring) newestFirst() []Refusal {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	list := make([]Refusal, len(k.list))
-	for i := range list {
-		list[i] = k.list[(k.n-1-i)%maxRefusals]
+// keep adds r to the list. The caller holds mu.
+func (k *ring) keep(r Refusal) {
+	if len(k.list) < maxRefusals {
+		k.list = append(k.list, r)
+		return
 	}
-	return list
+	k.list[k.oldest] = r
+	k.oldest = (k.oldest + 1) % maxRefusals
 }
 
-// count returns the number of refusals since the first process.
+// kept copies the refusals that are kept, oldest first, and returns the number of all since the
+// first process.
+func (k *ring) kept() ([]Refusal, int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Concat(k.list[k.oldest:], k.list[:k.oldest]), k.n
+}
+
 func (k *ring) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.n
 }
 
-// setCount raises the count to that of a predecessor.
-func (k *ring) setCount(n int) {
+// take adds what a predecessor has kept.
+func (k *ring) take(list []Refusal, n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.list) < maxRefusals || n < k.n {
-		return
+	for _, r := range list {
+		k.keep(r)
 	}
-	k.n += (n - k.n) / maxRefusals * maxRefusals // keeps each one's place
+	k.n += n
 }

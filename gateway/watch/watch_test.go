@@ -47,3 +47,27 @@ func TestOmittedLinesAreCountedOnce(t *testing.T) {
 		t.Errorf("total %d, %q", total, lines)
 	}
 }
+
+// An upgrade neither loses nor repeats a refusal: the newest are listed in order, and all are counted.
+func TestRefusalsContinueInASuccessor(t *testing.T) {
+	for _, n := range []int{0, 1, maxRefusals, maxRefusals + 1, 2*maxRefusals + 50} {
+		var older, newer Watch
+		for i := range n {
+			older.ring.add(Refusal{Status: i})
+		}
+		newer.ring.add(Refusal{Status: -1}) // while it started
+		newer.ContinueRefusals(older.RefusalsSoFar())
+		if got := newer.ring.count(); got != n+1 {
+			t.Errorf("%d refusals count as %d in a successor that had one", n, got)
+		}
+		list := newer.Refusals()
+		for i, f := range list[:min(n, len(list))] {
+			if f.Status != n-1-i {
+				t.Fatalf("of %d refusals the one before %d newer is number %d, want %d", n, i, f.Status, n-1-i)
+			}
+		}
+		if len(list) != min(n+1, maxRefusals) {
+			t.Errorf("%d refusals are listed after %d", len(list), n)
+		}
+	}
+}

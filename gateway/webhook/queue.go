@@ -3,6 +3,7 @@ package webhook
 import (
 	"container/heap"
 	"container/list"
+	"slices"
 	"time"
 
 	"reseat/gateway/events"
@@ -87,15 +88,9 @@ func (q *queue) dropOldest() *item {
 func (q *queue) remove(it *item) {
 	l := it.line
 	q.order.Remove(it.place)
-	for i := range l.items {
-		if l.items[i] != it {
-			continue
-		}
-		l.items = append(l.items[:i], l.items[i+1:]...)
-		if i == 0 {
-			l.tries, l.since, l.due = 0, time.Time{}, time.Time{}
-		}
-		break
+	i := slices.Index(l.items, it)
+	if l.items = slices.Delete(l.items, i, i+1); i == 0 {
+		l.tries, l.since, l.due = 0, time.Time{}, time.Time{}
 	}
 	if len(l.items) > 0 {
 		if !l.busy {

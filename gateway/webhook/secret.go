@@ -117,12 +117,7 @@ func (s *Secrets) sign(id string, now time.Time, body []byte) (string, error) {
 }
 
 func contains(list []secret, text string) bool {
-	for _, s := range list {
-		if s.text == text {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(s secret) bool { return s.text == text })
 }
 
 func readSecrets(file string) (list []secret, err error) {

@@ -63,13 +63,6 @@ func (l *Line) Good(gen uint64) bool {
 	return gen >= 1 && gen >= l.confirmed && gen <= l.issued
 }
 
-// Superseded reports whether gen was issued and is older than the last confirmed one:
-// a token of it is a replayed copy. A generation that was never issued is neither
-// valid nor superseded.
-func (l *Line) Superseded(gen uint64) bool {
-	return gen >= 1 && gen < l.confirmed
-}
-
 // Restore sets l to the state with these generations. It reports false, and changes nothing,
 // if no Line can have it.
 func (l *Line) Restore(issued, confirmed uint64) bool {

@@ -73,12 +73,12 @@ func certifiedKey(der []byte) (any, error) {
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, WithoutPath(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, WithoutPath(err)
 	}
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("is larger than %d bytes", limit)
@@ -86,10 +86,10 @@ func Read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// withoutPath removes the path from an error of package os; the caller adds it.
-func withoutPath(err error) error {
+// WithoutPath removes operation and path from an error of package os; the caller adds the path.
+func WithoutPath(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
-		return fmt.Errorf("%s: %w", pe.Op, pe.Err)
+		return pe.Err
 	}
 	return err
 }

@@ -1,13 +1,13 @@
 package login
 
 import (
-	"reseat/tokens/internal/jws"
-
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"testing"
+
+	"reseat/tokens/internal/jws"
 )
 
 func TestReasonsAreAFixedSet(t *testing.T) {

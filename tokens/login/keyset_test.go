@@ -150,7 +150,7 @@ func TestUnusableFilesAreRefusedAtTheStart(t *testing.T) {
 		}
 	}
 	for _, c := range []Config{{JWKS: "/no/such/file"}, {KeyFile: "/no/such/file"}} {
-		if _, err := New(context.Background(), c); err == nil || !strings.HasPrefix(err.Error(), "/no/such/file: open: ") {
+		if _, err := New(context.Background(), c); err == nil || !strings.HasPrefix(err.Error(), "/no/such/file: no such file") {
 			t.Errorf("%+v: error %v", c, err)
 		}
 	}

@@ -1,13 +1,15 @@
 package login
 
 import (
-	"reseat/tokens/internal/jws"
-
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"reseat/tokens/internal/jws"
 )
 
 // A place is a part of a request that may contain a login.
@@ -71,13 +73,13 @@ func parseSource(text string) (Source, error) {
 			return Source{}, fmt.Errorf("want query:NAME with a NAME that needs no escape, got %q", text)
 		}
 		return s, nil
-	case inCookie:
-		if !isToken(name) {
+	case inCookie: // its name is a token: RFC 6265 section 4.1.1
+		if !httpguts.ValidHeaderFieldName(name) {
 			return Source{}, fmt.Errorf("want cookie:NAME with a NAME that can be a cookie's, got %q", text)
 		}
 		return s, nil
-	case inProtocol:
-		if !isToken(name) {
+	case inProtocol: // a subprotocol is one: RFC 6455 section 4.1
+		if !httpguts.ValidHeaderFieldName(name) {
 			return Source{}, fmt.Errorf("want protocol:PREFIX with a PREFIX that a subprotocol can have, got %q", text)
 		}
 		if strings.HasPrefix(name, ownProtocols) || strings.HasPrefix(ownProtocols, name) {
@@ -93,14 +95,6 @@ func parseSource(text string) (Source, error) {
 const ownProtocols = "reseat."
 
 func notInQueryName(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("%&;=+#", r) }
-
-// isToken reports whether s is a token: RFC 9110 section 5.6.2. A cookie's name is
-// one (RFC 6265 section 4.1.1), and a subprotocol (RFC 6455 section 4.1).
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}
 
 // Find returns the login of a request, valid or not, from the first source that has one. An
 // empty login counts as absent. The error is ErrMissing if there is none, and ErrMalformed

@@ -34,26 +34,18 @@ var onDemand = api.Plugin{Name: "on demand", Setup: func(b api.PluginBuild) {
 // Build returns the contents of the files in web/dist by name: each script minified, and
 // its source map with the sources included. dir is web.
 func Build(dir string) (map[string][]byte, error) {
-	short, err := names(dir)
-	if err != nil {
-		return nil, err
-	}
-	return build(dir, short)
-}
-
-// build does the same with the given names of internal members.
-func build(dir string, short map[string]any) (map[string][]byte, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{}
+	var short map[string]any // names of internal members, the same in all files: what is on demand uses them too
 	for _, e := range entries {
 		options := api.BuildOptions{
 			AbsWorkingDir: dir, EntryPoints: []string{e.source}, Outfile: filepath.Join("dist", e.name),
 			Bundle: true, Format: e.format, Target: api.ES2022, Charset: api.CharsetASCII, LegalComments: api.LegalCommentsNone,
 			MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true, MangleProps: `^_[a-zA-Z]`, MangleCache: short, // internal members
-			Sourcemap: api.SourceMapLinked, Plugins: []api.Plugin{onDemand, privates},
+			Sourcemap: api.SourceMapLinked, Plugins: []api.Plugin{onDemand},
 			Define:         map[string]string{"import.meta.classic": "false"},
 			SourcesContent: api.SourcesContentInclude,
 		}
@@ -61,6 +53,7 @@ func build(dir string, short map[string]any) (map[string][]byte, error) {
 			options.Define = map[string]string{"import.meta.classic": "true", "import.meta.url": "undefined"}
 		}
 		result := api.Build(options)
+		short = result.MangleCache
 		var failed []error
 		for _, m := range append(result.Errors, result.Warnings...) {
 			failed = append(failed, fmt.Errorf("bundle %s: %s", e.name, m.Text))
@@ -77,15 +70,7 @@ func build(dir string, short map[string]any) (map[string][]byte, error) {
 
 func main() {
 	dir := flag.String("dir", ".", "the folder web")
-	span := flag.Duration("search", 0, "write bundle/names.json after a search of this length")
 	flag.Parse()
-	if *span > 0 {
-		if err := search(*dir, *span); err != nil {
-			log.Fatal(err)
-		}
-		log.Print("run go generate ./web now, which uses bundle/names.json")
-		return
-	}
 	files, err := Build(*dir)
 	if err != nil {
 		log.Fatal(err)

@@ -1,7 +1,7 @@
 // @ts-check
 // The state of a drain, and the buttons that begin and cancel it.
 import { Ask } from './dialog.js';
-import { count, period, span } from './format.js';
+import { many, period, span } from './format.js';
 import { html } from './html.js';
 import { useState } from './vendor/hooks.js';
 
@@ -25,8 +25,8 @@ export function Drain({ model }) {
 /** What is left of a drain; it runs on, and is not to be read aloud. @param {Model} model @param {string | null} until */
 function left(model, until) {
   if (!until) return '';
-  const { sessions } = model.overview.totals;
-  return `, the ${many(sessions)} left ${living(sessions) === 1 ? 'closes' : 'close'} in ${span(Math.max(0, Date.parse(until) - model.now))}`;
+  const n = living(model.overview.totals.sessions);
+  return `, the ${many(n, 'session')} left ${n === 1 ? 'closes' : 'close'} in ${span(Math.max(0, Date.parse(until) - model.now))}`;
 }
 
 /** @typedef {{connecting: number, attached: number, detached: number}} Counts */
@@ -34,12 +34,6 @@ function left(model, until) {
 /** @param {Counts} counts */
 function living({ connecting, attached, detached }) {
   return connecting + attached + detached;
-}
-
-/** @param {Counts} counts */
-function many(counts) {
-  const n = living(counts);
-  return `${count(n)} session${n === 1 ? '' : 's'}`;
 }
 
 /** @param {{model: Model, close: (done: boolean) => void}} props */
@@ -52,9 +46,9 @@ function Begin({ model, close }) {
         elsewhere. Clients can still resume.
       </p>
       <p>
-        After ${period(drain_time)} (<code>--drain</code>) whatever is left of the ${many(totals.sessions)} ends with
-        4503. The process keeps running. Until then you can cancel the drain; afterwards you can still have new sessions
-        accepted again.
+        After ${period(drain_time)} (<code>--drain</code>) whatever is left of the
+        ${many(living(totals.sessions), 'session')} ends with 4503. The process keeps running. Until then you can cancel
+        the drain; afterwards you can still have new sessions accepted again.
       </p>
     <//>
   `;

@@ -179,7 +179,7 @@ export class Model extends EventTarget {
 
   /** @param {any} overview */
   #take(overview) {
-    // Another process, which did not take over counts and samples.
+    // Another process, which does not continue the counts and samples.
     const anew = this.overview && overview.since !== this.overview.since && overview.upgrade?.state !== 'ok';
     this.samples = join(anew ? [] : this.samples, overview.samples);
     this.#ahead = Date.parse(overview.time) - Date.now();

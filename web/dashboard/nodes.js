@@ -91,7 +91,7 @@ export function engineFacts({ up, servers, replicas, rtt_ms, since }, now) {
 export function facts({ version, sessions, forwards_in, forwards_out, heartbeat_age_ms }, own) {
   return [
     version,
-    `${count(sessions)} session${sessions === 1 ? '' : 's'}`,
+    many(sessions, 'session'),
     `forwards ${count(forwards_in)} in, ${count(forwards_out)} out`,
     own ? 'this one' : `heard ${ago(heartbeat_age_ms)}`,
   ].join(', ');

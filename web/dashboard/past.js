@@ -1,6 +1,6 @@
 // @ts-check
 // A session's history as text, and as attached and detached periods.
-import { duration, many, period, span } from './format.js';
+import { count, duration, many, period, span } from './format.js';
 
 /**
  * @typedef {object} Moment
@@ -146,9 +146,6 @@ function awayFor(ms) {
 function replayed({ replay, lost }) {
   return [`${many(replay, 'message')} replayed`, lost > 0 && `${count(lost)} lost`];
 }
-
-/** @param {number} n */
-const count = (n) => n.toLocaleString('en');
 
 /** @typedef {{from: number, to: number, attached: boolean}} Stretch times in ms since 1970 */
 

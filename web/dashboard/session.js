@@ -2,7 +2,7 @@
 // One session's page.
 import { Actions } from './actions.js';
 import { Refusal } from './api.js';
-import { ago, bytes, clock, count, period, rtt, span } from './format.js';
+import { ago, bytes, clock, count, many, period, rtt, span } from './format.js';
 import { html } from './html.js';
 import { Buffered, Grace, Signs, State } from './marks.js';
 import { ending, lookOf, moved, quoted, sentence, stretches, summary } from './past.js';
@@ -157,11 +157,11 @@ function Facts({ session, now }) {
     ],
     [
       'From the client',
-      many(session.received),
+      many(session.received, 'message'),
       lag(session.received - session.written, 'not written to the game server yet'),
     ],
     ...steady(session),
-    ['To the client', many(session.sent), lag(session.sent - session.acked, 'not acknowledged yet')],
+    ['To the client', many(session.sent, 'message'), lag(session.sent - session.acked, 'not acknowledged yet')],
     [
       'Replay buffer',
       html`<${Buffered} session=${session} />`,
@@ -201,11 +201,6 @@ function steady({ keepalive }) {
   if (!keepalive) return [];
   const flag = html`<code><bdi>${keepalive}</bdi></code>`;
   return [['Keepalive', flag, 'what the client sends at a steady pace, as a flag']];
-}
-
-/** @param {number} n */
-function many(n) {
-  return `${count(n)} message${n === 1 ? '' : 's'}`;
 }
 
 /** @param {number} n @param {string} what */

@@ -1,6 +1,6 @@
 // @ts-check
 // The last upgrade of the gateway to a new process.
-import { count, rtt, span } from './format.js';
+import { count, many, rtt, span } from './format.js';
 import { html } from './html.js';
 
 /**
@@ -42,9 +42,8 @@ export function line({ state, from, to, sessions, freeze_ms, error }) {
 
 /** @param {Upgraded['sessions']} sessions @param {number} ms */
 function moved({ moved, pumped, kept }, ms) {
-  const all = moved + pumped;
   return [
-    `${count(all)} session${all === 1 ? '' : 's'} handed over in ${ms < 1000 ? rtt(ms) : span(ms)}`,
+    `${many(moved + pumped, 'session')} handed over in ${ms < 1000 ? rtt(ms) : span(ms)}`,
     pumped > 0 && `${count(pumped)} of them by way of the older process`,
     kept > 0 && `${count(kept)} followed later`,
   ]

@@ -1,2 +1,0 @@
-// Package front reads a client's request once, and finds the route that it matches.
-package front
