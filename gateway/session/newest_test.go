@@ -141,6 +141,31 @@ func TestResumeWithoutTheOfferIsRefusedWhereMessagesWereReplaced(t *testing.T) {
 		drop; skips no; resume 2; client< ^hello; drop; game> S3, S4; resume 2; client< ^hello, S3, S4`)
 }
 
+// An older process would take a run for a message, and dropped messages for lost ones.
+func TestOlderProcessGetsNoReplacedMessages(t *testing.T) {
+	for script, later := range map[string]bool{
+		`game> S1; drop; game> a`:                                    false,
+		`drop; game> S1, S2`:                                         true,
+		`game> S1, S2; client reads; drop; game> S3; resume 1`:       true,
+		`drop; game> S1, S2; resume 0; client reads; client> ^ack 2`: false,
+		`drop; game> S1, S2, S3; resume 0; client reads; client> ^ack 1`: true,
+		`drop; game> S1, S2; resume 0; client reads; drop; resume 2`: false,
+	} {
+		b := skipping(t)
+		b.play(script)
+		b.s.Events()
+		for _, format := range session.Formats {
+			want := error(nil)
+			if later && format < 3 {
+				want = session.ErrLater
+			}
+			if _, err := b.s.Freeze(format); err != want {
+				t.Errorf("%s: format %d: %v, want %v", script, format, err, want)
+			}
+		}
+	}
+}
+
 func TestRulesMayChange(t *testing.T) {
 	b := skipping(t)
 	change := func(values ...string) {
