@@ -91,6 +91,7 @@
 //	watch          what operators see: log, metrics, events, refusals, overview
 //	control        what the control API does to sessions
 //	policy         what can be set for each route
+//	newest         which messages are states: NAME=MATCH, pure
 //	registry       the living and the remembered sessions: records, tombstones, histories;
 //	               limits; duplicate sessions of a player; lists
 //	handshake      the opening handshake: what a request must have, Host, Origin, the 101
@@ -136,6 +137,7 @@
 // resumable session arrives once and in order, both ways, across any number of
 // connections within the grace period, while this process, its successors in upgrades, and the
 // nodes that it hands durable sessions off to live. The guarantee ends with a crash (docs/sessions.md
-// says what is left of it for durable sessions), where --overflow drops messages (and reports how many), and at the
+// says what is left of it for durable sessions), where --overflow drops messages (and reports how many), where
+// --newest lets a newer message replace one (and reports how many, and where), and at the
 // upstream's socket: the game server is responsible for what it has read.
 package gateway

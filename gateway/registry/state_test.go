@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/fields"
+	"reseat/gateway/newest"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/tlv"
@@ -101,13 +102,14 @@ func TestStateTermsCoverSettingsOfCore(t *testing.T) {
 	terms.Grace, terms.GraceBeforeStart, terms.Overflow = 3*time.Second, &grace, session.Overflow(1)
 	terms.PlainResume, terms.Hard, terms.MessageLog = true, true, session.MessageLog{On: true, Prefix: 9}
 	terms.Redial, terms.RedialFor = true, time.Minute
+	terms.Newest, _ = newest.Parse([]string{"a=A", "b=json:/b"})
 	e.SetTerms(terms)
 	got, _ := restored(t, e)
 	if !reflect.DeepEqual(got.Terms(), terms) {
 		t.Errorf("%+v, want %+v", got.Terms(), terms)
 	}
-	if k := reflect.TypeFor[StateTerms]().NumField(); k != 9 {
-		t.Errorf("StateTerms has %d fields, and this test knows 9", k)
+	if k := reflect.TypeFor[StateTerms]().NumField(); k != 10 {
+		t.Errorf("StateTerms has %d fields, and this test knows 10", k)
 	}
 	terms = &Terms{}
 	e.SetTerms(terms)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -28,8 +29,10 @@ func (m *model) step() {
 		m.stepAfter()
 	case op < 28:
 		m.stepAround()
-	case op < 30:
+	case op < 29:
 		m.stepSlices()
+	case op < 30:
+		m.stepNewest()
 	case op < 31:
 		m.stepUnpin()
 	default:
@@ -98,9 +101,10 @@ func (m *model) stepSettle() {
 }
 
 func (m *model) stepAck() {
-	n := m.base + m.upTo(len(m.msgs)-m.base)
+	base := m.mark(m.base).N
+	n := int(base) + m.upTo(int(m.mark(len(m.msgs)).N-base))
 	if m.next()&15 == 0 {
-		n = m.upTo(m.base)
+		n = m.upTo(int(base))
 	}
 	within := m.lastOff()
 	if m.next()&1 == 0 {
@@ -108,18 +112,20 @@ func (m *model) stepAck() {
 	}
 	ok := m.b.Ack(uint64(n), uint64(within))
 	m.note("ack(%d, %d) %t", n, within, ok)
-	if want := n <= m.base || m.msgs[n-1].end <= within; ok != want {
+	i := m.holding(n)
+	if want := n <= int(base) || m.msgs[i-1].end <= within; ok != want {
 		m.failf("ack of %d with %d sent is %t", n, within, ok)
 	}
 	if ok {
-		m.base = max(m.base, n)
+		m.base = max(m.base, i)
 	}
 }
 
 func (m *model) stepAfter() {
-	n := m.base + m.upTo(len(m.msgs)-m.base)
+	base := m.mark(m.base).N
+	n := int(base) + m.upTo(int(m.mark(len(m.msgs)).N-base))
 	m.note("after(%d)", n)
-	if got, want := m.b.After(uint64(n)), m.mark(n).Off; got != want {
+	if got, want := m.b.After(uint64(n)), m.mark(m.holding(n)).Off; got != want {
 		m.failf("message %d ends at %d, want %d", n, got, want)
 	}
 }
@@ -141,6 +147,157 @@ func (m *model) stepAround() {
 	}
 }
 
+// holding returns how many messages and runs there are up to the one with message n.
+func (m *model) holding(n int) int {
+	if n == 0 {
+		return 0
+	}
+	i, _ := slices.BinarySearchFunc(m.msgs, uint64(n), func(x msg, n uint64) int { return cmp.Compare(x.n, n) })
+	return i + 1
+}
+
+// stepNewest replaces messages, and removes them behind what Slices has returned, or puts the Buffer away and restores it.
+func (m *model) stepNewest() {
+	for range m.next() % 8 {
+		i := m.base + m.upTo(max(len(m.msgs)-m.base-1, 0))
+		if i < len(m.msgs) && m.msgs[i].gone == 0 {
+			x := &m.msgs[i]
+			m.note("replace(%d)", x.n)
+			m.b.Replace(x.n, x.payload)
+			x.payload, x.gone = 0, 1
+		}
+	}
+	m.stepWalks()
+	free := m.baseOff()
+	for _, p := range m.pins {
+		free = max(free, p.to)
+	}
+	i := m.base
+	for i < len(m.msgs) && m.mark(i).Off < uint64(free) {
+		i++
+	}
+	from := i + m.upTo(len(m.msgs)-i)
+	if c := m.next(); c < 128 {
+		m.stepCompact(from)
+	} else if c < 160 && !m.scanning && m.room == nil && !m.pinned {
+		m.stepCompact(m.base)
+		m.restore()
+	}
+}
+
+// stepWalks checks what walks over the messages say.
+func (m *model) stepWalks() {
+	n := int(m.mark(len(m.msgs)).N) - m.upTo(int(m.mark(len(m.msgs)).N))
+	after := uint64(0)
+	for _, x := range m.msgs[m.base:] {
+		if x.n > uint64(n) {
+			after += min(x.gone, x.n-uint64(n))
+		}
+	}
+	if got := m.b.ReplacedAfter(uint64(n)); got != after {
+		m.failf("%d replaced after %d, want %d", got, n, after)
+	}
+	if m.base == len(m.msgs) {
+		return
+	}
+	if end, gone := m.b.Oldest(); end != m.mark(m.base+1) || gone != (m.msgs[m.base].gone > 0) {
+		m.failf("the oldest ends at %v, replaced %t", end, gone)
+	}
+	i := m.base
+	m.b.Each(m.b.Base(), func(begin uint64, end Mark, payload int64) {
+		for m.msgs[i].gone > 0 {
+			i++
+		}
+		if begin != m.mark(i).Off || end != m.mark(i+1) || payload != m.msgs[i].payload {
+			m.failf("a message from %d to %v with %d bytes, want %v to %v with %d", begin, end, payload, m.mark(i), m.mark(i+1), m.msgs[i].payload)
+		}
+		i++
+	})
+	for _, x := range m.msgs[i:] {
+		if x.gone == 0 {
+			m.failf("message %d is left out", x.n)
+		}
+	}
+	off := m.baseOff() + m.upTo(m.lastOff()-m.baseOff())
+	i, _ = slices.BinarySearchFunc(m.msgs, off, func(x msg, off int) int { return x.end - off })
+	if off == m.baseOff() {
+		i = m.base - 1
+	}
+	if got := m.b.Boundary(m.mark(m.base), uint64(off)); got != m.mark(i+1) {
+		m.failf("the boundary after %d is %v, want %v", off, got, m.mark(i+1))
+	}
+}
+
+// stepCompact compacts the Buffer behind the first n messages and runs.
+func (m *model) stepCompact(n int) {
+	from, last := m.mark(n), m.lastOff()
+	dead := 0 // up to there
+	for i, x := range m.msgs {
+		if x.gone == 1 && !m.isRun(i) {
+			dead = i + 1
+		}
+	}
+	var ends []uint64
+	for _, x := range m.msgs {
+		ends = append(ends, uint64(x.end))
+	}
+	moved := m.b.Compact(from)
+	m.note("compact(%v) %t", from, moved != nil)
+	if done := dead > n; moved == nil && done && !m.scanning || moved != nil && !done {
+		m.failf("compacted: %t; the last replaced one is %d, from %d", moved != nil, dead, n)
+	}
+	if moved == nil {
+		return
+	}
+	stream, msgs := slices.Clone(m.stream[:from.Off]), slices.Clone(m.msgs[:n])
+	now := slices.Clone(ends[:n]) // where each end is now
+	for i := n; i < len(m.msgs); {
+		x, begin := m.msgs[i], int(m.mark(i).Off)
+		j := i + 1
+		if x.gone > 0 {
+			for x.gone = 0; j <= len(m.msgs) && m.msgs[j-1].gone > 0; j++ {
+				x.gone += m.msgs[j-1].gone
+				x.n = m.msgs[j-1].n
+			}
+			j--
+			run := fmt.Sprint("\x10skip ", x.gone)
+			stream = append(append(stream, 0x81, byte(len(run))), run...)
+		} else {
+			stream = append(stream, m.stream[begin:x.end]...)
+		}
+		x.end = len(stream)
+		msgs = append(msgs, x)
+		for ; i < j; i++ {
+			now = append(now, uint64(x.end))
+		}
+	}
+	for i, end := range ends {
+		if got := moved(end); got != now[i] {
+			m.failf("offset %d has moved to %d, want %d", end, got, now[i])
+		}
+	}
+	m.stream, m.msgs = append(stream, m.stream[last:]...), msgs
+}
+
+// isRun reports whether message i is a run of the stream.
+func (m *model) isRun(i int) bool {
+	begin := int(m.mark(i).Off)
+	return m.msgs[i].gone > 0 && bytes.HasPrefix(m.stream[begin:m.msgs[i].end], append([]byte{0x81, byte(m.msgs[i].end - begin - 2)}, runText...))
+}
+
+// restore goes on with a copy of the Buffer.
+func (m *model) restore() {
+	m.note("restore")
+	st, content := m.b.State(), bytes.Join(m.b.Content(), nil)
+	store := m.b.store
+	m.b.Release()
+	b, err := Restore(store, st, content)
+	if err != nil {
+		m.failf("%v", err)
+	}
+	m.b = b
+}
+
 func (m *model) stepSlices() {
 	from := m.baseOff()
 	if m.pinned {
@@ -159,7 +316,7 @@ func (m *model) stepSlices() {
 		if len(p) == 0 {
 			m.failf("a slice of nothing")
 		}
-		m.pins = append(m.pins, hold{p, m.stream[at : at+len(p)]})
+		m.pins = append(m.pins, hold{p, m.stream[at : at+len(p)], at + len(p)})
 		at += len(p)
 	}
 	if from < to && !m.pinned {
@@ -208,7 +365,7 @@ func (m *model) cut() {
 func (m *model) keepRoom() {
 	if m.room != nil {
 		copy(m.room, noise[:])
-		m.kept = append(m.kept, hold{m.room, noise[:min(len(m.room), len(noise))]})
+		m.kept = append(m.kept, hold{m.room, noise[:min(len(m.room), len(noise))], 0})
 	}
 	m.room = nil
 }

@@ -72,26 +72,31 @@ type model struct {
 	kept   []hold // still in use after Abandon or Release
 }
 
-// A msg is a message that ends at end in the stream.
+// A msg is a message, or a run of replaced ones, that ends at end in the stream.
 type msg struct {
 	end     int
 	payload int64
+	n       uint64 // its number, or that of the last of the run
+	gone    uint64 // how many messages it is that newer ones have replaced
 }
 
 // A hold is memory in use, and what it must contain.
-type hold struct{ got, want []byte }
+type hold struct {
+	got, want []byte
+	to        int // where it ends in the stream
+}
 
 func (m *model) failf(format string, args ...any) {
 	m.t.Helper()
 	m.t.Fatalf("%s\nafter %q", fmt.Sprintf(format, args...), m.trace)
 }
 
-// mark returns the end of message n.
+// mark returns the end of the first n messages and runs.
 func (m *model) mark(n int) Mark {
 	if n == 0 {
 		return Mark{}
 	}
-	return Mark{uint64(m.msgs[n-1].end), uint64(n)}
+	return Mark{uint64(m.msgs[n-1].end), m.msgs[n-1].n}
 }
 
 func (m *model) baseOff() int { return int(m.mark(m.base).Off) }
@@ -109,13 +114,15 @@ func (m *model) need() int {
 func (m *model) check() {
 	m.t.Helper()
 	var held int64
+	var gone uint64
 	for _, x := range m.msgs[m.base:] {
 		held += x.payload
+		gone += x.gone
 	}
-	b := m.b
-	if b.Base() != m.mark(m.base) || b.Last() != m.mark(len(m.msgs)) || b.Messages() != len(m.msgs)-m.base || b.Bytes() != held {
-		m.failf("base %v last %v messages %d bytes %d, want %v %v %d %d", b.Base(), b.Last(), b.Messages(), b.Bytes(),
-			m.mark(m.base), m.mark(len(m.msgs)), len(m.msgs)-m.base, held)
+	b, want := m.b, int(m.mark(len(m.msgs)).N-m.mark(m.base).N-gone)
+	if b.Base() != m.mark(m.base) || b.Last() != m.mark(len(m.msgs)) || b.Messages() != want || b.Bytes() != held || b.Replaced() != gone {
+		m.failf("base %v last %v messages %d bytes %d replaced %d, want %v %v %d %d %d", b.Base(), b.Last(), b.Messages(), b.Bytes(), b.Replaced(),
+			m.mark(m.base), m.mark(len(m.msgs)), want, held, gone)
 	}
 	if !bytes.Equal(b.Raw(), m.raw) {
 		m.failf("raw is %d bytes % .20x, want %d % .20x", len(b.Raw()), b.Raw(), len(m.raw), m.raw)
@@ -192,6 +199,9 @@ func (m *model) nextFrame() []byte {
 		p[0] = dle
 	}
 	op, fin := byte(frame.Binary), kind > 4
+	if kind == 5 && !m.open { // data that looks like a run
+		op, p = frame.Text, []byte(runText+"5")
+	}
 	if m.open {
 		op = frame.Continuation
 	}
@@ -259,6 +269,6 @@ func (m *model) endFrame() {
 		return
 	}
 	m.b.EndMessage(m.payload)
-	m.msgs = append(m.msgs, msg{len(m.stream), m.payload})
+	m.msgs = append(m.msgs, msg{end: len(m.stream), payload: m.payload, n: m.mark(len(m.msgs)).N + 1})
 	m.fin, m.payload = false, 0
 }

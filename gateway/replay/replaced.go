@@ -221,7 +221,7 @@ func (b *Buffer) split(off uint64) (before, c *chunk) {
 	}
 	k := int(off - c.off)
 	rest := &chunk{buf: c.buf[k:], n: c.n - k, off: off, next: c.next, keep: true, at: c.at}
-	c.buf, c.n, c.next, c.keep = c.buf[:k:k], k, rest, true // both are parts of one piece of memory: never to be reused
+	c.buf, c.n, c.next, c.keep = c.buf[:k:k], k, rest, true // a part that waits for reuse would hold the memory of the whole
 	if b.tail == c {
 		b.tail, b.src = rest, rest
 		b.lo -= k

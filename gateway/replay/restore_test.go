@@ -70,3 +70,35 @@ func TestRenumber(t *testing.T) {
 		t.Errorf("%+v to %+v, message 12 ends at %d", b.Base(), b.Last(), b.After(12))
 	}
 }
+
+func TestRestoreRefusesRunsThatDoNotFit(t *testing.T) {
+	b := New(NewStore(1<<30, nil))
+	for range 5 {
+		send(t, b, 10)
+	}
+	b.Replace(2, 10)
+	b.Replace(3, 10)
+	b.Renumber(7)
+	b.Compact(b.Base())
+	content := slices.Concat(b.Content()...)
+	for change, f := range map[string]func(st *State){
+		"":                    func(*State) {},
+		"no run":              func(st *State) { st.Runs = 0 },
+		"two":                 func(st *State) { st.Runs = 2 },
+		"of three messages":   func(st *State) { st.Replaced = 3 },
+		"of none":             func(st *State) { st.Replaced, st.Runs = 0, 0 },
+		"too few messages":    func(st *State) { st.Last.N-- },
+		"a run of all":        func(st *State) { st.Last.N = 1 },
+		"payload of the runs": func(st *State) { st.Held += 20 },
+	} {
+		st := b.State()
+		f(&st)
+		got, err := Restore(NewStore(1<<30, nil), st, content)
+		if (err == nil) != (change == "") {
+			t.Errorf("%s: %v", change, err)
+		}
+		if err == nil && (got.Messages() != 3 || got.Replaced() != 2 || got.ReplacedAfter(9) != 1) {
+			t.Errorf("%d messages, %d replaced", got.Messages(), got.Replaced())
+		}
+	}
+}

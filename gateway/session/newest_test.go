@@ -108,6 +108,12 @@ func TestOverflowCountsNoReplacedMessage(t *testing.T) {
 			drop; game> a, S1, b, S2, c, d, e, S3; resume 0; client reads; client> ^ack 4; drop; resume 4; hello lost=0 replay=3 skipped=1`},
 		"by the token of that hello": {session.DropOldest, `
 			drop; game> a, S1, b, S2, c, d, e, S3; resume 0; drop; resume 4; hello lost=0 replay=3 skipped=1`},
+		"a hello that was taken has changed the numbers": {session.DropOldest, `
+			game> S1, a; client reads; drop; game> S2, b, c; resume 0; client< ^hello, ^skip 1, S2, b, c; drop; resume 1; hello lost=0 replay=3 skipped=1`},
+		"also where an ack has shown it": {session.DropOldest, `
+			game> S1, a; client reads; drop; game> S2, b, c; resume 0; client reads; client> ^ack 1; drop; resume 1; hello lost=0 replay=3 skipped=1`},
+		"one that was not has changed nothing": {session.DropOldest, `
+			game> S1, a; client reads; client> ^ack 0; drop; game> S2, b, c; states 1 0; resume 0; drop; join; hello lost=1 replay=3 skipped=0`},
 		"what was sent keeps its numbers": {session.DropOldest, `
 			game> S1, a, S2; client reads; drop; game> S3, b, c, d; resume 2; hello lost=1 replay=3 skipped=1`},
 		"replaced messages make room": {session.DropOldest, `drop
@@ -139,6 +145,31 @@ func TestClientThatTakesNoSkipsGetsEveryMessage(t *testing.T) {
 func TestResumeWithoutTheOfferIsRefusedWhereMessagesWereReplaced(t *testing.T) {
 	skipping(t).play(`drop; game> S1, S2; skips no; refused 4408; skips; refused 0; resume 0; client< ^hello, ^skip 1, S2; client> ^ack 2
 		drop; skips no; resume 2; client< ^hello; drop; game> S3, S4; resume 2; client< ^hello, S3, S4`)
+}
+
+// An older process would take a run for a message, and dropped messages for lost ones.
+func TestOlderProcessGetsNoReplacedMessages(t *testing.T) {
+	for script, later := range map[string]bool{
+		`game> S1; drop; game> a`:                                        false,
+		`drop; game> S1, S2`:                                             true,
+		`game> S1, S2; client reads; drop; game> S3; resume 1`:           true,
+		`drop; game> S1, S2; resume 0; client reads; client> ^ack 2`:     false,
+		`drop; game> S1, S2, S3; resume 0; client reads; client> ^ack 1`: true,
+		`drop; game> S1, S2; resume 0; client reads; drop; resume 2`:     false,
+	} {
+		b := skipping(t)
+		b.play(script)
+		b.s.Events()
+		for _, format := range session.Formats {
+			want := error(nil)
+			if later && format < 3 {
+				want = session.ErrLater
+			}
+			if _, err := b.s.Freeze(format); err != want {
+				t.Errorf("%s: format %d: %v, want %v", script, format, err, want)
+			}
+		}
+	}
 }
 
 func TestRulesMayChange(t *testing.T) {

@@ -36,6 +36,9 @@ const TOKEN = 'reseat.token';
  * @property {number} buffer_bytes
  * @property {number} buffer_max_messages
  * @property {number} buffer_max_bytes
+ * @property {string[]} newest which messages are states
+ * @property {number} dropped by the overflow policy
+ * @property {number} skipped replaced by newer ones
  * @property {string} [reason]
  * @property {string} [detail]
  * @property {string} [by] who ended it by the API

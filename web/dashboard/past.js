@@ -15,6 +15,7 @@ import { count, duration, many, period, span } from './format.js';
  * @property {string} away of session.resumed and session.superseded: since the last sign of life before, as in flags
  * @property {number} replay
  * @property {number} lost
+ * @property {number} [skipped] replaced by newer ones
  * @property {number} times
  */
 
@@ -143,8 +144,12 @@ function awayFor(ms) {
 }
 
 /** @param {Moment} m */
-function replayed({ replay, lost }) {
-  return [`${many(replay, 'message')} replayed`, lost > 0 && `${count(lost)} lost`];
+function replayed({ replay, lost, skipped = 0 }) {
+  return [
+    `${many(replay, 'message')} replayed`,
+    lost > 0 && `${count(lost)} lost`,
+    skipped > 0 && `${count(skipped)} skipped`,
+  ];
 }
 
 /** @typedef {{from: number, to: number, attached: boolean}} Stretch times in ms since 1970 */

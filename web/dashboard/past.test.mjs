@@ -54,8 +54,8 @@ const SENTENCES = [
   ],
   [
     'session.resumed',
-    { away: '7.2s', replay: 1, lost: 3 },
-    'Resumed from 203.0.113.7, away for 7.2 s since the last sign of life, 1 message replayed, 3 lost',
+    { away: '7.2s', replay: 1, lost: 3, skipped: 7 },
+    'Resumed from 203.0.113.7, away for 7.2 s since the last sign of life, 1 message replayed, 3 lost, 7 skipped',
   ],
   [
     'session.superseded',

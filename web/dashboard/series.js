@@ -18,6 +18,7 @@
  * @property {number} to_client_bytes
  * @property {number} replayed
  * @property {number} dropped
+ * @property {number} skipped
  * @property {number} buffer_bytes
  * @property {number} loops in use
  * @property {number} loop_busy_ms of all of them

@@ -162,6 +162,7 @@ function Facts({ session, now }) {
     ],
     ...steady(session),
     ['To the client', many(session.sent, 'message'), lag(session.sent - session.acked, 'not acknowledged yet')],
+    ...missing(session),
     [
       'Replay buffer',
       html`<${Buffered} session=${session} />`,
@@ -178,6 +179,13 @@ function Facts({ session, now }) {
         </div>`,
     )}
   </dl>`;
+}
+
+/** Messages that the client has not got, or will not get. @param {Session} session */
+function missing({ dropped, skipped, newest }) {
+  if (!dropped && !skipped && !newest?.length) return [];
+  const states = newest?.length ? `states: ${newest.join(' ')}` : '';
+  return [['Not sent', `${count(dropped)} dropped, ${count(skipped)} skipped`, states]];
 }
 
 const LOSS = {

@@ -41,10 +41,16 @@ export function Tiles({ overview, samples }) {
       <${Tile}
         name="Up for"
         value=${span(Date.parse(overview.time) - Date.parse(overview.since))}
-        more=${totals.dropped ? `${count(totals.dropped)} messages dropped` : 'no message dropped'}
+        more=${missing(totals)}
       />
     </section>
   `;
+}
+
+/** Messages that clients have not got. @param {import('./series.js').Totals} totals */
+function missing({ dropped, skipped }) {
+  const texts = [dropped && `${count(dropped)} dropped`, skipped && `${count(skipped)} skipped`].filter(Boolean);
+  return texts.length ? `messages: ${texts.join(', ')}` : 'no message dropped';
 }
 
 /** @param {{name: string, value: string, more: any}} props */

@@ -54,10 +54,11 @@ func (g *game) configure() {
 		g.cfg.Idle = pick(w, w.beat, 4*w.beat, 20*time.Second)
 	}
 	g.configureWords()
+	g.cfg.Answer = w.answer
+	g.configureStates()
 	g.configureOwners()
 	g.style = pick(w, raw, raw, blocking, poll)
 	g.blind = g.style == blocking && w.chance(500)
-	g.cfg.Answer = w.answer
 	g.knowsTrip = w.chance(300)
 	g.readSize = pick(w, 16, 512, 4096, 64<<10)
 	g.terms = g.cfg.Terms

@@ -8,10 +8,11 @@ import (
 // and on n alone, so that any message can be checked wherever it appears, and none must
 // be kept.
 type flow struct {
-	seed  uint64
-	texts uint64 // this many of 16 are text
-	sizes sizes
-	limit int // --max-message
+	seed   uint64
+	texts  uint64 // this many of 16 are text
+	sizes  sizes
+	limit  int  // --max-message
+	states bool // some are states
 }
 
 // sizes are the shares, of 1000 messages, of those larger than a few bytes.
@@ -40,6 +41,9 @@ func (f *flow) message(n uint64) message {
 			lead := leads[h>>7%uint64(len(leads))]
 			m.lead = lead[:min(len(lead), m.size)]
 		}
+	}
+	if k := h >> 12 & 7; f.states && k < uint64(len(states)) {
+		m.op, m.lead, m.size = opText, states[k], max(m.size, 2)
 	}
 	return m
 }

@@ -85,7 +85,7 @@ func (g *game) attachFirst() bool {
 	before := g.snapshot()
 	g.seen.attach = session.Event{Kind: session.Created}
 	p := g.pass(g.core.NextGen(), g.w.now)
-	p.Durable, p.Parts = g.cfg.Durable, l.takesParts
+	p.Durable, p.Parts, p.Skips = g.cfg.Durable, l.takesParts, true
 	a := g.core.AttachFirst(g.w.now, p)
 	if before.info.State == session.Ended {
 		g.unchanged(before, "a first attach after the end")
@@ -167,7 +167,7 @@ func (g *game) shake(t *attempt) bool {
 
 // resume returns what an attempt states. A cookie states no count.
 func (t *attempt) resume() session.Resume {
-	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN, Settled: t.settled}
+	return session.Resume{Gen: t.token.gen, Received: t.received, Malformed: t.badN, Settled: t.settled, Skips: true}
 }
 
 // examine checks an attempt, and reserves the generation that it would issue if the

@@ -62,6 +62,9 @@ func (g *game) event(e session.Event, after []session.Event) {
 			g.attachedEvent(e)
 		}
 		g.waitEnd = 0
+		if e.Kind != session.Created {
+			g.attachedWithStates(e)
+		}
 		if e.Reason, e.Epoch, e.Outage = "", 0, 0; e != m.attach {
 			g.fail("I13", "the attach is reported as %+v, want %+v", e, m.attach)
 		}
@@ -470,7 +473,11 @@ func (g *game) attached(t *attempt, before snapshot, end session.Time) {
 		g.stolen = true
 	}
 	base := max(b.Sent-uint64(b.BufferMessages), t.received)
-	g.seen.replayed += b.Sent - base
+	if g.cfg.Newest != nil {
+		base = t.received // see attachedWithStates
+	} else {
+		g.seen.replayed += b.Sent - base
+	}
 	g.seen.attach = session.Event{Kind: session.Superseded, Replay: b.Sent - base, Lost: base - t.received, Moved: g.movedHere()}
 	if b.State != session.Attached {
 		g.seen.attach.Kind, g.seen.attach.Elapsed = session.Resumed, g.w.now.Sub(b.Detached)

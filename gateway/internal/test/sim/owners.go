@@ -92,7 +92,7 @@ func (g *game) configureOwners() {
 	line.redeliver = w.chance(800)
 	if line.counting = line.redeliver && w.chance(400); line.counting { // the gateway's own words are not numbered
 		g.cfg.Notices, g.cfg.KeepaliveReplies, g.cfg.Keepalives = session.Notices{}, nil, nil
-		line.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
+		line.says = flow{states: g.cfg.Newest != nil, seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
 	}
 }
 

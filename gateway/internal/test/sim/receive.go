@@ -16,6 +16,7 @@ type helloArg struct {
 	Received uint64 `json:"received"`
 	Lost     uint64 `json:"lost"`
 	Replay   uint64 `json:"replay"`
+	Skipped  uint64 `json:"skipped"`
 	Grace    int64  `json:"grace_ms"`
 	Beat     int64  `json:"heartbeat_ms"`
 	Answer   int64  `json:"answer_ms"`
@@ -130,8 +131,14 @@ func (l *link) data(a arrival) {
 	if !c.g.cfg.Resumable {
 		return
 	}
+	l.owesAck(len(unescaped(a)))
+}
+
+// owesAck counts what must be acked, and acks it in time.
+func (l *link) owesAck(bytes int) {
+	c := l.c
 	l.unacked++
-	l.unackedBytes += len(unescaped(a))
+	l.unackedBytes += bytes
 	if l.unackedSince == 0 {
 		l.unackedSince = c.g.w.now
 	}
@@ -170,6 +177,8 @@ func (l *link) control(text string) {
 		}
 	case "parts":
 		l.parts.announce(arg, c.g.cfg.MaxMessage)
+	case "skip":
+		l.skip(arg)
 	case "move":
 	case "upstream":
 		var v struct{ State string }

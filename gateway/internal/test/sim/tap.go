@@ -29,16 +29,18 @@ type tap struct {
 	first    bool
 	late     bool // the session had already ended
 
-	hello     bool
-	lost      uint64
-	replay    uint64
-	n         uint64 // number of the newest message written
-	acked     uint64 // newest ack written
-	older     uint64 // what was written upstream before the attach
-	announced bool   // the end of the replay was announced
-	code      int    // of close or end; 0: none
-	verb      string
-	closed    bool
+	hello          bool
+	lost           uint64
+	replay         uint64
+	skipped        uint64 // by skip,
+	announcedSkips uint64 // and by hello
+	n              uint64 // number of the newest message written
+	acked          uint64 // newest ack written
+	older          uint64 // what was written upstream before the attach
+	announced      bool   // the end of the replay was announced
+	code           int    // of close or end; 0: none
+	verb           string
+	closed         bool
 
 	pongDue   uint64 // the client's newest unanswered ping
 	pongAfter uint64 // what must be acked first
@@ -164,6 +166,8 @@ func (t *tap) control(text string) {
 			g.fail("parts", "parts %s is written: %s", arg, bad)
 		}
 		g.w.cov.hit("message in parts")
+	case verb == "skip":
+		t.skip(arg)
 	case verb == "grace":
 		t.grace(arg)
 	case verb == "upstream":
@@ -207,7 +211,7 @@ func (t *tap) seeHello(arg string) {
 	g := t.l.g
 	var h helloArg
 	g.must(json.Unmarshal([]byte(arg), &h))
-	t.lost, t.replay = h.Lost, h.Replay
+	t.lost, t.replay, t.announcedSkips = h.Lost, h.Replay, h.Skipped
 	switch {
 	case t.hello:
 		g.fail("I7", "a second hello")
@@ -215,7 +219,7 @@ func (t *tap) seeHello(arg string) {
 		g.fail("I3", "hello.received %d, but %d were admitted at the attach", h.Received, t.received)
 	case t.first != !*h.Resumed:
 		g.fail("I7", "hello.resumed %v at epoch %d", *h.Resumed, t.l.att.Epoch())
-	case (!t.first || g.detached.reserved) && t.stated+h.Lost+h.Replay != t.sent:
+	case (!t.first || g.detached.reserved) && t.stated+h.Lost+h.Replay+h.Skipped != t.sent:
 		g.fail("I7", "stated %d, lost %d, replay %d, but %d were numbered", t.stated, h.Lost, h.Replay, t.sent)
 	case h.Lost > 0 && !g.seen.dropping:
 		g.fail("I1", "lost %d under %v", h.Lost, g.terms.Overflow)
@@ -292,7 +296,7 @@ func (t *tap) finished() {
 
 // replaying reports whether part of the replay is not written yet.
 func (t *tap) replaying() bool {
-	return t.replay > 0 && t.n < t.stated+t.lost+t.replay
+	return t.replay > 0 && t.n < t.stated+t.lost+t.replay+t.announcedSkips
 }
 
 func (l *leg) stale() bool { return l.att.CloseMode() != session.Open }

@@ -72,7 +72,7 @@ const maxOut = 64 << 10
 func newUpstream(g *game, told promise) *upstream {
 	w := g.w
 	u := &upstream{g: g, conn: newConn(0, w.capacity()), doneAt: w.now, no: 1}
-	u.says = flow{seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
+	u.says = flow{states: u.g.cfg.Newest != nil, seed: w.rng.Uint64(), texts: uint64(w.rng.IntN(17)), sizes: w.sizes, limit: int(w.maxMessage)}
 	u.echo = w.chance(250) && !w.scarce
 	u.hears(told)
 	u.tap = decoder{masked: true, key: g.freshKey}

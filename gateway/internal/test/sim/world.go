@@ -68,6 +68,7 @@ func layoutDiffers(a, b Result) bool {
 // A world is the whole state of one seed.
 type world struct {
 	rng    *rand.Rand
+	seed   uint64
 	now    session.Time
 	games  []*game
 	older  []*game // former owners of durable sessions, as long as anything of them exists: see owners.go
@@ -139,7 +140,7 @@ func Run(o Options) (r Result) {
 
 func newWorld(o Options) *world {
 	w := &world{
-		cov: Coverage{},
+		seed: o.Seed, cov: Coverage{},
 		rng: rand.New(rand.NewPCG(o.Seed, 0x5EA7)), moveRNG: rand.New(rand.NewPCG(o.Seed, 0x3013)), perMove: o.Moves, now: session.Time(time.Second),
 		trace: trace{out: o.Trace}, weights: make([]int, len(actions)), block: make([]byte, 64<<10),
 	}

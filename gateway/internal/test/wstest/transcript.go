@@ -65,7 +65,7 @@ func (h Handshake) Protocols(token string) []string {
 // Own returns the application's part of the offer.
 func (h Handshake) Own() []string {
 	return slices.DeleteFunc(slices.Clone(h.Offer), func(p string) bool {
-		return p == wire.Subprotocol || strings.HasPrefix(p, "received=")
+		return strings.HasPrefix(p, "reseat.") || strings.HasPrefix(p, "received=")
 	})
 }
 
@@ -98,7 +98,7 @@ var (
 	networkForm = regexp.MustCompile(`^--- (drop|half-open)$`)
 	clockForm   = regexp.MustCompile(`^\+\+\+ ([1-9][0-9]*(?:ms|s|m))$`)
 	getForm     = regexp.MustCompile(`^C> GET (/\S*) ([^ ,]+(?:, [^ ,]+)*)$`)
-	appForm     = regexp.MustCompile(`^A(?:> (?:online|close [0-9]{4}(?: ".*")?|x?".*")|< (?:open|detach|resume|replayed|error|close)(?: \{.*\})?)$`)
+	appForm     = regexp.MustCompile(`^A(?:> (?:online|close [0-9]{4}(?: ".*")?|x?".*")|< (?:open|detach|resume|replayed|skip|error|close)(?: \{.*\})?)$`)
 	messageForm = regexp.MustCompile(`^(?:([CG])(?:#([1-9][0-9]*))?>|(U)([<>])) (.+)$`)
 
 	textForm    = regexp.MustCompile(`^".*"$`)
