@@ -183,6 +183,19 @@ func TestAnsweredPartsAreProgress(t *testing.T) {
 	}
 }
 
+// A client whose every answer is lost with its connection says by what it holds that it makes progress.
+func TestHoldingMoreOfMessageIsProgress(t *testing.T) {
+	b := newPartial(t, grace(time.Hour))
+	b.message(frame.Binary, "", 1<<20)
+	for n := range 8 {
+		b.msg = make([]byte, 4096*n+4096)
+		b.cut(0, len(b.msg))
+		b.says("\x10ack 0")
+		b.takesAll()
+		b.play(`3s; attached`)
+	}
+}
+
 // `part` excuses a missing ack for as long as it grows.
 func TestAnsweredPartsPostponeOverdueAck(t *testing.T) {
 	b := newPartial(t)

@@ -168,6 +168,7 @@ func (s *Session) resumeParts(a *Attachment, held uint64) int64 {
 	}
 	p.Skip(int(held))
 	n := int64(held)
+	s.noteAnswered(n)
 	a.cur, a.mid, a.start = p.Off(), p.Off(), p.Off()
 	a.parts = &parts{bytes: bytes, sent: n, answered: n, resumes: true}
 	return n
