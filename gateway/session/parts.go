@@ -31,6 +31,7 @@ const (
 	minWindow   = 2 << 10
 	maxWindow   = 1 << 20
 	windowTime  = 750 * time.Millisecond // what the line takes in this time and a round trip is the window
+	measured    = time.Second            // after this time, or partAfter bytes, the line is measured again
 	partLatest  = 250 * time.Millisecond // protocol section 3.1: `part` after this time,
 	partAfter   = 32 << 10               // and after so many bytes
 )
@@ -144,7 +145,7 @@ func (s *Session) answer(now Time, a *Attachment, n int64) {
 		a.owed = 0
 	}
 	took := now.Sub(p.since)
-	if p.since == 0 || took < partLatest+s.trip.smoothed && 2*(n-p.from) < s.trip.window() {
+	if p.since == 0 || s.trip.partWindow > 0 && took < measured && n-p.from < partAfter {
 		return
 	}
 	had, fits := s.trip.window(), int64(float64(n-p.from)*float64(windowTime+s.trip.smoothed)/float64(max(took, time.Millisecond)))
