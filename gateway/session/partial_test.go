@@ -121,6 +121,33 @@ func TestPartialOfLostMessageIsDiscarded(t *testing.T) {
 	}
 }
 
+// A session that was claimed numbers the messages of another game server connection.
+func TestPartialFromLostNodeIsDiscarded(t *testing.T) {
+	b := &parted{table: claimed(t), partial: true}
+	b.play(`dial x*10000`)
+	p := b.pass()
+	p.Held = 5000
+	a, ref := b.s.Attach(b.now, b.states, p)
+	if ref != nil {
+		t.Fatal(ref)
+	}
+	b.att = a
+	if h := b.table.hello(); h.Moved != wire.MovedFailover || h.Replay != 1 || h.Partial.Down != 0 {
+		t.Errorf("%+v, %+v", h, h.Partial)
+	}
+}
+
+// The first message of the client's is then one that waits for the game server, and not the unfinished one.
+func TestUnfinishedMessageBehindRepeatsIsGivenUp(t *testing.T) {
+	b := newPartial(t, durable)
+	b.play(`client> one, ^parts {"bytes":9000}`)
+	b.part('a', 4096)
+	if h := b.cut(0, 0); h.Received != 0 || h.Partial.Up != 0 {
+		t.Errorf("received %d, up %d", h.Received, h.Partial.Up)
+	}
+	b.play(`client> one, two; game< one, two; counts 2 2 0 0`)
+}
+
 // No more than a window is sent without an answer, and an answer brings the next.
 func TestWindowLimitsUnansweredParts(t *testing.T) {
 	b := newPartial(t)

@@ -387,16 +387,16 @@ func (in *inbound) walk(c *tlv.Codec) {
 }
 
 // walk visits a message that comes in parts.
-func (in *incoming) walk(c *tlv.Codec) {
-	tlv.Num(c, 1, &in.bytes)
-	c.Bool(2, &in.text)
-	c.Bool(3, &in.open)
-	c.Bool(4, &in.due)
-	c.Bytes(5, &in.buf)
-	tlv.Num(c, 6, &in.told)
-	tlv.Num(c, 7, &in.since)
-	tlv.Num(c, 8, &in.began)
-	tlv.Num(c, 9, &in.grown)
+func (m *incoming) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &m.bytes)
+	c.Bool(2, &m.text)
+	c.Bool(3, &m.open)
+	c.Bool(4, &m.due)
+	c.Bytes(5, &m.buf)
+	tlv.Num(c, 6, &m.told)
+	tlv.Num(c, 7, &m.since)
+	tlv.Num(c, 8, &m.began)
+	tlv.Num(c, 9, &m.grown)
 }
 
 // walk visits a message that goes in parts.

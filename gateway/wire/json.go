@@ -31,7 +31,7 @@ type Hello struct {
 	PartBytes int64 `json:"part_bytes,omitempty"`
 	// Partial: parts come and go in both directions, and a message is gone on with where it was cut.
 	Partial *Partial `json:"partial,omitempty"`
-	Probe     bool  `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
+	Probe   bool     `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
 }
 
 // The values of Hello.Moved.
