@@ -178,12 +178,12 @@ func TestDeathInsideMessageIsNoticedByAnswerTimeout(t *testing.T) {
 	b := newPartial(t, answer(2*time.Second))
 	b.message(frame.Binary, "", 1<<20)
 	b.takesAll()
-	b.play(`300ms`)
+	b.play(`300ms; client> ^pong 1`)
 	b.answers()
 	b.takesAll() // and then there is silence
 	b.play(`1990ms`)
 	b.takesAll()
-	b.play(`attached; 5s; detached`)
+	b.play(`attached; 1s; detached`)
 }
 
 // Five connections on which a large message only grew are progress; five that end where the one before did are none.
@@ -434,6 +434,21 @@ func TestFaultyPartsAreRefused(t *testing.T) {
 		if got != why || b.s.State() != session.Ended {
 			t.Errorf("%.60s: %v, %q, want %q", sends, b.s.State(), got, why)
 		}
+	}
+}
+
+// A client goes on exactly where hello says, with the message that it had begun.
+func TestClientMessageGoesOnNowhereElse(t *testing.T) {
+	for goesOn, state := range map[string]string{
+		`{"bytes":9000,"from":4096}`: "attached", `{"bytes":9000,"from":4095}`: "ended", `{"bytes":9000,"from":4097}`: "ended",
+		`{"bytes":9001,"from":4096}`: "ended", `{"bytes":9000,"text":true,"from":4096}`: "ended",
+	} {
+		b := newPartial(t)
+		b.play(`client> ^parts {"bytes":9000}`)
+		b.part('a', 4096)
+		b.cut(0, 0)
+		b.read(masked(frame.Text, "\x10parts "+goesOn))
+		b.play(state)
 	}
 }
 

@@ -149,9 +149,6 @@ func (s *Session) answer(now Time, a *Attachment, n int64) {
 		return
 	}
 	had, fits := s.trip.window(), int64(float64(n-p.from)*float64(windowTime+s.trip.smoothed)/float64(max(took, time.Millisecond)))
-	if fits > had+had/4 { // the window may have been all that limited it
-		fits = max(fits, 2*had)
-	}
 	s.trip.partWindow = uint32(min(max(fits, had*3/4, minWindow), 4*had, maxWindow))
 	p.since, p.from = now, n
 }

@@ -212,9 +212,6 @@ func (l *slowLine) hears(p []byte) {
 				continue
 			}
 			fits := int64(float64(n-l.from) / max(took, time.Millisecond).Seconds() * (750*time.Millisecond + l.up.delay + l.down.delay).Seconds())
-			if fits > l.window+l.window/4 {
-				fits = max(fits, 2*l.window)
-			}
 			l.window = min(max(fits, l.window*3/4, 2<<10), 4*l.window, 1<<20)
 			l.began, l.from = l.now, n
 		}
@@ -231,7 +228,7 @@ func TestLargeMessageTakesTheTimeOfItsLine(t *testing.T) {
 	}{
 		{2e3, 20 * time.Millisecond, 60e3}, {2e3, 200 * time.Millisecond, 60e3}, {2e3, 600 * time.Millisecond, 60e3},
 		{12e3, 20 * time.Millisecond, 16 << 20}, {12e3, 200 * time.Millisecond, 300e3}, {12e3, 600 * time.Millisecond, 300e3},
-		{100e3, 20 * time.Millisecond, 1e6}, {100e3, 200 * time.Millisecond, 2e6},
+		{100e3, 20 * time.Millisecond, 1e6}, {100e3, 200 * time.Millisecond, 2e6}, {100e3, 300 * time.Millisecond, 2e6},
 		{1e6, 20 * time.Millisecond, 10e6}, {1e6, 100 * time.Millisecond, 10e6},
 	} {
 		for _, dir := range []string{"down", "up"} {
