@@ -242,6 +242,16 @@ func TestAnsweredPartsPostponeOverdueAck(t *testing.T) {
 	b.play(`ended`)
 }
 
+// A client that answers pings alone would be waited for for ever.
+func TestMissingPartIsViolationAfterOneMinute(t *testing.T) {
+	b := newPartial(t)
+	b.message(frame.Binary, "", 900000)
+	b.takesAll()
+	b.says("\x10pong 1")
+	b.play(`59 times: 1s; client> ^ping
+		attached; 1s; ended`)
+}
+
 // A message goes on in the next process where it was.
 func TestUpgradeKeepsWindowAndPlace(t *testing.T) {
 	b := newPartial(t)

@@ -126,7 +126,7 @@ func (r *roundTrip) window() int64 {
 	return int64(r.partWindow)
 }
 
-// partSize returns the size of a part: four fill a small window, so that the line is never idle for an answer.
+// partSize returns the size of a part: eight fill a small window, so that an answer need not wait for much.
 func (r *roundTrip) partSize() int64 { return min(r.window()/8, PartBytes) }
 
 // answer takes a `part` of the client: it has n bytes of the message. One that is about the message before is
@@ -138,7 +138,10 @@ func (s *Session) answer(now Time, a *Attachment, n int64) {
 		return
 	}
 	p.answered, a.acks = n, now
-	if a.overdue.at > 0 {
+	switch {
+	case a.overdue.n <= s.acked:
+		a.overdue = probe{}
+	case a.overdue.at > 0:
 		a.overdue.at = now
 	}
 	if !s.owes(a) {
