@@ -19,9 +19,10 @@
 //	      parts as copies with headers of their own (session/parts.go). Replaying and
 //	      live sending are the same loop: only the cursor differs. A message for a slow or
 //	      detached client waits in the replay.Buffer and nowhere else.
-//	up    transport reads the client; session assembles messages, takes control messages
-//	      out, admits data under the epoch (hello.received), gives each frame a fresh
-//	      masking key; transport writes to the upstream; what has been written is acked.
+//	up    transport reads the client; session assembles messages, large ones across its
+//	      connections (session/incoming.go), takes control messages out, admits data under
+//	      the epoch (hello.received), gives each frame a fresh masking key; transport
+//	      writes to the upstream; what has been written is acked.
 //
 // A plain client uses the same two paths, without control messages and acks.
 //

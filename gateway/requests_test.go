@@ -495,8 +495,14 @@ func TestHelloAnswersOffers(t *testing.T) {
 		if first.PartBytes != session.PartBytes || q.Hello.PartBytes != session.PartBytes || !first.Probe {
 			t.Errorf("part_bytes %d, and after the resume %d; probe %v", first.PartBytes, q.Hello.PartBytes, first.Probe)
 		}
-		if h := w.Player("/").Hello; h.PartBytes != 0 {
-			t.Errorf("part_bytes %d without the offer", h.PartBytes)
+		if h := w.Player("/").Hello; h.PartBytes != 0 || h.Partial != nil {
+			t.Errorf("part_bytes %d without the offer, partial %+v", h.PartBytes, h.Partial)
+		}
+		p = w.Player("/", "reseat.partial.7")
+		for _, h := range []wire.Hello{p.Hello, p.Resume(0).Hello} {
+			if h.PartBytes != session.PartBytes || h.Partial == nil {
+				t.Errorf("part_bytes %d, partial %+v", h.PartBytes, h.Partial)
+			}
 		}
 	})
 }

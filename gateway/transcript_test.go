@@ -151,7 +151,7 @@ func TestProtocolPageHasTheGatewaysVerbs(t *testing.T) {
 	}
 	want := []string{
 		wire.VerbHello, wire.VerbAck, wire.VerbToken, wire.VerbGrace, wire.VerbPing, wire.VerbPong,
-		wire.VerbBye, wire.VerbLeaving, wire.VerbSkip, wire.VerbParts, wire.VerbMove, wire.VerbUpstream, wire.VerbEnd, wire.VerbClose,
+		wire.VerbBye, wire.VerbLeaving, wire.VerbSkip, wire.VerbParts, wire.VerbPart, wire.VerbMove, wire.VerbUpstream, wire.VerbEnd, wire.VerbClose,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s has the verbs %v, the gateway %v", protocolPage, got, want)

@@ -218,7 +218,7 @@ func (s *Session) askAck(now Time, a *Attachment) {
 }
 
 // pong handles the answer to ping id. Messages written before that ping and unacked
-// after its answer are overdue in a minute: protocol section 5.3.
+// after its answer are overdue in a minute, and so is a `part`: protocol section 5.3.
 func (s *Session) pong(now Time, a *Attachment, id uint64) {
 	p, ok := a.answered(id)
 	if !ok {
@@ -229,7 +229,7 @@ func (s *Session) pong(now Time, a *Attachment, id uint64) {
 		s.trip.sample(now.Sub(p.at), true)
 	}
 	s.emit(Event{Kind: Pong, Elapsed: now.Sub(p.at)})
-	if s.cfg.Resumable && a.overdue.at == 0 && p.n > s.acked {
+	if s.cfg.Resumable && a.overdue.at == 0 && (p.n > s.acked || s.windowFull(a)) {
 		a.overdue = probe{n: p.n, at: now}
 	}
 	s.covered(now, a, p.n)

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"reseat/gateway/frame"
 	"reseat/gateway/session"
+	"reseat/gateway/wire"
 )
 
 // Input arrives in pieces of any size. Whatever it holds, nothing panics, and where the
@@ -182,4 +186,118 @@ func gameSaysInParts(t *testing.T, data []byte, seed uint64, tiny bool) []string
 		}
 	}
 	return b.got
+}
+
+// Whatever is cut, taken over or upgraded, and wherever, each message arrives once, in order and whole, both ways.
+func FuzzPartial(f *testing.F) {
+	f.Add([]byte("dtaUpcdtUuuucuddtttatagUuuuuxuuuTttuuupac"))
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		ops := make([]byte, 300)
+		for i := range ops {
+			ops[i] = "ddttttaauuuuUcxgpsk"[r.IntN(19)] + byte(r.IntN(2))*128
+		}
+		f.Add(ops)
+	}
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		if len(ops) > 1000 {
+			return
+		}
+		b := newPartial(t, func(c *session.Config) { c.BufferBytes = 1 << 30 })
+		r := rand.New(rand.NewPCG(uint64(len(ops)), 3))
+		size := func() int { return 1 + r.IntN(1+r.IntN(40000)) }
+		var down, up, got, gets []string
+		next, from, open := 0, 0, false // of the client's messages, and of that one
+		forth := func() {
+			if next == len(up) {
+				return
+			}
+			p := up[next]
+			if !open {
+				b.says(fmt.Sprintf(`%cparts {"bytes":%d,"text":true,"from":%d}`, 0x10, len(p), from))
+				open = true
+			}
+			n := min(len(p)-from, 1+r.IntN(session.PartBytes))
+			b.read(masked(frame.Binary, p[from:from+n]))
+			if from += n; from == len(p) {
+				next, from, open = next+1, 0, false
+			}
+		}
+		back := func() { // it counts what it is given
+			for _, m := range b.got {
+				if text, ok := strings.CutPrefix(m, "true "); ok {
+					got = append(got, text)
+				}
+			}
+			b.got = nil
+			gets = append(gets, b.gameGets(b.up)...)
+		}
+		cut := func(takeover bool) {
+			held := 0
+			if b.left > 0 {
+				held = len(b.msg)
+			}
+			p := b.pass()
+			p.Held = uint64(held)
+			if !takeover {
+				b.s.Disconnected(b.now, b.att, "cut")
+			}
+			a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation(), Received: uint64(len(got))}, p)
+			switch {
+			case ref != nil && ref.Code == wire.CodeEnded: // no progress: protocol section 11
+				t.SkipNow()
+			case ref != nil:
+				t.Fatal(ref)
+			}
+			for b.att, b.in, b.left, b.h = a, nil, 0, nil; b.h == nil; {
+				b.takes(1 + r.IntN(100))
+			}
+			h := b.h.Partial
+			if int(h.Down) != held || int(h.Up) != from || int(b.h.Received) != next {
+				t.Fatalf("hello says %+v and %d received, want %d, %d and %d", h, b.h.Received, held, from, next)
+			}
+			open = false
+			b.says(fmt.Sprint("\x10ack ", len(got)))
+		}
+		for _, op := range ops {
+			switch op & 127 {
+			case 'd':
+				frames := []int{size()}
+				if frames[0] > session.PartBytes {
+					frames = append(frames, size())
+				}
+				down = append(down, b.message(frame.Text, "", frames...))
+			case 't':
+				b.takes(size())
+			case 'a':
+				b.answers()
+			case 'U':
+				up = append(up, strings.Repeat("u", size()))
+			case 'u':
+				forth()
+			case 'c', 'x':
+				if b.now = b.now.Add(time.Second); op&127 == 'c' || r.IntN(9) == 0 {
+					cut(op&127 == 'x')
+				}
+			case 'g':
+				b.says(fmt.Sprint("\x10ack ", len(got)))
+			case 'p':
+				b.says("\x10ping x")
+			case 's':
+				b.sleep(time.Duration(r.IntN(500)) * time.Millisecond)
+			case 'k':
+				b.upgrade()
+			}
+			back()
+		}
+		for n := 0; n < 2000 && (len(got) < len(down) || len(gets) < len(up)); n++ {
+			b.takesAll()
+			b.answers()
+			forth()
+			back()
+		}
+		if !slices.Equal(got, down) || !slices.Equal(gets, up) {
+			t.Errorf("the client got %d messages of %d, the game server %d of %d; %v", len(got), len(down), len(gets), len(up), b.s.State())
+		}
+	})
 }

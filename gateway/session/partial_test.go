@@ -121,6 +121,33 @@ func TestPartialOfLostMessageIsDiscarded(t *testing.T) {
 	}
 }
 
+// A session that was claimed numbers the messages of another game server connection.
+func TestPartialFromLostNodeIsDiscarded(t *testing.T) {
+	b := &parted{table: claimed(t), partial: true}
+	b.play(`dial x*10000`)
+	p := b.pass()
+	p.Held = 5000
+	a, ref := b.s.Attach(b.now, b.states, p)
+	if ref != nil {
+		t.Fatal(ref)
+	}
+	b.att = a
+	if h := b.table.hello(); h.Moved != wire.MovedFailover || h.Replay != 1 || h.Partial.Down != 0 {
+		t.Errorf("%+v, %+v", h, h.Partial)
+	}
+}
+
+// The first message of the client's is then one that waits for the game server, and not the unfinished one.
+func TestUnfinishedMessageBehindRepeatsIsGivenUp(t *testing.T) {
+	b := newPartial(t, durable)
+	b.play(`client> one, ^parts {"bytes":9000}`)
+	b.part('a', 4096)
+	if h := b.cut(0, 0); h.Received != 0 || h.Partial.Up != 0 {
+		t.Errorf("received %d, up %d", h.Received, h.Partial.Up)
+	}
+	b.play(`client> one, two; game< one, two; counts 2 2 0 0`)
+}
+
 // No more than a window is sent without an answer, and an answer brings the next.
 func TestWindowLimitsUnansweredParts(t *testing.T) {
 	b := newPartial(t)
@@ -151,12 +178,12 @@ func TestDeathInsideMessageIsNoticedByAnswerTimeout(t *testing.T) {
 	b := newPartial(t, answer(2*time.Second))
 	b.message(frame.Binary, "", 1<<20)
 	b.takesAll()
-	b.play(`300ms`)
+	b.play(`300ms; client> ^pong 1`)
 	b.answers()
 	b.takesAll() // and then there is silence
 	b.play(`1990ms`)
 	b.takesAll()
-	b.play(`attached; 5s; detached`)
+	b.play(`attached; 1s; detached`)
 }
 
 // Five connections on which a large message only grew are progress; five that end where the one before did are none.
@@ -183,6 +210,19 @@ func TestAnsweredPartsAreProgress(t *testing.T) {
 	}
 }
 
+// A client whose every answer is lost with its connection says by what it holds that it makes progress.
+func TestHoldingMoreOfMessageIsProgress(t *testing.T) {
+	b := newPartial(t, grace(time.Hour))
+	b.message(frame.Binary, "", 1<<20)
+	for n := range 8 {
+		b.msg = make([]byte, 4096*n+4096)
+		b.cut(0, len(b.msg))
+		b.says("\x10ack 0")
+		b.takesAll()
+		b.play(`3s; attached`)
+	}
+}
+
 // `part` excuses a missing ack for as long as it grows.
 func TestAnsweredPartsPostponeOverdueAck(t *testing.T) {
 	b := newPartial(t)
@@ -200,6 +240,16 @@ func TestAnsweredPartsPostponeOverdueAck(t *testing.T) {
 		b.takesAll()
 	}
 	b.play(`ended`)
+}
+
+// A client that answers pings alone would be waited for for ever.
+func TestMissingPartIsViolationAfterOneMinute(t *testing.T) {
+	b := newPartial(t)
+	b.message(frame.Binary, "", 900000)
+	b.takesAll()
+	b.says("\x10pong 1")
+	b.play(`59 times: 1s; client> ^ping
+		attached; 1s; ended`)
 }
 
 // A message goes on in the next process where it was.
@@ -394,6 +444,21 @@ func TestFaultyPartsAreRefused(t *testing.T) {
 		if got != why || b.s.State() != session.Ended {
 			t.Errorf("%.60s: %v, %q, want %q", sends, b.s.State(), got, why)
 		}
+	}
+}
+
+// A client goes on exactly where hello says, with the message that it had begun.
+func TestClientMessageGoesOnNowhereElse(t *testing.T) {
+	for goesOn, state := range map[string]string{
+		`{"bytes":9000,"from":4096}`: "attached", `{"bytes":9000,"from":4095}`: "ended", `{"bytes":9000,"from":4097}`: "ended",
+		`{"bytes":9001,"from":4096}`: "ended", `{"bytes":9000,"text":true,"from":4096}`: "ended",
+	} {
+		b := newPartial(t)
+		b.play(`client> ^parts {"bytes":9000}`)
+		b.part('a', 4096)
+		b.cut(0, 0)
+		b.read(masked(frame.Text, "\x10parts "+goesOn))
+		b.play(state)
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	minWindow   = 2 << 10
 	maxWindow   = 1 << 20
 	windowTime  = 750 * time.Millisecond // what the line takes in this time and a round trip is the window
+	measured    = time.Second            // after this time, or partAfter bytes, the line is measured again
 	partLatest  = 250 * time.Millisecond // protocol section 3.1: `part` after this time,
 	partAfter   = 32 << 10               // and after so many bytes
 )
@@ -125,7 +126,7 @@ func (r *roundTrip) window() int64 {
 	return int64(r.partWindow)
 }
 
-// partSize returns the size of a part: four fill a small window, so that the line is never idle for an answer.
+// partSize returns the size of a part: eight fill a small window, so that an answer need not wait for much.
 func (r *roundTrip) partSize() int64 { return min(r.window()/8, PartBytes) }
 
 // answer takes a `part` of the client: it has n bytes of the message. One that is about the message before is
@@ -137,20 +138,20 @@ func (s *Session) answer(now Time, a *Attachment, n int64) {
 		return
 	}
 	p.answered, a.acks = n, now
-	if a.overdue.at > 0 {
+	switch {
+	case a.overdue.n <= s.acked:
+		a.overdue = probe{}
+	case a.overdue.at > 0:
 		a.overdue.at = now
 	}
 	if !s.owes(a) {
 		a.owed = 0
 	}
 	took := now.Sub(p.since)
-	if p.since == 0 || took < partLatest+s.trip.smoothed && 2*(n-p.from) < s.trip.window() {
+	if p.since == 0 || s.trip.partWindow > 0 && took < measured && n-p.from < partAfter {
 		return
 	}
 	had, fits := s.trip.window(), int64(float64(n-p.from)*float64(windowTime+s.trip.smoothed)/float64(max(took, time.Millisecond)))
-	if fits > had+had/4 { // the window may have been all that limited it
-		fits = max(fits, 2*had)
-	}
 	s.trip.partWindow = uint32(min(max(fits, had*3/4, minWindow), 4*had, maxWindow))
 	p.since, p.from = now, n
 }
@@ -168,6 +169,7 @@ func (s *Session) resumeParts(a *Attachment, held uint64) int64 {
 	}
 	p.Skip(int(held))
 	n := int64(held)
+	s.noteAnswered(n)
 	a.cur, a.mid, a.start = p.Off(), p.Off(), p.Off()
 	a.parts = &parts{bytes: bytes, sent: n, answered: n, resumes: true}
 	return n

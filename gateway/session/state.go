@@ -43,8 +43,9 @@ func (s *Session) Freeze(format int) (Frozen, error) {
 		return Frozen{}, fmt.Errorf("no format %d", format)
 	case format == 1 && s.att != nil && s.att.parts != nil: // an older process would go on with it as it lies in the buffer
 		return Frozen{}, ErrBusy
-	case format < 3 && s.skippedAfter(s.acked) > 0, // an older process would take a run for a message,
-		format < 3 && s.att != nil && s.att.partial: // and refuses what such a client may say
+	case format < 3 && s.skippedAfter(s.acked) > 0: // an older process would take a run for a message,
+		return Frozen{}, ErrLater
+	case format < 3 && s.att != nil && s.att.partial: // and refuses what its client may say
 		return Frozen{}, ErrLater
 	case s.state == Ended, len(s.events) > 0, s.writer != nil, s.up.flight.active, s.att != nil && s.att.flight.active, !s.ring.Idle():
 		return Frozen{}, ErrBusy
@@ -429,16 +430,16 @@ func (in *inbound) walk(c *tlv.Codec) {
 }
 
 // walk visits a message that comes in parts.
-func (in *incoming) walk(c *tlv.Codec) {
-	tlv.Num(c, 1, &in.bytes)
-	c.Bool(2, &in.text)
-	c.Bool(3, &in.open)
-	c.Bool(4, &in.due)
-	c.Bytes(5, &in.buf)
-	tlv.Num(c, 6, &in.told)
-	tlv.Num(c, 7, &in.since)
-	tlv.Num(c, 8, &in.began)
-	tlv.Num(c, 9, &in.grown)
+func (m *incoming) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &m.bytes)
+	c.Bool(2, &m.text)
+	c.Bool(3, &m.open)
+	c.Bool(4, &m.due)
+	c.Bytes(5, &m.buf)
+	tlv.Num(c, 6, &m.told)
+	tlv.Num(c, 7, &m.since)
+	tlv.Num(c, 8, &m.began)
+	tlv.Num(c, 9, &m.grown)
 }
 
 // walk visits a message that goes in parts.

@@ -86,6 +86,10 @@ func TestJSONHasTheMembersOfTheProtocol(t *testing.T) {
 			"limits":{"message_bytes":0,"unacked_messages":0,"unacked_bytes":0}}`},
 		{VerbHello, Hello{PartBytes: 4096, Probe: true, Lost: 3}, `{"session":"","token":"","resumed":false,"received":0,"lost":3,"replay":0,"grace_ms":0,"heartbeat_ms":0,"answer_ms":0,"protocol":"",
 			"limits":{"message_bytes":0,"unacked_messages":0,"unacked_bytes":0},"part_bytes":4096,"probe":true}`},
+		{VerbHello, Hello{Partial: new(Partial)}, `{"session":"","token":"","resumed":false,"received":0,"lost":0,"replay":0,"grace_ms":0,"heartbeat_ms":0,"answer_ms":0,"protocol":"",
+			"limits":{"message_bytes":0,"unacked_messages":0,"unacked_bytes":0},"partial":{"down":0,"up":0}}`},
+		{VerbParts, Part{Bytes: 5000}, `{"bytes":5000,"text":false}`},
+		{VerbParts, Part{Bytes: 5000, Text: true, From: 7}, `{"bytes":5000,"text":true,"from":7}`},
 		{VerbEnd, Ending{Code: 1005}, `{"code":1005,"reason":""}`},
 		{VerbEnd, Ending{4000, "quote \" and \u2028 and <tag>"}, `{"code":4000,"reason":"quote \" and \u2028 and <tag>"}`},
 	} {

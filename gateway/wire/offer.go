@@ -92,9 +92,7 @@ func ParseOffer(h http.Header) Offer {
 	o.Refusals = o.Refusals && !o.Resume
 	o.Token = same(tokens)
 	o.Received, o.ReceivedOK = sameNumber(received)
-	if n, ok := sameNumber(held); ok {
-		o.Held = n
-	}
+	o.Held, _ = sameNumber(held)
 	for _, v := range h.Values("Reseat-Settled") {
 		settled = append(settled, strings.Replace(v, " ", ".", 1))
 	}

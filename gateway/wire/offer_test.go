@@ -197,6 +197,27 @@ func TestEitherEntryMakesItAResume(t *testing.T) {
 	}
 }
 
+// What cannot be read is nothing held: the client must be served all the same.
+func TestOfferSaysWhatIsHeldOfMessage(t *testing.T) {
+	for lines, want := range map[string]Offer{
+		"reseat.v1, reseat.partial.0":                                         {Partial: true},
+		"reseat.v1, reseat.parts, reseat.partial.4096":                        {Partial: true, Held: 4096},
+		"reseat.v1, reseat.partial.5, reseat.partial.5":                       {Partial: true, Held: 5},
+		"reseat.v1, reseat.partial.5, reseat.partial.6":                       {Partial: true},
+		"reseat.v1, reseat.partial.":                                          {Partial: true},
+		"reseat.v1, reseat.partial.-1":                                        {Partial: true},
+		"reseat.v1, reseat.partial.12345678901234567":                         {Partial: true},
+		"reseat.v1, reseat.partial":                                           {},
+		"reseat.partial.5":                                                    {},
+		"reseat.v1, reseat.token.x, reseat.received.1, reseat.partial.999999": {Partial: true, Held: 999999},
+	} {
+		got := ParseOffer(offer(lines))
+		if got.Partial != want.Partial || got.Parts != want.Partial || got.Held != want.Held {
+			t.Errorf("%q: partial %v, parts %v, %d held", lines, got.Partial, got.Parts, got.Held)
+		}
+	}
+}
+
 func TestPartsAreForClientsThatCanResume(t *testing.T) {
 	for lines, want := range map[string]bool{
 		"reseat.v1, reseat.parts": true, "reseat.parts, chat.v1, reseat.v1": true, "reseat.v1, reseat.token.x, reseat.received.1, reseat.parts": true,

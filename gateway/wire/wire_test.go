@@ -29,6 +29,12 @@ func TestValidControlMessagesAreRead(t *testing.T) {
 		{"ping \u2028\u00a0", Message{Verb: "ping", Arg: "\u2028\u00a0"}},                                          // odd, but no control characters
 		{"bye", Message{Verb: "bye", Bye: Bye{Code: 1000}}},
 		{"leaving", Message{Verb: "leaving"}},
+		{"part 4096", Message{Verb: "part", Arg: "4096", Ack: 4096}},
+		{`parts {"bytes":9}`, Message{Verb: "parts", Arg: `{"bytes":9}`, Part: Part{Bytes: 9}}},
+		{
+			`parts {"bytes":9,"text":true,"from":8,"more":null}`,
+			Message{Verb: "parts", Arg: `{"bytes":9,"text":true,"from":8,"more":null}`, Part: Part{Bytes: 9, Text: true, From: 8}},
+		},
 		{`bye {"code":1001}`, Message{Verb: "bye", Arg: `{"code":1001}`, Bye: Bye{Code: 1001}}},
 	} {
 		if got, err := ParseClient([]byte(tt.text)); got != tt.want || err != nil {
@@ -63,6 +69,7 @@ func TestInvalidControlMessagesAreRefused(t *testing.T) {
 			"ping ", "ping  ", "ping  x", "ping x ", "ping x  y", "pong ", "pong  x", "pong x ", "pong x  y",
 			"ping " + strings.Repeat("x", 33), "pong " + strings.Repeat("\u00e9", 33),
 			"ping \x00", "ping a\x10", "ping a\tb", "ping a\nb", "ping \x1f", "pong \x7f", "ping \u0080", "pong \u0085", "ping \u009f",
+			"part", "part -1", "parts", "parts 9", `parts {}`, `parts {"bytes":0}`, `parts {"bytes":9,"from":9}`, `parts {"bytes":9,"from":-1}`, `parts {"bytes":9} `,
 			"leaving ", "leaving x", "bye ", "bye  ", "bye x", "bye 1000", "bye  {}", "bye {} ",
 		},
 		ErrDirection: {
