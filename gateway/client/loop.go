@@ -362,9 +362,7 @@ func (p *loop) control(l *link, text string, at time.Time) {
 	case wire.VerbParts:
 		p.beginParts(l, w.part)
 	case wire.VerbPart:
-		l.useful = true
-		p.silence.clogged()
-		p.upload.answer(int64(w.number), at, p.silence.roundTrip)
+		p.partAnswered(l, int64(w.number), at)
 	case wire.VerbSkip:
 		p.skip(l, w.number)
 	case wire.VerbUpstream:
@@ -531,7 +529,7 @@ func (p *loop) pump() {
 	if l.bye {
 		return
 	}
-	f, ok := p.upload.next(p.current.PartBytes)
+	f, ok := p.upload.next(p.current.PartBytes, time.Now())
 	if ok {
 		p.silence.clogged()
 	} else if p.upload.data == nil {
@@ -554,7 +552,7 @@ func (p *loop) nextMessage(l *link) (frame, bool) {
 	}
 	data := escape(e.typ, e.data)
 	if size := p.current.PartBytes; l.resumes && size > 0 && int64(len(data)) > size {
-		return p.upload.begin(e.typ, data, time.Now()), true
+		return p.upload.begin(e.typ, data), true
 	}
 	return frame{typ: e.typ, data: data}, true
 }

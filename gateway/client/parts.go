@@ -126,6 +126,17 @@ func (p *loop) answerParts(now time.Time) {
 
 // ---- sent
 
+// partAnswered records that the gateway has n bytes of the message that is sent in parts.
+func (p *loop) partAnswered(l *link, n int64, at time.Time) {
+	l.useful = true
+	p.silence.clogged()
+	roundTrip := cmp.Or(p.silence.roundTrip, p.silence.handshake/2)
+	if l.parts != nil { // the answer has waited behind other parts
+		roundTrip += windowTime
+	}
+	p.upload.answer(n, at, roundTrip)
+}
+
 // An upload is the large messages that are sent in parts, one after another. What the gateway has not
 // answered by part stays within a window, which is as much as the line takes in windowTime and a round
 // trip: no ping, ack or answer waits long behind it.
@@ -135,27 +146,31 @@ type upload struct {
 	data           []byte // the message in progress; nil: none
 	sent, answered int64  // of data
 	window         int64
-	measured       int64     // the line is measured since so much was answered,
-	since          time.Time // which was then
+	full           int64     // the window was full when so much was sent, zero if it was not since it was last measured,
+	fullAt         time.Time // then,
+	before         int64     // and so much was answered before
 }
 
 // start begins a connection.
 func (u *upload) start(from int64) { *u = upload{from: from, window: cmp.Or(u.window, firstWindow)} }
 
 // begin begins a message that is larger than a part, and returns what announces it.
-func (u *upload) begin(typ MessageType, data []byte, now time.Time) frame {
+func (u *upload) begin(typ MessageType, data []byte) frame {
 	from := u.from
-	*u = upload{data: data, sent: from, answered: from, measured: from, since: now, window: u.window}
+	*u = upload{data: data, sent: from, answered: from, window: u.window}
 	arg, _ := json.Marshal(wire.Part{Bytes: int64(len(data)), Text: typ == MessageText, From: from})
 	return frame{wire.VerbParts, MessageText, append([]byte(dle+wire.VerbParts+" "), arg...)}
 }
 
-// next returns the next part of at most size bytes, unless there is none or the window is full.
-func (u *upload) next(size int64) (f frame, ok bool) {
-	// Four fill a small window, so that the line is never idle for an answer.
-	end := min(u.sent+min(size, u.window/4), int64(len(u.data)))
-	if u.data == nil || u.sent > u.answered && end-u.answered > u.window {
+// next returns the next part of at most limit bytes, unless there is none or the window is full.
+func (u *upload) next(limit int64, now time.Time) (f frame, ok bool) {
+	size := min(limit, u.window/4) // four fill a small window: the line is never idle for an answer
+	end, room := min(u.sent+size, int64(len(u.data))), u.answered+u.window
+	if u.data == nil || u.sent > u.answered && end > room {
 		return frame{}, false
+	}
+	if u.full == 0 && end+size > room {
+		u.full, u.fullAt, u.before = end, now, u.answered
 	}
 	f = frame{typ: MessageBinary, data: u.data[u.sent:end]}
 	if u.sent = end; end == int64(len(u.data)) {
@@ -170,11 +185,11 @@ func (u *upload) answer(n int64, now time.Time, roundTrip time.Duration) {
 		return // of the message before
 	}
 	u.answered = n
-	took, bytes := max(now.Sub(u.since), time.Millisecond), n-u.measured
-	if took < answerTime && 2*bytes < u.window {
+	took, within := max(now.Sub(u.fullAt), time.Millisecond), windowTime+roundTrip
+	if u.full == 0 || n < u.full && took < within {
 		return
 	}
-	fits := int64(float64(bytes) / took.Seconds() * (windowTime + roundTrip).Seconds())
-	u.window = min(max(fits, u.window/2, minWindow), 2*u.window, maxWindow)
-	u.since, u.measured = now, n
+	fits := int64(float64(n-u.before) / took.Seconds() * within.Seconds())
+	u.window = min(max(fits, minWindow), 2*u.window, maxWindow)
+	u.full = 0
 }

@@ -74,7 +74,7 @@ export class Delivery {
     const { limits, part_bytes: size = 0 } = session._terms;
     const upload = this._upload;
     for (; ; session._liveness._sent()) {
-      const part = upload._next(size);
+      const part = upload._next(size, session._runtime.now());
       if (part) {
         conn._send(part);
         continue;
@@ -84,7 +84,7 @@ export class Delivery {
       const data = escaped(entry.data);
       if (this._ackTimer._late >= MS.ackAlong - MS.ack) this._ack();
       const large =
-        conn._resumesParts && size > 0 && entry.bytes >= size && upload._begin(data, size, session._runtime.now());
+        conn._resumesParts && size > 0 && entry.bytes >= size && upload._begin(data, size);
       if (large) conn._say('parts', JSON.stringify(large));
       else conn._send(data);
     }
@@ -95,7 +95,8 @@ export class Delivery {
   _onPartAnswer(conn, n) {
     const { _runtime: runtime, _liveness: liveness } = this.#session;
     conn._useful = true;
-    this._upload._onAnswer(n, runtime.now(), liveness._rtt);
+    const behind = conn._parts ? MS.partWindow : 0; // the answer has waited behind other parts
+    this._upload._onAnswer(n, runtime.now(), liveness._roundTrip + behind);
     this._pump();
   }
 

@@ -77,6 +77,11 @@ export class Liveness {
     return 2 ** this.#silences;
   }
 
+  /** The round trip. A handshake has at least two. */
+  get _roundTrip() {
+    return this._rtt || this.#handshake / 2;
+  }
+
   /** How long the answer to a ping may take. Until a ping was answered, a handshake is the measure. */
   get #answerTimeout() {
     return Math.max(MS.probe, this._rtt ? 4 * this._rtt : this.#handshake);

@@ -59,8 +59,9 @@ export class Upload {
   #sent = 0; // of these
   #answered = 0; // of those
   #window = WINDOW;
-  #since = 0; // the line is measured from then on,
-  #measured = 0; // when so much was answered
+  #full = 0; // the window was full when so much was sent, 0 if it was not since it was last measured,
+  #fullAt = 0; // then,
+  #before = 0; // and so much was answered before
 
   /** A connection begins. @param {number} from how much of the first message the gateway has */
   _start(from) {
@@ -82,29 +83,34 @@ export class Upload {
    * Begins a message, if it is larger than a part.
    * @param {string | ArrayBuffer} data as it stands on the wire
    * @param {number} size the max size of a part
-   * @param {number} t
    * @returns {Announced | undefined} what to announce
    */
-  _begin(data, size, t) {
+  _begin(data, size) {
     const text = typeof data === 'string';
     const payload = text ? encoder.encode(data) : new Uint8Array(data);
     if (payload.length <= size) return undefined;
     const from = this.#from;
     this.#from = 0;
     this.#bytes = payload;
-    this.#sent = this.#answered = this.#measured = from;
-    this.#since = t;
+    this.#sent = this.#answered = from;
+    this.#full = 0;
     return { bytes: payload.length, text, from };
   }
 
-  /** The next part; undefined where there is none, or the window is full. @param {number} size its max */
-  _next(size) {
+  /**
+   * The next part; undefined where there is none, or the window is full.
+   * @param {number} max its max size
+   * @param {number} t
+   */
+  _next(max, t) {
     const begin = this.#sent;
-    // Four fill a small window, so that the line is never idle for an answer.
-    const end = Math.min(begin + Math.min(size, Math.floor(this.#window / 4)), this.#bytes.length);
-    if (begin === end || (begin > this.#answered && end - this.#answered > this.#window)) return undefined;
+    const size = Math.min(max, Math.floor(this.#window / 4)); // four fill a small window: the line is never idle for an answer
+    const end = Math.min(begin + size, this.#bytes.length);
+    const room = this.#answered + this.#window;
+    if (begin === end || (begin > this.#answered && end > room)) return undefined;
     const part = this.#bytes.slice(begin, end).buffer;
     this.#sent = end;
+    if (!this.#full && end + size > room) [this.#full, this.#fullAt, this.#before] = [end, t, this.#answered];
     if (!this._left) this.#finish();
     return part;
   }
@@ -113,19 +119,17 @@ export class Upload {
    * The gateway has n bytes of the message in progress.
    * @param {number} n
    * @param {number} t
-   * @param {number} rtt the round trip, 0 if it is unknown
+   * @param {number} roundTrip of an answer
    */
-  _onAnswer(n, t, rtt) {
+  _onAnswer(n, t, roundTrip) {
     if (n <= this.#answered || n > this.#sent) return; // of the message before
     this.#answered = n;
-    const ms = Math.max(t - this.#since, 1);
-    const bytes = n - this.#measured;
-    const window = this.#window;
-    if (ms < MS.part && 2 * bytes < window) return;
-    const fits = (bytes / ms) * (MS.partWindow + rtt);
-    this.#window = Math.min(Math.max(fits, window / 2, MIN_WINDOW), 2 * window, MAX_WINDOW);
-    this.#since = t;
-    this.#measured = n;
+    const ms = t - this.#fullAt;
+    const within = MS.partWindow + roundTrip;
+    if (!this.#full || (n < this.#full && ms < within)) return;
+    const fits = ((n - this.#before) * within) / Math.max(ms, 1);
+    this.#window = Math.min(Math.max(fits, MIN_WINDOW), 2 * this.#window, MAX_WINDOW);
+    this.#full = 0;
   }
 
   /** The page is left: what is left of the message goes out at once. */
