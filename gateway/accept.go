@@ -13,6 +13,7 @@ import (
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/handshake"
+	"reseat/gateway/newest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -284,7 +285,8 @@ func (g *Gateway) accept(w http.ResponseWriter, r *front.Request, e *registry.Re
 		g.log.Info("client.disconnected_early", "session", e.ID, "err", err)
 		return
 	}
-	p.Peer, p.Parts = e.Peer(), r.Offer.Parts
+	p.Peer, p.Skips = e.Peer(), r.Offer.Skips
+	p.TakeOffer(r.Offer)
 	d := g.beginSession(e, up, conn)
 	p.Durable = g.owner.Settle(r.Context(), r.Visit, e)
 	d.AttachFirst(conn, early, p)
@@ -313,7 +315,7 @@ func (g *Gateway) upstreamRequest(e *registry.Record, r *front.Request, protocol
 // direct applies the directives in the upstream's answer, docs/sessions.md. It logs and
 // ignores values that it cannot read.
 func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
-	if d == (upstream.Directives{}) {
+	if d.Grace+d.Overflow+d.Group == "" && d.Newest == nil {
 		return
 	}
 	t := *e.Terms()
@@ -329,6 +331,13 @@ func (g *Gateway) direct(e *registry.Record, d upstream.Directives) {
 			t.Overflow = v
 		} else {
 			g.log.Warn("upstream.bad_overflow", "session", e.ID, "value", front.Clip(d.Overflow), "want", "an --overflow policy")
+		}
+	}
+	if d.Newest != nil {
+		if v, err := newest.Parse(d.Newest); err == nil {
+			t.Newest = v
+		} else {
+			g.log.Warn("upstream.bad_newest", "session", e.ID, "value", front.Clip(strings.Join(d.Newest, ", ")), "want", newest.Want)
 		}
 	}
 	t.Group = front.Clip(strings.Clone(d.Group))

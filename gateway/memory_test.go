@@ -515,6 +515,8 @@ func TestPanicIsLoggedOnceWithStackAndCounted(t *testing.T) {
 		bad.WantFinal(wire.CodeInternalError)
 		badGame.WantClose(wire.CodeInternalError)
 		good.Pass(goodGame, "still here?")
+		// It is reported after the connections were closed, in a goroutine of its own.
+		eventually(t, "the session's fault is logged", func() bool { return said.Count("session.panicked") > 0 })
 		log := said.String()
 		if strings.Count(log, "msg=session.panicked") != 1 || strings.Count(log, `stack="goroutine `) != 1 || !strings.Contains(log, bad.Hello.Session) {
 			t.Errorf("want the fault once, with its stack and its session: %s", log)

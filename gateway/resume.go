@@ -124,7 +124,7 @@ func (g *Gateway) resumeByToken(a *dial.Arrival) (registry.Snapshot, *session.Re
 		return g.refuseMissing(claims)
 	}
 	a.Request = only
-	a.Want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK}
+	a.Want = session.Resume{Gen: claims.Gen, Received: offer.Received, Malformed: !offer.ReceivedOK, Skips: offer.Skips}
 	if e.Durable && offer.SettledOK {
 		a.Want.Settled = owner.SettledOf(e.Terms().Redeliver, offer)
 	}
@@ -171,7 +171,8 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *dial.Arriv
 				return session.Refuse(wire.CodeInternalError, "")
 			}
 		}
-		p.Peer, p.Parts, p.Durable = a.Request.Addr.String(), a.Request.Offer.Parts, e.Durable && e.Seat().Covered
+		p.Peer, p.Durable = a.Request.Addr.String(), e.Durable && e.Seat().Covered
+		p.TakeOffer(a.Request.Offer)
 		if refusal := g.owner.Confirm(a.Request.Context(), a.Request.Visit, e); refusal != nil {
 			return refusal
 		}

@@ -3,6 +3,8 @@ package gateway_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/control"
 	"reseat/gateway/internal/test/wstest"
+	"reseat/gateway/newest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -156,6 +159,68 @@ func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
 			t.Errorf("%+v, want drop-oldest, 2m", i)
 		}
 	})
+}
+
+// States may be declared by the flag, by the answer of the game server, and by PATCH: the nearest wins.
+func TestSessionGetsTheNewestOfEachState(t *testing.T) {
+	states := func(values ...string) *newest.Rules {
+		r, err := newest.Parse(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	flag := changed(testPolicy(), func(p *policy.Policy) { p.Newest = states("a=A") })
+	for name, c := range map[string]struct {
+		header string
+		patch  *newest.Rules
+		want   []string // after A1, B1, C1, A2, B2, C2
+		newest []string
+	}{
+		"the flag":        {"", nil, []string{"skip", "B1", "C1", "A2", "B2", "C2"}, []string{"a=A"}},
+		"the answer":      {"Reseat-Newest: b=B\r\nReseat-Newest: c=C\r\n", nil, []string{"A1", "skip", "A2", "B2", "C2"}, []string{"b=B", "c=C"}},
+		"PATCH":           {"Reseat-Newest: b=B\r\n", states("c=text:C"), []string{"A1", "B1", "skip", "A2", "B2", "C2"}, []string{"c=text:C"}},
+		"a faulty answer": {"Reseat-Newest: b=B\r\nReseat-Newest: c\r\n", nil, []string{"skip", "B1", "C1", "A2", "B2", "C2"}, []string{"a=A"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, flag, func(t *testing.T, w *world) {
+				w.game.Header = c.header
+				p := w.Player("/match/7", "reseat.skip")
+				game := w.game.Next()
+				if c.patch != nil {
+					w.patch(p.Hello.Session, control.Change{Newest: &c.patch})
+				}
+				p.Ack(0)
+				w.detach(p)
+				for _, m := range []string{"A1", "B1", "C1", "A2", "B2", "C2"} {
+					game.Text(m)
+				}
+				synctest.Wait()
+				q := p.Resume(0)
+				var got []string
+				for range c.want {
+					m, _ := q.Next()
+					got = append(got, m.Verb+m.Data)
+				}
+				i, _ := w.gw.Control().Session(p.Hello.Session)
+				replaced := uint64(6 - q.Hello.Replay)
+				if fmt.Sprint(i.Newest) != fmt.Sprint(c.newest) || i.Skipped != replaced || q.Hello.Skipped != replaced || q.Hello.Lost != 0 {
+					t.Errorf("%v, %d skipped; hello %+v", i.Newest, i.Skipped, q.Hello)
+				}
+				for i, want := range c.want {
+					if want == "skip" && strings.HasPrefix(got[i], want) {
+						got[i] = want
+					}
+				}
+				if fmt.Sprint(got) != fmt.Sprint(c.want) {
+					t.Errorf("the client gets %q, want %q", got, c.want)
+				}
+				if _, hidden := p.Answer.Header["Reseat-Newest"]; hidden {
+					t.Error("the client sees Reseat-Newest")
+				}
+			})
+		})
+	}
 }
 
 // A grace period above the flag's maximum would overflow, and outlive its tokens.

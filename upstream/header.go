@@ -108,9 +108,10 @@ func setForwarded(h http.Header, p Peer) {
 // Directives are the upstream's instructions to the gateway in its 101 response,
 // unparsed, "" if absent: docs/sessions.md.
 type Directives struct {
-	Grace    string // Reseat-Grace
-	Overflow string // Reseat-Overflow
-	Group    string // Reseat-Group
+	Grace    string   // Reseat-Grace
+	Overflow string   // Reseat-Overflow
+	Group    string   // Reseat-Group
+	Newest   []string // Reseat-Newest, one or more; nil if absent
 }
 
 // AnswerHeader splits the headers of the upstream's 101 response into those that pass
@@ -124,6 +125,7 @@ func AnswerHeader(h http.Header) (pass http.Header, d Directives) {
 		Grace:    h.Get("Reseat-Grace"),
 		Overflow: h.Get("Reseat-Overflow"),
 		Group:    h.Get("Reseat-Group"),
+		Newest:   slices.Clone(h.Values("Reseat-Newest")),
 	}
 	return pass, d
 }

@@ -171,7 +171,7 @@ func TestForwardedForHasCanonicalPeerAddress(t *testing.T) {
 func TestAnswerHeaderHidesHeadersForTheGateway(t *testing.T) {
 	pass, d := AnswerHeader(http.Header{
 		"Set-Cookie": {"a=1; Path=/", "b=2"}, "X-Game": {"hi"}, "Server": {"game/1"}, "Date": {"today"},
-		"Reseat-Group": {"g1", "g2"}, "Reseat-Grace": {"20s"}, "Reseat-Overflow": {"end"}, "Reseat-Other": {"x"}, "Reseat_Group": {"x"},
+		"Reseat-Group": {"g1", "g2"}, "Reseat-Grace": {"20s"}, "Reseat-Overflow": {"end"}, "Reseat-Newest": {"a=A", "b=json:/b"}, "Reseat-Other": {"x"}, "Reseat_Group": {"x"},
 		"Connection": {"Upgrade, X-Hop"}, "X-Hop": {"1"}, "Upgrade": {"websocket"}, "Keep-Alive": {"timeout=9"}, "Transfer-Encoding": {"chunked"},
 		"Content-Length": {"0"}, "Trailer": {"X"}, "Proxy-Authenticate": {"Basic"},
 		"Sec-Websocket-Accept": {"a"}, "Sec-Websocket-Protocol": {"p"}, "Sec-Websocket-Extensions": {""}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Else": {"x"},
@@ -180,7 +180,7 @@ func TestAnswerHeaderHidesHeadersForTheGateway(t *testing.T) {
 	if !reflect.DeepEqual(pass, want) {
 		t.Errorf("the client sees %v, want %v", pass, want)
 	}
-	if want := (Directives{Grace: "20s", Overflow: "end", Group: "g1"}); d != want {
+	if want := (Directives{Grace: "20s", Overflow: "end", Group: "g1", Newest: []string{"a=A", "b=json:/b"}}); !reflect.DeepEqual(d, want) {
 		t.Errorf("directives %+v, want %+v", d, want)
 	}
 	if _, d := AnswerHeader(http.Header{"Connection": {"Reseat-Grace"}, "Reseat-Grace": {"5s"}}); d.Grace != "5s" {
@@ -192,7 +192,7 @@ func TestAnswerHeaderHidesHeadersForTheGateway(t *testing.T) {
 	if answer.Get("X-Game") != "hi" {
 		t.Error("a change of what passes changed the answer itself")
 	}
-	if pass, d := AnswerHeader(nil); len(pass) != 0 || d != (Directives{}) {
+	if pass, d := AnswerHeader(nil); len(pass) != 0 || !reflect.DeepEqual(d, Directives{}) {
 		t.Errorf("nothing became %v, %+v", pass, d)
 	}
 }

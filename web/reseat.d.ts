@@ -116,7 +116,7 @@ export default ReseatSocket;
 export function install(options?: InstallOptions & ReseatOptions): () => void;
 
 /**
- * Fires `detach`, `resume`, `replayed`, `upstream` and `close` of every `ReseatSocket`, for pages whose
+ * Fires `detach`, `resume`, `replayed`, `skip`, `upstream` and `close` of every `ReseatSocket`, for pages whose
  * sockets are hidden in a library. Each event has the members of the socket's own, and `socket`.
  */
 export const reseat: ReseatTarget;
@@ -224,6 +224,8 @@ export type InstallOptions = {
   onResume?: (socket: ReseatSocket, detail: ResumeDetail) => void;
   /** Called where all messages that were sent meanwhile have been delivered. */
   onReplayed?: (socket: ReseatSocket, detail: {}) => void;
+  /** Called where newer messages have replaced others. */
+  onSkip?: (socket: ReseatSocket, detail: SkipDetail) => void;
   /** Called where the game server is lost and being dialled again, and where it is back. */
   onUpstream?: (socket: ReseatSocket, detail: UpstreamDetail) => void;
   /** Called where a socket is closed, refusals included. */
@@ -263,12 +265,20 @@ export type ResumeDetail = {
   replay: number;
   /** How many messages the gateway dropped, under `--overflow drop-oldest`. */
   lost: number;
+  /** How many messages newer ones have replaced (`--newest`); `skip` says where. */
+  skipped: number;
   /** Milliseconds since the gateway was last heard. */
   ms: number;
   /** How another node took a durable session over: `handoff` or `failover`. */
   moved?: string;
   /** Whether the page was reloaded meanwhile (`options.storage`): the game's state must be asked for anew. */
   reloaded?: boolean;
+};
+
+/** What `skip` says. */
+export type SkipDetail = {
+  /** How many messages would have come here, had newer ones not replaced them (`--newest`). */
+  skipped: number;
 };
 
 /** What `close` says beyond a `CloseEvent`. */
@@ -293,7 +303,7 @@ export type UpstreamDetail = {
   readonly state: 'lost' | 'back';
 };
 
-/** The events of `ReseatSocket`: those of `WebSocket`, and four more. */
+/** The events of `ReseatSocket`: those of `WebSocket`, and five more. */
 export type ReseatSocketEventMap = {
   /** The session has begun. Fires once. */
   open: Event;
@@ -309,6 +319,8 @@ export type ReseatSocketEventMap = {
   resume: CustomEvent<ResumeDetail> & ResumeDetail;
   /** The messages that `resume` announced have been delivered. */
   replayed: CustomEvent<{}>;
+  /** Newer messages have replaced those that would have come here. */
+  skip: CustomEvent<SkipDetail> & SkipDetail;
   /** The game server is lost and being dialled again, or is back. */
   upstream: CustomEvent<UpstreamDetail> & UpstreamDetail;
 };
@@ -321,6 +333,8 @@ export type ReseatTargetEventMap = {
   resume: CustomEvent<ResumeDetail> & ResumeDetail & { readonly socket: ReseatSocket };
   /** See `ReseatSocketEventMap`. */
   replayed: CustomEvent<{}> & { readonly socket: ReseatSocket };
+  /** See `ReseatSocketEventMap`. */
+  skip: CustomEvent<SkipDetail> & SkipDetail & { readonly socket: ReseatSocket };
   /** See `ReseatSocketEventMap`. */
   upstream: CustomEvent<UpstreamDetail> & UpstreamDetail & { readonly socket: ReseatSocket };
   /** See `ReseatSocketEventMap`. */

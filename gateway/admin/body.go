@@ -125,7 +125,7 @@ func wanted(into any) string {
 	switch into.(type) {
 	case **bool:
 		return "true or false"
-	case *[]string:
+	case *[]string, **[]string:
 		return "a list of strings"
 	case *textOrJSON:
 		return "a string or another JSON value"

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,8 @@ func TestPatchChangesLiveSession(t *testing.T) {
 			{`{"grace":"1h30m"}`, "grace", "1h30m"},
 			{`{"overflow":"drop-oldest"}`, "overflow", "drop-oldest"},
 			{`{"overflow":"end"}`, "overflow", "end"},
+			{`{"newest":["s=tick ","e=json:/entity"]}`, "newest", []any{"s=tick ", "e=json:/entity"}},
+			{`{"newest":[]}`, "newest", []any{}},
 			{`{"group":"blue"}`, "group", "blue"},
 			{`{"group":""}`, "group", ""},
 			{`{"started":true}`, "started", true},
@@ -34,7 +37,7 @@ func TestPatchChangesLiveSession(t *testing.T) {
 			{` {"grace" : "45s" , "group":"\u00fc", "started":true}`, "group", "ü"},
 		} {
 			got := w.object("PATCH", path(p), c.body, http.StatusOK)
-			if now := w.describe(p); got[c.member] != c.want || now[c.member] != c.want {
+			if now := w.describe(p); !reflect.DeepEqual(got[c.member], c.want) || !reflect.DeepEqual(now[c.member], c.want) {
 				t.Errorf("%s: answered %v, then it is %v", c.body, got[c.member], now[c.member])
 			}
 		}
@@ -69,10 +72,11 @@ func TestBadPatchesChangeNothing(t *testing.T) {
 		p, _ := w.play("red")
 		before := w.describe(p)
 		for body, word := range map[string]string{
-			"": "JSON object", "[]": "JSON object", `{"state":"ended"}`: `unknown member "state"; known are grace, group, overflow, started`, `{"Grace":"1s"}`: "unknown", `{"player":"x"}`: "unknown", `{"group":"blue","x":1}`: "unknown",
+			"": "JSON object", "[]": "JSON object", `{"state":"ended"}`: `unknown member "state"; known are grace, group, newest, overflow, started`, `{"Grace":"1s"}`: "unknown", `{"player":"x"}`: "unknown", `{"group":"blue","x":1}`: "unknown",
 			`{"group":"blue","group":"green"}`: "repeated JSON member", `{"group":null}`: "group: want a string, got null", `{"group":7}`: "group", `{"group":"` + strings.Repeat("x", 201) + `"}`: "200 bytes", `{"group":"a\u0000b"}`: "printable", `{"group":"\udc00"}`: "Unicode",
 			`{"started":"true"}`: "started: want true or false, got a string", `{"started":1}`: "started", `{"started":null}`: "started",
 			`{"overflow":"drop_oldest"}`: "overflow: want", `{"overflow":"Pause"}`: "overflow", `{"overflow":""}`: "overflow", `{"overflow":0}`: "overflow", `{"group":"blue","overflow":"x"}`: "overflow",
+			`{"newest":["s"]}`: "newest: want NAME", `{"newest":"s=tick"}`: "newest: want a list of strings", `{"newest":null}`: "newest: want a list", `{"group":"blue","newest":[""]}`: "newest",
 			`{"grace":"45"}`: "grace", `{"grace":"-45s"}`: "grace", `{"grace":"1us"}`: "grace", `{"grace":"8761h"}`: "grace", `{"grace":45}`: "grace", `{"grace":"99999999999h"}`: "grace", `{"grace":" 45s"}`: "grace",
 		} {
 			w.wantRefused("PATCH", path(p), body, http.StatusBadRequest, word)
@@ -81,7 +85,7 @@ func TestBadPatchesChangeNothing(t *testing.T) {
 		w.wantRefused("PATCH", path(p), `{"group":"`+strings.Repeat("x", maxJSON), http.StatusRequestEntityTooLarge, "at most")
 		after := w.describe(p)
 		for name, v := range before {
-			if after[name] != v {
+			if !reflect.DeepEqual(after[name], v) {
 				t.Errorf("%s was %v, is %v", name, v, after[name])
 			}
 		}

@@ -183,7 +183,7 @@ func counted(t *watch.Totals) watch.Totals {
 
 // counters are those of t, in a fixed order.
 func counters(t *watch.Totals) []*uint64 {
-	return []*uint64{&t.Created, &t.Detached, &t.Resumed, &t.Refused, &t.Ended, &t.ToUpstream, &t.ToClient, &t.ToUpstreamBytes, &t.ToClientBytes, &t.Replayed, &t.Dropped, &t.LoopBusy}
+	return []*uint64{&t.Created, &t.Detached, &t.Resumed, &t.Refused, &t.Ended, &t.ToUpstream, &t.ToClient, &t.ToUpstreamBytes, &t.ToClientBytes, &t.Replayed, &t.Dropped, &t.Skipped, &t.LoopBusy}
 }
 
 // addTotals adds the totals of another node. Round trips cannot be summed: the median

@@ -11,6 +11,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/control"
 	"reseat/gateway/frame"
+	"reseat/gateway/newest"
 	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
@@ -136,7 +137,8 @@ func (a *api) patch(w http.ResponseWriter, r *http.Request) {
 
 func readChange(w http.ResponseWriter, r *http.Request) (c control.Change, err error) {
 	var grace, overflow *string
-	err = readObject(w, r, map[string]any{"grace": &grace, "overflow": &overflow, "group": &c.Group, "started": &c.Started})
+	var rules *[]string
+	err = readObject(w, r, map[string]any{"grace": &grace, "overflow": &overflow, "newest": &rules, "group": &c.Group, "started": &c.Started})
 	if err != nil {
 		return c, err
 	}
@@ -149,6 +151,13 @@ func readChange(w http.ResponseWriter, r *http.Request) (c control.Change, err e
 			return c, badRequest("overflow: want pause, drop-oldest or end")
 		}
 		c.Overflow = &policy
+	}
+	if rules != nil {
+		parsed, err := newest.Parse(*rules)
+		if err != nil {
+			return c, badRequest("newest: %v", err)
+		}
+		c.Newest = &parsed
 	}
 	return c, readName("group", c.Group)
 }

@@ -3,8 +3,8 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -103,7 +103,7 @@ func TestSessionIsDescribed(t *testing.T) {
 			t.Errorf("a living session has the reason %v", got["reason"])
 		}
 		listed := w.list("").Sessions[0]
-		if !maps.Equal(listed, got) {
+		if !reflect.DeepEqual(listed, got) {
 			t.Errorf("the list says %v, the session %v", listed, got)
 		}
 	})

@@ -70,6 +70,10 @@ type Options struct {
 	// again (--upstream-lost redial), and with false when it is back. What is written
 	// meanwhile waits. The same rules apply.
 	OnUpstream func(lost bool)
+	// OnSkip is called when the gateway says that newer messages have replaced the next so
+	// many (--newest): Read will not return them. Those before them may still be unread. The same
+	// rules apply.
+	OnSkip func(messages uint64)
 }
 
 // Resumed describes a resume.
@@ -82,6 +86,8 @@ type Resumed struct {
 	Replay uint64
 	// Lost is the number of missing messages; not zero only with --overflow drop-oldest.
 	Lost uint64
+	// Skipped is the number of messages that newer ones have replaced (--newest); OnSkip says where.
+	Skipped uint64
 	// Moved is "failover" or "handoff" if a durable session has moved to another gateway of a cluster, else "".
 	Moved string
 }

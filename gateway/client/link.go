@@ -24,6 +24,7 @@ type link struct {
 	// Static: what its handshake says. An empty token begins a session.
 	token         string
 	stated        uint64
+	held          int64  // of message stated+1
 	settled, sent uint64 // protocol section 5.6
 	route         string // of the newest hello
 	born          time.Time
@@ -37,26 +38,23 @@ type link struct {
 	partial int          // the reader's: bytes received since the newest complete message
 
 	// The loop's.
-	opened   bool
-	hello    int    // which of the session's hellos it got, 0 for none yet
-	last     uint64 // number of the newest message that came on it, repeats included
-	acked    int64  // the newest ack given on it, -1 for none
-	busy     bool   // its writer writes
-	words    []frame
-	waiting  *pong
-	bye      bool
-	useful   bool      // it brought anything new
-	parts    *parts    // of the message that comes in parts; nil: none does
-	repeated time.Time // when the last ack was last repeated for it, or it began
-	since    time.Time
-	verdict  *verdict
-}
+	opened  bool
+	hello   int    // which of the session's hellos it got, 0 for none yet
+	last    uint64 // number of the newest message that came on it, repeats included
+	acked   int64  // the newest ack given on it, -1 for none
+	busy    bool   // its writer writes
+	words   []frame
+	waiting *pong
+	bye     bool
+	useful  bool // it brought anything new
+	since   time.Time
+	verdict *verdict
 
-// parts holds the received part of a message that comes in parts: protocol section 3.
-type parts struct {
-	typ   MessageType
-	bytes int64
-	data  []byte
+	resumes    bool      // the gateway continues large messages where a connection was cut
+	parts      *parts    // of the message that comes in parts; nil: none does
+	from       int64     // where the next one must begin
+	unanswered int64     // bytes of parts since the gateway last heard that they come
+	answered   time.Time // when it last did, or the message began
 }
 
 // A frame is an outgoing message. verb is "" for data.
@@ -149,7 +147,8 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 		TLSHandshakeStart: func() { l.reached.Store(true) },
 		GotConn:           func(httptrace.GotConnInfo) { l.reached.Store(true) },
 	})
-	subprotocols := append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol, wire.Parts)
+	subprotocols := append(c.opts.Subprotocols[:len(c.opts.Subprotocols):len(c.opts.Subprotocols)], wire.Subprotocol, wire.Parts, wire.Skip,
+		wire.PrefixPartial+strconv.FormatInt(l.held, 10))
 	if l.token == "" {
 		subprotocols = append(subprotocols, wire.Refusals)
 	} else if wire.ValidRoute(l.route) {

@@ -46,11 +46,13 @@ type loop struct {
 
 	// Downward. taken is the newest number there is; what of it was not handed over
 	// is in the inbox.
-	taken uint64
-	inbox []message
-	owed  int64     // bytes handed over since the last ack
-	out   outbox    // upward
-	bye   *farewell // set by Close
+	taken   uint64
+	inbox   []message
+	partial *parts    // of message taken+1, if some has come
+	owed    int64     // bytes handed over since the last ack
+	out     outbox    // upward
+	upload  upload    // of live
+	bye     *farewell // set by Close
 
 	// Reconnecting.
 	pacer   pacer
@@ -79,6 +81,7 @@ type alarms struct {
 	attempt time.Time // the attempt times out
 	pace    time.Time // the next attempt is due
 	ack     time.Time // an ack is due
+	part    time.Time // an answer to parts is due
 	closing time.Time // the wait for a Close frame times out
 	move    time.Time // a requested move is due
 	alive   time.Time // a ping in place of a withheld pong is due
@@ -179,7 +182,7 @@ func (p *loop) handed() uint64 {
 func (p *loop) open() {
 	ctx, cancel := context.WithCancel(p.ctx)
 	l := &link{
-		token: p.current.Token, stated: p.handed(), settled: p.out.received, sent: p.out.handed, route: p.current.Route,
+		token: p.current.Token, stated: p.handed(), held: p.held(), settled: p.out.received, sent: p.out.handed, route: p.current.Route,
 		born: time.Now(), acked: -1, cancel: cancel, write: make(chan frame, 1),
 	}
 	p.attempt, p.tried = l, true
@@ -287,36 +290,23 @@ func (p *loop) data(l *link, typ MessageType, data []byte) {
 	p.addOwed(int64(len(data)))
 }
 
-// part adds one part of a message that comes in parts. The gateway hears at least once a second that they
-// come: the last ack once more.
-func (p *loop) part(l *link, e event) {
-	m := l.parts
-	if e.typ != MessageBinary || len(e.data) == 0 || int64(len(m.data)+len(e.data)) > m.bytes {
-		p.broken(l, fmt.Errorf("%w: parts", errBroken))
+// skip counts messages that newer ones have replaced as if they had come.
+func (p *loop) skip(l *link, n uint64) {
+	if l.parts != nil {
+		p.brokenParts(l, l.parts.bytes)
 		return
 	}
-	p.silence.clogged()
-	if m.data = append(m.data, e.data...); int64(len(m.data)) == m.bytes {
-		l.parts = nil
-		p.data(l, m.typ, unescape(m.typ, m.data))
-		return
+	l.last += n
+	if l.last > p.taken {
+		skipped := l.last - p.taken
+		p.taken = l.last
+		l.useful = true
+		p.silence.works()
+		if p.opts.OnSkip != nil {
+			p.opts.OnSkip(skipped)
+		}
 	}
-	if l == p.live && p.talking() && e.at.Sub(l.repeated) >= time.Second {
-		l.repeated = e.at
-		l.send(wire.VerbAck, strconv.FormatInt(l.acked, 10))
-	}
-}
-
-// beginParts begins a message that comes in parts.
-func (p *loop) beginParts(l *link, v wire.Part) {
-	if limit := p.readLimit(); l.parts != nil || limit > 0 && v.Bytes > limit+1 { // one more for an escaping DLE
-		p.broken(l, fmt.Errorf("%w: parts of a message of %d bytes", errBroken, v.Bytes))
-		return
-	}
-	l.parts, l.repeated = &parts{typ: MessageBinary, bytes: v.Bytes}, time.Now()
-	if v.Text {
-		l.parts.typ = MessageText
-	}
+	p.addOwed(0)
 }
 
 // noHello ends an attempt on which something else came before hello.
@@ -371,6 +361,12 @@ func (p *loop) control(l *link, text string, at time.Time) {
 		p.alarms.move = time.Now().Add(part(w.within))
 	case wire.VerbParts:
 		p.beginParts(l, w.part)
+	case wire.VerbPart:
+		l.useful = true
+		p.silence.clogged()
+		p.upload.answer(int64(w.number), at, p.silence.roundTrip)
+	case wire.VerbSkip:
+		p.skip(l, w.number)
 	case wire.VerbUpstream:
 		p.upstream(w.lost)
 	case wire.VerbEnd, wire.VerbClose:
@@ -390,7 +386,12 @@ func (p *loop) upstream(lost bool) {
 func (p *loop) hello(l *link, h wire.Hello) {
 	failover := h.Moved == wire.MovedFailover
 	outdated := failover && (p.handed() != l.stated || p.out.received != l.settled) // section 5.6: its numbers have been used since
-	if l.hello > 0 || p.current.Session != "" && h.Session != p.current.Session || outdated || !p.out.admits(h.Received) {
+	var partial wire.Partial
+	if h.Partial != nil {
+		partial = *h.Partial
+	}
+	if l.hello > 0 || p.current.Session != "" && h.Session != p.current.Session || outdated || !p.out.admits(h.Received, partial.Up) ||
+		partial.Down != 0 && partial.Down != l.held {
 		p.broken(l, fmt.Errorf("%w: hello", errBroken))
 		return
 	}
@@ -398,7 +399,7 @@ func (p *loop) hello(l *link, h wire.Hello) {
 		p.inbox, p.taken = nil, l.stated
 	}
 	first, now := p.hellos == 0, time.Now()
-	resumed := Resumed{Replay: h.Replay, Away: p.replaced(now), Moved: h.Moved}
+	resumed := Resumed{Replay: h.Replay, Skipped: h.Skipped, Away: p.replaced(now), Moved: h.Moved}
 	p.live, p.attempt, p.alarms = l, nil, alarms{}
 	p.silence.attach(now, milliseconds(h.Answer), milliseconds(h.Heartbeat))
 	p.hellos++
@@ -409,6 +410,11 @@ func (p *loop) hello(l *link, h wire.Hello) {
 		p.taken = l.last
 	}
 	p.maxMessage.Store(h.Limits.MessageBytes)
+	l.resumes, l.from = h.Partial != nil, partial.Down
+	p.upload.start(partial.Up)
+	if l.from == 0 {
+		p.partial = nil
+	}
 	l.acked = int64(l.last)
 	l.send(wire.VerbAck, strconv.FormatUint(l.last, 10)) // section 5: at once, whatever was handed over
 	p.owed = 0
@@ -492,7 +498,7 @@ func (p *loop) answer(l *link) {
 	if l.waiting == nil || l != p.live || l.bye || p.handed() < l.waiting.after {
 		return
 	}
-	p.ack()
+	p.answerParts(time.Now())
 	l.send(wire.VerbPong, l.waiting.arg)
 	l.waiting, p.alarms.alive = nil, time.Time{}
 }
@@ -525,14 +531,32 @@ func (p *loop) pump() {
 	if l.bye {
 		return
 	}
-	if e, ok := p.out.next(p.window()); ok {
-		p.silence.data(time.Now())
-		l.give(frame{typ: e.typ, data: escape(e.typ, e.data)})
-		return
+	f, ok := p.upload.next(p.current.PartBytes)
+	if ok {
+		p.silence.clogged()
+	} else if p.upload.data == nil {
+		f, ok = p.nextMessage(l)
 	}
-	if p.bye != nil && p.out.drained() {
+	switch {
+	case ok:
+		p.silence.data(time.Now())
+		l.give(f)
+	case p.bye != nil && p.out.drained() && p.upload.data == nil:
 		p.sendBye(l)
 	}
+}
+
+// nextMessage returns the next message, or what announces it if it is sent in parts.
+func (p *loop) nextMessage(l *link) (frame, bool) {
+	e, ok := p.out.next(p.window())
+	if !ok {
+		return frame{}, false
+	}
+	data := escape(e.typ, e.data)
+	if size := p.current.PartBytes; l.resumes && size > 0 && int64(len(data)) > size {
+		return p.upload.begin(e.typ, data, time.Now()), true
+	}
+	return frame{typ: e.typ, data: data}, true
 }
 
 func (p *loop) sendBye(l *link) {

@@ -75,8 +75,11 @@ func (o *outbox) ack(n uint64) bool {
 	return true
 }
 
-// admits reports whether n is a possible received count of a hello.
-func (o *outbox) admits(n uint64) bool { return n >= o.received && n <= o.handed }
+// admits reports whether n is a possible received count of a hello, and part as how much
+// the gateway has of the message after it.
+func (o *outbox) admits(n uint64, part int64) bool {
+	return n >= o.received && n <= o.handed && (part == 0 || n < o.handed && part <= o.kept[n-o.acked].bytes)
+}
 
 // rewind starts a new connection after message n, which the gateway has received. Data
 // up to n is released, sizes are kept: only an ack frees the window.

@@ -17,7 +17,7 @@ func part(d time.Duration) time.Duration { return rand.N(max(d, 1)) }
 
 // next returns the earliest alarm, zero for none.
 func (a *alarms) next() (next time.Time) {
-	for _, at := range [...]time.Time{a.attempt, a.pace, a.ack, a.closing, a.move, a.alive} {
+	for _, at := range [...]time.Time{a.attempt, a.pace, a.ack, a.part, a.closing, a.move, a.alive} {
 		next = soonest(next, at)
 	}
 	return next
@@ -48,6 +48,9 @@ func (p *loop) runDue(now time.Time) {
 	}
 	if due(&a.ack, now) {
 		p.ack()
+	}
+	if due(&a.part, now) && p.live != nil && p.talking() {
+		p.answerParts(now)
 	}
 	if due(&a.closing, now) && p.live != nil {
 		p.closeTimedOut()

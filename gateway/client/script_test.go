@@ -30,6 +30,8 @@ const (
 
 const failover = `hello {"moved":"failover","durable":true}`
 
+var resuming = map[string]any{"part_bytes": 4, "partial": map[string]any{}}
+
 var large, part = strings.Repeat("x", 64<<10), strings.Repeat("x", 4096)
 
 var scripts = []script{
@@ -78,6 +80,39 @@ var scripts = []script{
 			"1>> yyyyyyyy; 1> small; reads \x10" + part[2:] + part + "yyyyyyyy; reads small; +1s; 1< ^ack 2"},
 	{"a message in parts begins anew after a resume", nil, `1> ^parts {"bytes":6}; 1>> one; 1 drops; conn; hello; 2> ^parts {"bytes":6}; 2>> one; 2>> two; reads onetwo`},
 
+	{"a message goes on where its connection was cut", resuming,
+		`1> ^parts {"bytes":8,"text":true}; 1>> abcd; 1>> ef; 1 drops; conn; states 0; holds 6; hello {"partial":{"down":6},"replay":1}; ` +
+			`2> ^parts {"bytes":8,"text":true,"from":6}; 2>> gh; 2> small; reads abcdefgh; reads small; +1s; 2< ^ack 0 | ^ack 2`},
+	{"a message begins anew where the gateway says so, and is stated no more", resuming,
+		`1> ^parts {"bytes":8}; 1>> abcd; 1 drops; conn; holds 4; hello; 2 drops; conn; holds 0; hello; 3> ^parts {"bytes":4}; 3>> new!; reads new!; 3 drops; conn; states 1; holds 0`},
+	{"an attempt that stated less than came meanwhile goes on from there", resuming,
+		`1> ^parts {"bytes":8}; 1>> ab; 1> ^move {"within_ms":0}; conn; holds 2; 1>> cdef; hello {"partial":{"down":2}}; 2> ^parts {"bytes":8,"from":2}; 2>> cdef; 2>> gh; reads abcdefgh`},
+	{"a message that came whole on the older connection meanwhile is discarded", resuming,
+		`1> ^parts {"bytes":4}; 1>> ab; 1> ^move {"within_ms":0}; conn; 1>> cd; reads abcd; 1> ^parts {"bytes":4}; 1>> ef; hello {"partial":{"down":2}}; ` +
+			`2> ^parts {"bytes":4,"from":2}; 2>> cd; 2> ^parts {"bytes":4}; 2>> efgh; reads efgh; +1s; 2< ^ack 0 | ^ack 2`},
+	{"of a message behind unread ones nothing is stated", resuming, // N is that of the unread
+		`1> unread; 1> ^parts {"bytes":4}; 1>> ab; 1 drops; conn; states 0; holds 0; hello; 2> unread; 2> ^parts {"bytes":4}; 2>> abcd; reads unread; reads abcd`},
+	{"parts are answered after 32 KiB, after 250 ms, and before each pong", map[string]any{"part_bytes": 4096, "partial": map[string]any{}},
+		`1> ^parts {"bytes":61440}; ` + strings.Repeat("1>> "+part+"; ", 7) + "1< ^ack 0; 1>> " + part + "; 1< ^part 32768; 1>> " + part + "; +249ms; 1<; +2ms; 1< ^part 36864; " +
+			"1>> " + part + "; 1> ^ping x; 1< ^part 40960 | ^pong x; 1> ^ping y; 1< ^pong y; +1s; 1>> " + part + "; 1< ^part 45056; " +
+			strings.Repeat("1>> "+part+"; ", 4) + "reads " + large[:61440] + "; 1<; +251ms; 1< ^ack 1"},
+	{"a large message is sent in parts, of its type and bytes", resuming,
+		`say abcd; say abcdefghi; say ` + "\x10abc" + `; 1< ^ack 0 | abcd | ^parts {"bytes":9,"text":true} | abcd | efgh | i | ^parts {"bytes":5,"text":true} | ^^ab | c`},
+	{"an older gateway gets no parts", map[string]any{"part_bytes": 4}, `say abcdefghi; 1< ^ack 0 | abcdefghi`},
+	{"of a large message a window is sent; control messages pass the rest", map[string]any{"part_bytes": 4096, "partial": map[string]any{}},
+		"say " + large + "; say after it; 1< ^ack 0 | ^parts {" + `"bytes":65536,"text":true}` + strings.Repeat(" | "+part, 8) + "; 1> ^ping x; 1< ^pong x; 1> ^part 4096; 1< " + part +
+			"; 1> ^part 36864; 1<" + strings.Repeat(" | "+part, 7)[2:] + " | after it; 1 drops; conn; " + `hello {"received":1}; 2< ^ack 0 | after it`},
+	{"a large message goes on at the byte that the gateway names", resuming,
+		`say abcdefghijk; say next; 1 drops; conn; hello {"partial":{"up":6}}; 2< ^ack 0 | ^parts {"bytes":11,"text":true,"from":6} | ghij | k | next`},
+
+	{"skipped messages count as if they had come", nil,
+		`1> one; reads one; 1> ^skip 3; 1> five; reads five; skips 3; +1s; 1< ^ack 0 | ^ack 5; 1 drops; conn; states 5; hello {"replay":1,"skipped":7}; skipped 7; ` +
+			"2> ^skip 7; 2> last; reads last; skips 3 7; +1s; 2< ^ack 5 | ^ack 13"},
+	{"numbers that the application has are not skipped", nil,
+		`1> ^move {"within_ms":0}; conn; 1> one; 1> two; reads one; reads two; hello {"skipped":5,"replay":1}; 2> ^skip 2; 2> ^skip 3; skips 3; 2> six; reads six`},
+	{"a resume may state a number among unread and skipped ones", nil, // only what was read before them is stated
+		`1> one; 1> ^skip 2; 1> four; reads one; 1 drops; conn; states 3; hello {"replay":1}; 2> four; reads four; skips 2`},
+
 	// The answer rule.
 	{"dead under traffic", answering, // away since the last sign of life
 		"1< ^ack 0; +1s; mark; say up; 1< up; +2.5s; 1< ^ping 1; conn at 5s; lost 0: no answer for 5s; hello; lost 1: no answer for 5s; away 6s; 2< ^ack 0 | up"},
@@ -123,6 +158,8 @@ func init() {
 		"an empty control message": "1> ^", "an ack of nothing": "1> ^ack 1", "a bye": "1> ^bye", "a second hello": `1> ^hello {"session":"s1","token":"t"}`,
 		"another session": `1> ^hello {"session":"s2","token":"t"}`, "no UTF-8": "1> ^\xff", "a text for a part": `1> ^parts {"bytes":10,"text":true}; 1> part`,
 		"too large a part": `1> ^parts {"bytes":3,"text":true}; 1>> part`, "an empty part": `1> ^parts {"bytes":3,"text":true}; 1>> `,
+		"a skip of nothing": "1> ^skip 0", "a skip inside parts": `1> ^parts {"bytes":4}; 1> ^skip 1`, "parts from elsewhere": `1> ^parts {"bytes":4,"from":2}`,
+		"a hello of what was not stated": `1 drops; conn; hello {"partial":{"down":3}}`, "a hello of what was not sent": `1 drops; conn; hello {"partial":{"up":3}}`,
 		"parts in parts": `1> ^parts {"bytes":9}; 1> ^parts {"bytes":9}`, "parts of nothing": "1> ^parts", "parts over the limit": `1> ^parts {"bytes":99999999999}`,
 	} {
 		scripts = append(scripts, script{what + " breaks the connection", nil, says + "; conn; states 0; hello; losses 1; resumes 1"})
@@ -205,6 +242,19 @@ func (p *play) step(step string) {
 	case "states":
 		if got := stated(p.newest()); !strings.HasSuffix(" "+got, " "+rest) {
 			p.Errorf("the handshake states %s", got)
+		}
+	case "holds":
+		offered := strings.Join(wire.Protocols(p.newest().Req.Header), " ") + " "
+		if !strings.Contains(offered, wire.PrefixPartial+rest+" ") {
+			p.Errorf("the handshake offers %s", offered)
+		}
+	case "skips":
+		if got := fmt.Sprint(p.skips); got != "["+rest+"]" {
+			p.Errorf("skipped %s", got)
+		}
+	case "skipped":
+		if got := p.resumes[len(p.resumes)-1].Skipped; got != uint64(p.number(rest)) {
+			p.Errorf("%d messages skipped", got)
 		}
 	case "hello":
 		m := map[string]any{"resumed": true}

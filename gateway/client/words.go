@@ -22,7 +22,7 @@ type verdict struct {
 // A controlMessage is a control message from the gateway. An unknown one has no verb.
 type controlMessage struct {
 	verb    string
-	number  uint64 // ack; grace in ms
+	number  uint64 // ack, part, skip; grace in ms
 	text    string // ping, pong; token
 	hello   wire.Hello
 	verdict verdict // end, close
@@ -40,12 +40,16 @@ func parseControl(text string) (controlMessage, error) {
 	w := controlMessage{verb: verb}
 	ok := true
 	switch verb {
-	case wire.VerbAck, wire.VerbGrace:
+	case wire.VerbAck, wire.VerbGrace, wire.VerbPart:
 		w.number, ok = wire.ParseNumber(arg)
+	case wire.VerbSkip:
+		w.number, ok = wire.ParseNumber(arg)
+		ok = ok && w.number > 0
 	case wire.VerbPing, wire.VerbPong:
 		w.text, ok = arg, !has || arg != "" && utf8.RuneCountInString(arg) <= 32
 	case wire.VerbHello:
-		ok = object(arg, &w.hello) && w.hello.Token != "" && w.hello.Session != "" && w.hello.Grace >= 0 && w.hello.Heartbeat >= 0 && w.hello.Answer >= 0
+		ok = object(arg, &w.hello) && w.hello.Token != "" && w.hello.Session != "" && w.hello.Grace >= 0 && w.hello.Heartbeat >= 0 && w.hello.Answer >= 0 && w.hello.PartBytes >= 0
+		ok = ok && (w.hello.Partial == nil || w.hello.Partial.Down >= 0 && w.hello.Partial.Up >= 0)
 	case wire.VerbToken:
 		var t struct{ Token string }
 		ok = object(arg, &t) && t.Token != ""
@@ -57,7 +61,7 @@ func parseControl(text string) (controlMessage, error) {
 		ok = object(arg, &m) && m.Within >= 0
 		w.within = milliseconds(m.Within)
 	case wire.VerbParts:
-		ok = object(arg, &w.part) && w.part.Bytes > 0
+		ok = object(arg, &w.part) && w.part.From >= 0 && w.part.From < w.part.Bytes
 	case wire.VerbUpstream:
 		var u wire.Upstream
 		ok = object(arg, &u)

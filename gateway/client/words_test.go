@@ -16,7 +16,8 @@ var goodControl = map[string]controlMessage{
 	`move {"within_ms":1500}`:                {verb: wire.VerbMove, within: 1500 * time.Millisecond},
 	`move {"within_ms":1000000000000000000}`: {verb: wire.VerbMove, within: 365 * 24 * time.Hour},
 	`parts {"bytes":9,"text":true}`:          {verb: wire.VerbParts, part: wire.Part{Bytes: 9, Text: true}},
-	`upstream {"state":"lost"}`:              {verb: wire.VerbUpstream, lost: true}, `upstream {"state":"back"}`: {verb: wire.VerbUpstream},
+	`parts {"bytes":9,"from":8}`:             {verb: wire.VerbParts, part: wire.Part{Bytes: 9, From: 8}}, "part 9": {verb: wire.VerbPart, number: 9}, "skip 9": {verb: wire.VerbSkip, number: 9},
+	`upstream {"state":"lost"}`: {verb: wire.VerbUpstream, lost: true}, `upstream {"state":"back"}`: {verb: wire.VerbUpstream},
 	`hello {"session":"s","token":"t","answer_ms":5}`: {verb: wire.VerbHello, hello: wire.Hello{Session: "s", Token: "t", Answer: 5}},
 	`end {"code":1005,"reason":"r"}`:                  {verb: wire.VerbEnd, verdict: verdict{CloseError: CloseError{Code: 1005, Reason: "r", FromServer: true}}},
 	`close {"code":4409,"retry":false,"status":503}`:  {verb: wire.VerbClose, verdict: verdict{CloseError: CloseError{Code: 4409, Status: 503}}},
@@ -29,7 +30,8 @@ var badControl = []string{
 	"", "ack", "ack x", "ack 12345678901234567", "Ack 0", "averyveryverylongverb", "\x10", "unknown \xff", "bye", "leaving", "grace", "grace soon", "ping ", "ping " + strings.Repeat("x", 33),
 	"hello", "hello {}", `hello {"token":"t"}`, `hello {"session":"s"}`, `hello {"session":"s","token":"t","received":-1}`, `hello {"session":"s","token":"t","received":1e99}`,
 	`hello {"session":"s","token":"t","grace_ms":-1}`, `hello {"session":"s","token":"t","heartbeat_ms":-1}`, `hello {"session":"s","token":"t","answer_ms":-1}`,
-	"token", `token {"token":""}`, "move", "move {", "move null", `move {"within_ms":-1}`, "parts", `parts {"bytes":0}`, "upstream", "end", "end {}", `end {"code":999}`, `end {"code":5000}`,
+	"token", `token {"token":""}`, "move", "move {", "move null", `move {"within_ms":-1}`, "parts", `parts {"bytes":0}`, `parts {"bytes":9,"from":9}`, `parts {"bytes":9,"from":-1}`, "part", "part -1", "skip", "skip 0",
+	`hello {"session":"s","token":"t","partial":{"down":-1}}`, `hello {"session":"s","token":"t","partial":{"up":-1}}`, "upstream", "end", "end {}", `end {"code":999}`, `end {"code":5000}`,
 	"close", `close {"code":"x"}`, `close {"code":4409,"retry_after_ms":-1}`,
 }
 

@@ -218,6 +218,7 @@ type stage struct {
 	mu      sync.Mutex
 	resumes []client.Resumed
 	lost    []error
+	skips   []uint64
 	late    atomic.Int64 // delay of a handshake's 101, in ns
 	hang    func()       // called by OnResume
 }
@@ -262,6 +263,11 @@ func (s *stage) dial(members map[string]any) *wstest.Peer {
 				s.resumes = append(s.resumes, r)
 				s.mu.Unlock()
 				s.hang()
+			},
+			OnSkip: func(n uint64) {
+				s.mu.Lock()
+				s.skips = append(s.skips, n)
+				s.mu.Unlock()
 			},
 			OnDetach: func(err error) {
 				s.mu.Lock()

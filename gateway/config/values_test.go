@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"reseat/gateway/newest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -103,6 +104,7 @@ var goodValues = []struct {
 	{"buffer-messages", "Policy.BufferMessages", wants{"1": 1}},
 	{"buffer-total", "Gateway.BufferTotal", wants{"2GiB": int64(2 << 30), "1MiB": int64(1 << 20)}},
 	{"overflow", "Policy.Overflow", wants{"pause": session.Pause, "drop-oldest": session.DropOldest, "end": session.EndSession}},
+	{"newest", "Policy.Newest", wants{"tick=T ": rules("tick=T "), "e=json:/type=state&/entity": rules("e=json:/type=state&/entity"), "b=hex:0A1b": rules("b=hex:0A1b"), "t=text:json:": rules("t=text:json:")}},
 	{"max-message", "Policy.MaxMessage", wants{"125": int64(125), "1GiB": int64(1 << 30)}},
 	{"answer-timeout", "Policy.AnswerTimeout", wants{"0": 0 * time.Second, "3s": 3 * time.Second}},
 	{"trusted-header", "Gateway.TrustedHeaders", wants{"x-real-ip": []string{"X-Real-Ip"}}},
@@ -122,6 +124,14 @@ var goodValues = []struct {
 	{"driver", "Gateway.Driver", wants{"auto": transport.Auto, "net": transport.Net, "poll": transport.Poll}},
 	{"loops", "Gateway.Loops", wants{"auto": 0, "1": 1, "16": 16}},
 	{"log-format", "LogFormat", wants{"text": "text", "json": "json"}},
+}
+
+func rules(value string) newest.Rules {
+	r, err := newest.Parse([]string{value})
+	if err != nil {
+		panic(err)
+	}
+	return *r
 }
 
 func prefix(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
@@ -209,6 +219,7 @@ var badValues = map[string][]string{
 	"buffer-messages": {"", "0", "-1", "+1", "1KiB", "1.0", "1073741825", "99999999999999999999"},
 	"buffer-total":    {"", "0", "63KiB", "-1GiB", "1GB", "2000GiB"},
 	"overflow":        {"", "drop", "Pause", "drop_oldest"},
+	"newest":          {"", "tick", "tick=", "=T", "a b=T", "a=hex:0", "a=hex:", "a=text:", "a=json:", "a=json:type", "a=json:/a~", strings.Repeat("a", 33) + "=T"},
 	"max-message":     {"", "0", "2GiB", "1MB"},
 	"answer-timeout":  {"", "9ms", "5", "-5s", "25h", "off"},
 	"heartbeat":       {"", "0", "9ms", "15", "-15s", "25h"},

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"reseat/gateway/newest"
 	"reseat/gateway/session"
 )
 
@@ -93,6 +94,17 @@ func keepaliveSend(s string) (session.Keepalive, error) {
 	}
 	k.Text = string(payload)
 	return k, nil
+}
+
+// setNewest sets the rules of --newest.
+func setNewest(l *local, values []string) (err error) {
+	for _, v := range values {
+		if _, err := newest.Parse([]string{v}); err != nil {
+			return want("NAME=PREFIX, NAME=hex:0A1B or NAME=json:/POINTER", v)
+		}
+	}
+	l.Newest, err = newest.Parse(values)
+	return err
 }
 
 // perSecond returns a parser of a rate, which also accepts off.

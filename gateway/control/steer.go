@@ -3,6 +3,7 @@ package control
 import (
 	"time"
 
+	"reseat/gateway/newest"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 	"reseat/gateway/wire"
@@ -12,6 +13,7 @@ import (
 type Change struct {
 	Grace    *time.Duration
 	Overflow *session.Overflow
+	Newest   **newest.Rules
 	Group    *string
 	Started  *bool
 }
@@ -75,6 +77,9 @@ func (c Change) Apply(t *registry.Terms) {
 	}
 	if c.Overflow != nil {
 		t.Overflow = *c.Overflow
+	}
+	if c.Newest != nil {
+		t.Newest = *c.Newest
 	}
 	if c.Group != nil {
 		t.Group = *c.Group

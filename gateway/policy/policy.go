@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"reseat/gateway/newest"
 	"reseat/gateway/session"
 	"reseat/tokens/login"
 	"reseat/upstream"
@@ -82,6 +83,8 @@ type Policy struct {
 	BufferMessages int
 	// Overflow decides about a message that does not fit while detached.
 	Overflow session.Overflow
+	// Newest says of which messages only the newest counts; nil: of none.
+	Newest *newest.Rules
 	// MaxMessage is the maximum message size in bytes, in either direction.
 	MaxMessage int64
 	// Compression applies to connections with clients.

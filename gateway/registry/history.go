@@ -27,8 +27,10 @@ type Moment struct {
 	Silent string    `json:"silent"` // of session.detached and session.upstream_closed: how long the client had been silent, as in flags; else empty
 	Away   string    `json:"away"`   // of session.resumed and session.superseded: since the last sign of life before, as in flags; else empty
 	Replay uint64    `json:"replay"` // messages that a resume replayed
-	Lost   uint64    `json:"lost"`   // messages that were dropped before it
-	Times  int       `json:"times"`  // how often in a row, the last one at Time
+	Lost   uint64    `json:"lost"`   // messages that were dropped before it,
+	// Skipped is how many newer ones had replaced.
+	Skipped uint64 `json:"skipped"`
+	Times   int    `json:"times"` // how often in a row, the last one at Time
 }
 
 // GraceChanged is the Type of a Moment without an event: Patch changed the grace period.
@@ -69,7 +71,7 @@ func repeats(kind string) bool { return kind == events.Replayed || kind == event
 
 // NewMoment returns the history entry of an event that happens now.
 func NewMoment(kind string, ev session.Event) Moment {
-	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.OldPeer, Reason: ev.Reason, Detail: frame.Clip(ev.Detail, maxDetail), Replay: ev.Replay, Lost: ev.Lost}
+	m := Moment{Time: time.Now().UTC(), Type: kind, Peer: ev.Peer, Was: ev.OldPeer, Reason: ev.Reason, Detail: frame.Clip(ev.Detail, maxDetail), Replay: ev.Replay, Lost: ev.Lost, Skipped: ev.Skipped}
 	switch kind {
 	case events.Detached, events.UpstreamClosed:
 		m.Silent = FormatDuration(ev.Silent.Round(time.Millisecond))

@@ -135,7 +135,7 @@ func (t *Terms) Session() session.Terms {
 	if t.GraceBeforeStart != nil {
 		before = *t.GraceBeforeStart
 	}
-	return session.Terms{Grace: t.Grace, GraceBeforeStart: before, Overflow: t.Overflow}
+	return session.Terms{Grace: t.Grace, GraceBeforeStart: before, Overflow: t.Overflow, Newest: t.Newest}
 }
 
 // LongestGrace returns the longer of the two grace periods.

@@ -359,6 +359,7 @@ func plus(a, b session.Stats) session.Stats {
 	a.ToUpstreamBytes += b.ToUpstreamBytes
 	a.Replayed += b.Replayed
 	a.Dropped += b.Dropped
+	a.Skipped += b.Skipped
 	return a
 }
 

@@ -26,6 +26,7 @@ type Snapshot struct {
 	Since         time.Time  `json:"since"`
 	Grace         string     `json:"grace"`
 	Overflow      string     `json:"overflow"`
+	Newest        []string   `json:"newest"` // as the flags
 	Started       bool       `json:"started"`
 	DetachedSince *time.Time `json:"detached_since"`
 	Expires       *time.Time `json:"expires"` // end of the grace period; nil unless detached
@@ -44,6 +45,8 @@ type Snapshot struct {
 	Acked          uint64 `json:"acked"`
 	BufferMessages int    `json:"buffer_messages"`
 	BufferBytes    int64  `json:"buffer_bytes"`
+	Dropped        uint64 `json:"dropped"` // by the overflow policy
+	Skipped        uint64 `json:"skipped"` // replaced by newer ones
 	// The limits of the replay buffer.
 	BufferMaxMessages int   `json:"buffer_max_messages"`
 	BufferMaxBytes    int64 `json:"buffer_max_bytes"`
@@ -145,9 +148,9 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 	s := Snapshot{
 		ID: e.ID, State: i.State.String(), Player: e.Player, Group: e.Terms().Group, Peer: e.Peer(),
 		Route: e.Route, Path: e.Path, Client: e.Client(), Resumable: e.Resumable || e.Kept(), Since: e.Since.UTC(),
-		Grace: FormatDuration(i.Grace), Overflow: e.Terms().Overflow.String(), Started: i.Started,
+		Grace: FormatDuration(i.Grace), Overflow: e.Terms().Overflow.String(), Newest: e.Terms().Newest.Values(), Started: i.Started,
 		Received: i.Received, Written: i.Written, Sent: i.Sent, Acked: i.Acked,
-		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes,
+		BufferMessages: i.BufferMessages, BufferBytes: i.BufferBytes, Dropped: i.Stats.Dropped, Skipped: i.Stats.Skipped,
 		BufferMaxMessages: e.Terms().BufferMessages, BufferMaxBytes: e.Terms().BufferBytes,
 		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: frame.Clip(i.Ending.Detail, maxDetail), seq: e.seq,
 	}
@@ -207,6 +210,12 @@ func (s *Snapshot) walk(c *tlv.Codec) {
 	tlv.Num(c, 38, &s.seq)
 	c.String(39, &s.Keepalive)
 	c.String(40, &s.ClosedAfter)
+	tlv.List(c, 41, &s.Newest, func(c *tlv.Codec, v *string) { c.String(1, v) })
+	tlv.Num(c, 42, &s.Dropped)
+	tlv.Num(c, 43, &s.Skipped)
+	if s.Newest == nil { // of an older process, or empty
+		s.Newest = []string{}
+	}
 }
 
 func walkOnlyTime(t *time.Time, c *tlv.Codec) { walkTime(c, 1, t) }

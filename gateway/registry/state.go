@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"reseat/gateway/newest"
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
 	"reseat/gateway/tlv"
@@ -51,6 +52,7 @@ type StateTerms struct {
 	Grace       time.Duration
 	BeforeStart *time.Duration
 	Overflow    session.Overflow
+	Newest      *newest.Rules
 	Group       string
 	Kept, Hard  bool
 	Redial      bool
@@ -61,7 +63,7 @@ type StateTerms struct {
 // Apply returns t with the settings that the session keeps.
 func (s *StateTerms) Apply(t *Terms) *Terms {
 	n := *t
-	n.Grace, n.GraceBeforeStart, n.Overflow, n.Group = s.Grace, s.BeforeStart, s.Overflow, s.Group
+	n.Grace, n.GraceBeforeStart, n.Overflow, n.Newest, n.Group = s.Grace, s.BeforeStart, s.Overflow, s.Newest, s.Group
 	n.PlainResume, n.Hard, n.MessageLog = s.Kept, s.Hard, s.MessageLog
 	n.Redial, n.RedialFor = s.Redial, s.RedialFor
 	return &n
@@ -78,7 +80,7 @@ func (e *Record) state(ofRoute upstream.Target) State {
 	s := State{
 		ID: e.ID, Route: e.Route, Path: e.Path, Player: e.Player, Resumable: e.Resumable, Since: e.Since, Peer: e.Peer(),
 		Terms: StateTerms{
-			Grace: t.Grace, BeforeStart: t.GraceBeforeStart, Overflow: t.Overflow, Group: t.Group,
+			Grace: t.Grace, BeforeStart: t.GraceBeforeStart, Overflow: t.Overflow, Newest: t.Newest, Group: t.Group,
 			Kept: t.PlainResume, Hard: t.Hard, MessageLog: t.MessageLog,
 			Redial: t.Redial, RedialFor: t.RedialFor,
 		},
@@ -238,6 +240,7 @@ func (t *StateTerms) walk(c *tlv.Codec) {
 	tlv.Num(c, 9, &t.MessageLog.Prefix)
 	c.Bool(10, &t.Redial)
 	tlv.Num(c, 11, &t.RedialFor)
+	session.WalkRules(c, 12, &t.Newest)
 }
 
 func (h *history) walk(c *tlv.Codec) {
@@ -258,6 +261,7 @@ func (m *Moment) walk(c *tlv.Codec) {
 	tlv.Num(c, 10, &m.Replay)
 	tlv.Num(c, 11, &m.Lost)
 	tlv.Num(c, 12, &m.Times)
+	tlv.Num(c, 13, &m.Skipped)
 }
 
 // walkTime visits a time by the wall clock, without its monotonic part.

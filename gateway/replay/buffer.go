@@ -13,7 +13,8 @@ type Mark struct {
 // A Buffer holds the messages after Base up to Last, as unmasked frames, followed by
 // the bytes of a message that is not complete yet.
 // Messages are numbered from 1. Invariant: Base.N <= Last.N, Base.Off <=
-// Last.Off <= end, and held is the payload of the messages between the two.
+// Last.Off <= end, and held is the payload of the messages between the two, except those that
+// newer ones have replaced.
 //
 // Bytes that were read and not scanned yet are the raw part, after everything else.
 // The scanner consumes them piece by piece: Take keeps bytes, Skip removes them,
@@ -37,6 +38,8 @@ type Buffer struct {
 
 	pinned bool // Slices from pin on are in use
 	pin    uint64
+
+	replaced *replaced // nil: no message was replaced
 }
 
 // New returns an empty Buffer, which borrows its memory from s.
@@ -52,6 +55,11 @@ func (b *Buffer) Last() Mark { return b.last }
 func (b *Buffer) Renumber(by uint64) {
 	b.base.N += by
 	b.last.N += by
+	if b.replaced != nil {
+		for i := range b.replaced.dead {
+			b.replaced.dead[i] += by
+		}
+	}
 }
 
 // Restart forgets all messages; the next one is number n+1. Nobody has used the numbers of those.
@@ -60,10 +68,10 @@ func (b *Buffer) Restart(n uint64) {
 	b.base.N, b.last.N = n, n
 }
 
-// Messages returns the number of complete messages held.
-func (b *Buffer) Messages() int { return int(b.last.N - b.base.N) }
+// Messages returns the number of complete messages held, without replaced ones.
+func (b *Buffer) Messages() int { return int(b.last.N - b.base.N - b.Replaced()) }
 
-// Bytes returns the payload of the complete messages held, in bytes.
+// Bytes returns the payload of these messages, in bytes.
 func (b *Buffer) Bytes() int64 { return b.held }
 
 // Memory returns how much memory b holds, in bytes.

@@ -2,37 +2,53 @@ package replay
 
 import "reseat/gateway/frame"
 
-// Ack releases the messages up to number n, n at most Last().N. It returns false, and
-// changes nothing, if message n ends after the offset within.
+// Ack releases the messages up to number n, n at most Last().N, and all of a run that contains it. It
+// returns false, and changes nothing, if message n ends after the offset within.
 func (b *Buffer) Ack(n, within uint64) bool {
 	if n <= b.base.N {
 		return true
 	}
 	if n == b.last.N && b.last.Off <= within {
-		b.base, b.held = b.last, 0
+		b.base, b.held, b.replaced = b.last, 0, nil
 		b.trim()
 		return true
 	}
-	m, payload := b.walk(n)
+	var payload int64
+	var gone, elements uint64
+	m := b.base
+	for p := b.find(m.Off); m.N < n; {
+		size, replaced := b.next(&p, &m)
+		payload += size
+		if replaced > 0 {
+			gone += replaced
+			elements++
+		}
+	}
 	if m.Off > within {
 		return false
 	}
 	b.base = m
 	b.held -= payload
+	if gone > 0 {
+		b.forget(gone, elements)
+	}
 	b.trim()
 	return true
 }
 
-// After returns the offset of the end of message n, Base().N <= n <= Last().N.
+// After returns the offset of the end of message n, Base().N <= n <= Last().N, or of the run that contains it.
 func (b *Buffer) After(n uint64) uint64 {
 	if n == b.last.N {
 		return b.last.Off
 	}
-	m, _ := b.walk(n)
+	m := b.base
+	for p := b.find(m.Off); m.N < n; {
+		b.next(&p, &m)
+	}
 	return m.Off
 }
 
-// Around returns the ends of the messages around off, walking from the mark m: the
+// Around returns the ends of the messages, or runs, around off, walking from the mark m: the
 // mark before off, and the offset of the end of the message that contains off. If off
 // is the end of a message, both are that end. off must not be before Base.
 func (b *Buffer) Around(m Mark, off uint64) (before Mark, after uint64) {
@@ -47,22 +63,11 @@ func (b *Buffer) Around(m Mark, off uint64) (before Mark, after uint64) {
 		if p.off == off {
 			return m, off
 		}
-		p.message()
-		if p.off > off {
-			return m, p.off
+		before = m
+		if b.next(&p, &m); p.off > off {
+			return before, p.off
 		}
-		m = Mark{p.off, m.N + 1}
 	}
-}
-
-// walk returns the end of message n and the payload from Base to there.
-func (b *Buffer) walk(n uint64) (Mark, int64) {
-	p := b.find(b.base.Off)
-	var payload int64
-	for i := b.base.N; i < n; i++ {
-		payload += p.message()
-	}
-	return Mark{p.off, n}, payload
 }
 
 // Slices appends to dst the stream between two offsets, without copying; Unpin or
@@ -206,12 +211,17 @@ func (p *pos) header() frame.Header {
 		return h
 	}
 	var b [frame.MaxHeader]byte
+	h, _ := frame.Parse(p.peek(b[:]))
+	return h
+}
+
+// peek copies the next bytes of the stream to b, as many as there are.
+func (p *pos) peek(b []byte) []byte {
 	n := 0
 	for c, at := p.c, p.off-p.c.off; c != nil && n < len(b); c, at = c.next, 0 {
 		n += copy(b[n:], c.buf[at:c.n])
 	}
-	h, _ := frame.Parse(b[:n])
-	return h
+	return b[:n]
 }
 
 func (p *pos) skip(n uint64) {

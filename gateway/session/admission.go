@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"reseat/gateway/wire"
@@ -34,6 +35,7 @@ type Resume struct {
 	Gen       uint64 // the generation of its token
 	Received  uint64 // its N
 	Malformed bool   // N was missing, malformed, or given twice with different values
+	Skips     bool   // it takes the verb skip
 	Settled   uint64 // after a claim: newest message of the client's that is not to be written again
 }
 
@@ -57,9 +59,11 @@ func (s *Session) Check(now Time, r Resume) *Refusal {
 		return refuseWindow(r, s.acked)
 	case !s.wasSent(r.Received) && !s.unaccepted(r):
 		return Refuse(wire.CodeProtocolViolation, "received %d is beyond what was sent", r.Received)
-	case s.att != nil && len(s.takeovers) == takeoverLimit && now.Sub(s.takeovers[0]) < takeoverSpan:
+	case !r.Skips && s.skippedAfter(r.Received) > 0:
+		return Refuse(wire.CodeWindowExceeded, "messages were replaced, and the client does not offer %s", wire.Skip)
+	case s.att != nil && s.faults.takeovers(now) == takeoverLimit:
 		ref := Refuse(wire.CodeTooFast, "more than %d takeovers in %v", takeoverLimit, takeoverSpan)
-		ref.Retry = max(takeoverSpan-now.Sub(s.takeovers[0]), time.Millisecond)
+		ref.Retry = max(takeoverSpan-now.Sub(s.faults.taken[0]), time.Millisecond)
 		return ref
 	}
 	return nil
@@ -122,22 +126,48 @@ type Pass struct {
 	Peer    string        // the client's address, for Event.Peer
 	Route   string        // of hello: protocol section 5.1
 	Durable bool          // of hello: the session outlives its node
-	Parts   bool          // the client takes large messages in parts
+	Parts   bool          // the client takes large messages in parts,
+	Partial bool          // and goes on inside them in both directions
+	Held    uint64        // of the first message that it lacks it holds so many bytes
+	Skips   bool          // and the verb skip; a client that resumes says so in Resume
 }
+
+// faults is what counts against a client. Few have any.
+type faults struct {
+	taken  []Time // the last takeovers, oldest first
+	futile futility
+}
+
+// takeovers returns how many of the last takeoverLimit takeovers count: all that are kept, or none where the first was
+// before takeoverSpan.
+func (f *faults) takeovers(now Time) int {
+	if f == nil || len(f.taken) == 0 || now.Sub(f.taken[0]) >= takeoverSpan {
+		return 0
+	}
+	return len(f.taken)
+}
+
+// TakeOffer takes what the client's handshake offers about large messages.
+func (p *Pass) TakeOffer(o wire.Offer) { p.Parts, p.Partial, p.Held = o.Parts, o.Partial, o.Held }
 
 // noteTakeover records a takeover. The last takeoverLimit times are kept, oldest
 // first: when all of them lie within takeoverSpan, Check refuses the next one.
 func (s *Session) noteTakeover(now Time) {
-	if len(s.takeovers) == takeoverLimit {
-		s.takeovers = append(s.takeovers[:0], s.takeovers[1:]...)
+	if s.faults == nil {
+		s.faults = new(faults)
 	}
-	s.takeovers = append(s.takeovers, now)
+	taken := s.faults.taken
+	if len(taken) == takeoverLimit {
+		taken = append(taken[:0], taken[1:]...)
+	}
+	s.faults.taken = append(taken, now)
 }
 
 // futility counts consecutive resumes without progress: protocol section 11.
 type futility struct {
-	n     int
-	since Time // when the first of them attached
+	n     uint32
+	had   uint32 // most bytes of a message in parts that a `part` has answered, since an ack
+	since Time   // when the first of them attached
 }
 
 // noteProgress judges a connection that has ended, and reports whether it was the last
@@ -149,20 +179,48 @@ func (s *Session) noteProgress(now Time, a *Attachment) bool {
 		return false
 	}
 	if !a.resumed || !a.spoke || a.cur == a.start || s.acked > a.ackedAt {
-		s.futile = futility{}
+		s.progressed()
 		return false
 	}
-	if s.futile.n == 0 {
-		s.futile.since = a.since
+	if s.faults == nil {
+		s.faults = new(faults)
 	}
-	s.futile.n++
-	return s.futile.n >= futileLimit && now.Sub(s.futile.since) >= futileSpan
+	f := &s.faults.futile
+	if f.n == 0 {
+		f.since = a.since
+	}
+	f.n++
+	return f.n >= futileLimit && now.Sub(f.since) >= futileSpan
+}
+
+func (s *Session) progressed() {
+	if s.faults != nil {
+		s.faults.futile = futility{had: s.faults.futile.had}
+	}
+}
+
+// noteAnswered takes a `part` of a message, up to n bytes, for progress if none has said so much since an ack.
+func (s *Session) noteAnswered(n int64) {
+	if s.faults == nil {
+		s.faults = new(faults)
+	}
+	if had := uint32(min(n, math.MaxUint32)); had > s.faults.futile.had {
+		s.faults.futile = futility{had: had}
+	}
+}
+
+// noteAcked begins with the next message.
+func (s *Session) noteAcked() {
+	if s.faults != nil {
+		s.faults.futile.had = 0
+	}
 }
 
 // noteReceived takes the N of a resume for an ack. A higher N than before shows that
 // earlier connections made progress, although none of them lived to ack it.
 func (s *Session) noteReceived(n uint64) {
 	if n > s.acked {
-		s.acked, s.futile = n, futility{}
+		s.acked = n
+		s.progressed()
 	}
 }

@@ -62,10 +62,11 @@ type Attachment struct {
 	greeted    bool // the first ack, the answer to hello, has arrived
 	resumed    bool
 	takesParts bool // large messages are sent in parts: see parts.go
+	partial    bool // and are gone on with where they were cut, in both directions
 	pageLeaves bool // the client has said `leaving`
 
 	// Fields that not every message needs.
-	parts   *parts        // of the message that cur lies inside; nil: it is not sent in parts
+	parts   *parts        // the message that cur lies inside, or before; nil: it is not sent in parts
 	rest    [][]byte      // once released: what goes out before ctl
 	closing *relayedClose // a plain client's Close that was passed on: the client is asked nothing more
 	catchUp uint64        // offset at which the replay of a resume is complete
@@ -167,7 +168,7 @@ func (a *Attachment) hasOutput(s *Session, now Time) bool {
 	case a != s.att:
 		return false
 	}
-	return a.mid > a.cur || a.newsDue() || !a.last && (s.ring.Last().Off > a.cur || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
+	return a.mid > a.cur || a.newsDue() || !a.last && (s.ring.Last().Off > a.cur && !s.windowFull(a) || s.partDue(a) || a.pongDue || a.ackDue(now) || len(a.wsPongs.due) > 0)
 }
 
 // out composes control messages only now, when the socket takes output: an ack or pong then
@@ -177,6 +178,9 @@ func (a *Attachment) out(s *Session, now Time, dst [][]byte) [][]byte {
 	if a != s.att {
 		dst = a.restOut(dst)
 	} else {
+		if s.replacing && s.ring.Compactable() { // no replaced message goes out
+			s.compact(s.unsent())
+		}
 		s.compose(now, a)
 		dst = s.liveOut(a, dst)
 	}
@@ -259,7 +263,7 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	var ctl int
 	inParts := out.parts || out.part > 0
 	if inParts {
-		ctl = s.wroteParts(a, out, n)
+		ctl = s.wroteParts(now, a, out, n)
 	} else {
 		head := min(n, out.head)
 		ctl = min(n-head, out.ctl)
@@ -285,7 +289,7 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 		if a.mark, a.mid = s.ring.Around(a.mark, a.cur); inParts {
 			s.betweenParts(a, mid)
 		}
-		if a.owed == 0 && s.cfg.Resumable && a.mark.N > s.acked && a.mark.Off > a.start { // not for messages reported as lost
+		if a.owed == 0 && s.owes(a) {
 			a.owed = now
 		}
 	}
@@ -293,6 +297,12 @@ func (a *Attachment) wrote(s *Session, now Time, n int, full bool) (look bool) {
 	s.sentOff = max(s.sentOff, a.cur)
 	s.afterWrite(now, a)
 	return look && a == s.att
+}
+
+// owes reports whether the client of a owes an ack or a `part` for what was written to it. It owes none for
+// messages that were reported as lost.
+func (s *Session) owes(a *Attachment) bool {
+	return s.cfg.Resumable && a.mark.N > s.acked && a.mark.Off > a.start || a.parts != nil && a.parts.unanswered() > 0
 }
 
 // waits starts the clock for a look at the socket: until the write returns, only the
@@ -448,6 +458,9 @@ func (s *Session) compose(now Time, a *Attachment) {
 		a.ctl = wire.AppendAck(a.ctl, s.written.n)
 		a.acked, a.ackSince, a.ackNow = s.written.n, 0, false
 		s.ackSent = s.written
+	}
+	if s.partDue(a) {
+		s.tellPart(a)
 	}
 	if a.pongDue {
 		a.ctl = wire.Append(a.ctl, wire.VerbPong, a.pong)

@@ -96,6 +96,10 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 			s.trip.sample(now.Sub(a.since), false)
 		}
 		s.clientAck(now, a, m.Ack)
+	case wire.VerbPart:
+		s.answer(now, a, int64(m.Ack))
+	case wire.VerbParts:
+		s.beginIncoming(now, a, m.Part)
 	case wire.VerbPing:
 		a.pong, a.pongDue = m.Arg, true
 	case wire.VerbPong:
@@ -117,7 +121,7 @@ func (s *Session) control(now Time, a *Attachment, b []byte) {
 func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	// The ack may arrive before the driver reports the write, so bytes in flight count as
 	// sent: see handed.
-	if n > s.ring.Last().N || !s.ring.Ack(n, a.handed()) {
+	if n > s.ring.Last().N || !s.releaseUpTo(n, a.handed()) {
 		s.violation(now, wire.CodeProtocolViolation, "ack %d is beyond what was sent", n)
 		return
 	}
@@ -126,9 +130,9 @@ func (s *Session) clientAck(now Time, a *Attachment, n uint64) {
 	}
 	// From here on the messages up to n are freed.
 	s.acked, a.acks = n, now
+	s.noteAcked()
 	s.outage.heard.prove(n > s.outage.heard.after)
-	// Nothing that was written is unacked: no answer is owed.
-	if n >= a.mark.N {
+	if !s.owes(a) {
 		a.owed = 0
 	}
 	s.sentN = max(s.sentN, n)

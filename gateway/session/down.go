@@ -222,6 +222,9 @@ func (s *Session) endFrame(now Time) {
 	s.data = now
 	s.scan.open, s.scan.fin = false, false
 	s.answerNewest(from)
+	if s.replacing {
+		s.noteState(from)
+	}
 }
 
 // makeRoom applies the overflow policy so that an open message of this payload fits
@@ -265,13 +268,19 @@ func (s *Session) fits(payload int64) bool {
 	return n == 0 || s.isLeaving() || n < s.cfg.BufferMessages && s.ring.Bytes()+payload <= s.cfg.BufferBytes
 }
 
-// dropOldest frees the oldest message. If it was written, the client may still count it
+// dropOldest frees the oldest message, or run of replaced ones. If it was written, the client may still count it
 // in its N, so sentN must cover it.
 func (s *Session) dropOldest() {
-	s.ring.Ack(s.ring.Base().N+1, s.ring.Last().Off)
-	s.stats.Dropped++
-	if base := s.ring.Base(); base.Off <= s.sentOff {
+	from := s.ring.Base().N
+	base, replaced := s.ring.Oldest()
+	s.ring.Ack(base.N, s.ring.Last().Off)
+	if base.Off <= s.sentOff {
 		s.sentN = max(s.sentN, base.N)
+	}
+	if replaced {
+		s.states.add(span{from, base.N}, s.sentN)
+	} else {
+		s.stats.Dropped++
 	}
 }
 

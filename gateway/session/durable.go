@@ -146,8 +146,12 @@ func (s *Session) renumber(r Resume, keep bool) {
 	if by := r.Received - min(r.Received, s.durable.base); by > 0 {
 		if keep {
 			s.ring.Renumber(by)
+			s.states.renumber(by)
 		} else {
 			s.ring.Restart(r.Received)
+			s.dropIndex()
+			s.states = nil
+			s.setReplacing()
 		}
 		s.durable.base, s.acked = r.Received, r.Received
 		s.outage.heard.after = math.MaxUint64 // its messages are from elsewhere: they prove nothing of what was sent here

@@ -201,6 +201,10 @@ func (s *Session) Evict(now Time, detail string) bool {
 	if s.state == Ended || s.state == Connecting && s.awaiting == 0 {
 		return false
 	}
+	if s.incoming != nil && s.partsLeft() == 0 { // its client sends it again
+		s.forgetIncoming()
+		return false
+	}
 	why := "memory for replay buffers exhausted: " + detail
 	if s.q.charge > maxFarewell && !s.up.released {
 		s.shutUpstream(s.up)

@@ -48,6 +48,7 @@ type Event struct {
 	Outage  time.Duration // Resumed, Superseded: since the last sign of life on an older connection
 	Replay  uint64        // Resumed, Superseded: messages to replay
 	Lost    uint64        // Resumed, Superseded: messages dropped by --overflow
+	Skipped uint64        // Resumed, Superseded: messages that newer ones have replaced
 	Peer    string        // Created, Resumed, Superseded, Disconnected: the client's address
 	OldPeer string        // Superseded: the older client's address
 	Moved   string        // Resumed, Superseded: as in hello.moved
@@ -92,6 +93,7 @@ type Stats struct {
 	ToClientBytes, ToUpstreamBytes uint64 // their payload
 	Replayed                       uint64 // messages sent again, or for the first time after a resume
 	Dropped                        uint64 // messages dropped by --overflow drop-oldest
+	Skipped                        uint64 // messages that newer ones have replaced
 }
 
 // Info is a snapshot of a session for the control API.
@@ -159,6 +161,9 @@ func (s *Session) unreadSince() Time {
 	}
 	if s.q.charge > 0 {
 		t = earlier(t, max(s.up.took, s.created))
+	}
+	if s.incoming != nil {
+		t = earlier(t, s.incoming.began)
 	}
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"reseat/gateway/newest"
 	"reseat/gateway/wire"
 )
 
@@ -12,6 +13,7 @@ type Terms struct {
 	Grace            time.Duration // zero: a disconnect ends the session
 	GraceBeforeStart time.Duration // the same, until SetStarted
 	Overflow         Overflow
+	Newest           *newest.Rules // which messages are states: see newest.go
 }
 
 // keep returns how long a detached session is kept, as hello.grace_ms says it.
@@ -50,6 +52,9 @@ func (s *Session) SetTerms(now Time, t Terms) bool {
 	if s.waitsForClient() && s.keep() != kept && s.detached.Add(s.pausedBy(now)+s.grace()) > s.expires {
 		s.cfg.Terms = before
 		return false
+	}
+	if t.Newest != before.Newest && s.state != Ended {
+		s.setNewest()
 	}
 	s.retime(now, kept)
 	if s.state != Ended && t.Overflow != before.Overflow {

@@ -178,6 +178,7 @@ func (s *Session) Arrive(now, then Time, epoch uint64) error {
 	s.first = Upstream{mode: Shut, released: true, heard: now}
 	s.up = &s.first
 	s.scan, s.keepalives = scanner{overflowed: s.scan.overflowed}, nil
+	s.forgetIncoming() // the other node's time
 	s.durable = &durable{moved: wire.MovedHandoff, epoch: epoch, base: s.ring.Last().N}
 	s.outage, s.renewAt, s.starved = outage{heard: s.outage.heard}, 0, false
 	s.startPacer(now)
@@ -191,11 +192,14 @@ func (s *Session) rebase(d time.Duration) {
 			*t = max(t.Add(d), 1)
 		}
 	}
-	for _, t := range []*Time{&s.data, &s.created, &s.heard, &s.detached, &s.graceEnd, &s.expires, &s.futile.since, &s.pace.until} {
+	for _, t := range []*Time{&s.data, &s.created, &s.heard, &s.detached, &s.graceEnd, &s.expires, &s.pace.until} {
 		move(t)
 	}
-	for i := range s.takeovers {
-		move(&s.takeovers[i])
+	if f := s.faults; f != nil {
+		move(&f.futile.since)
+		for i := range f.taken {
+			move(&f.taken[i])
+		}
 	}
 	for i := range s.q.units {
 		move(&s.q.units[i].at)

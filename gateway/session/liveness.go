@@ -34,6 +34,9 @@ type roundTrip struct {
 	smoothed time.Duration // zero: unknown
 	pinged   bool          // measured by a ping, not only from hello to the first ack
 	silent   uint8         // connections in a row that ended as silent before it was known, at most maxSilent
+
+	// partWindow is how much of a message in parts may be unanswered, as the line was last measured; zero: it was not.
+	partWindow uint32
 }
 
 // sample adds one measurement. The first ping replaces the estimate from hello, during
@@ -192,7 +195,7 @@ func (s *Session) quietTime() time.Duration {
 func (s *Session) pingDue(a *Attachment) Time {
 	t, _ := s.answerDue(a)
 	t = earlier(t, a.sent.Add(s.cfg.Heartbeat))
-	if a.in.unfinished() && s.cfg.Answer > 0 { // a browser hears nothing while it sends
+	if a.in.unfinished() && s.cfg.Answer > 0 { // a browser hears nothing while it sends a message whole
 		t = earlier(t, max(a.sent, a.pinged, a.in.began).Add(s.cfg.Answer/2))
 	}
 	if !a.wants(s) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"reseat/gateway/frame"
+	"reseat/gateway/replay"
 	"reseat/gateway/wire"
 )
 
@@ -78,11 +79,7 @@ func (s *Session) answerBuffered() {
 	if len(s.cfg.KeepaliveReplies) == 0 {
 		return
 	}
-	for m := s.ring.Base(); m.N < s.ring.Last().N; m.N++ {
-		_, end := s.ring.Around(m, m.Off+1)
-		s.answerHeartbeat(m.Off, end)
-		m.Off = end
-	}
+	s.ring.Each(s.ring.Base(), func(begin uint64, end replay.Mark, _ int64) { s.answerHeartbeat(begin, end.Off) })
 }
 
 // answerNewest answers the newest message if it is a heartbeat that keepalive could not

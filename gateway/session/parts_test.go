@@ -16,11 +16,13 @@ import (
 // A parted is a client that has offered to take large messages in parts.
 type parted struct {
 	*table
-	in   []byte // not a whole frame yet
-	left int    // of the message that comes in parts
-	text bool
-	msg  []byte
-	got  []string // data messages, and the verbs of control messages
+	partial bool // and goes on inside them
+	h       *wire.Hello
+	in      []byte // not a whole frame yet
+	left    int    // of the message that comes in parts
+	text    bool
+	msg     []byte
+	got     []string // data messages, and the verbs of control messages
 }
 
 func newParted(t *testing.T) *parted {
@@ -34,7 +36,7 @@ func newParted(t *testing.T) *parted {
 
 func (b *parted) pass() session.Pass {
 	p := b.table.pass()
-	p.Parts = true
+	p.Parts, p.Partial = true, b.partial
 	return p
 }
 
@@ -92,6 +94,12 @@ func (b *parted) hears(p []byte) {
 			b.got = append(b.got, "Close")
 		case h.Op == frame.Text && len(p) > 0 && p[0] == wire.DLE && (len(p) == 1 || p[1] != wire.DLE):
 			verb, arg, _ := strings.Cut(string(p[1:]), " ")
+			if verb == wire.VerbHello {
+				b.h = new(wire.Hello)
+				if err := json.Unmarshal([]byte(arg), b.h); err != nil {
+					b.t.Fatal(err)
+				}
+			}
 			if verb != wire.VerbParts {
 				b.got = append(b.got, verb)
 				continue
@@ -100,7 +108,10 @@ func (b *parted) hears(p []byte) {
 			if err := json.Unmarshal([]byte(arg), &v); err != nil || b.left > 0 {
 				b.t.Fatalf("parts %s with %d bytes left: %v", arg, b.left, err)
 			}
-			b.left, b.text, b.msg = int(v.Bytes), v.Text, nil
+			if v.From > 0 && (int(v.From) != len(b.msg) || v.From != b.h.Partial.Down) {
+				b.t.Fatalf("parts %s, want them from %d, hello says %+v", arg, len(b.msg), b.h.Partial)
+			}
+			b.left, b.text, b.msg = int(v.Bytes-v.From), v.Text, b.msg[:v.From]
 		case b.left == 0 && len(p) > session.PartBytes:
 			b.t.Fatalf("a message of %d bytes comes whole", len(p))
 		case b.left == 0:

@@ -109,17 +109,19 @@ type Config struct {
 type Session struct {
 	cfg Config
 
-	state    State       // of the life cycle: see transitions.go
-	starved  bool        // the store had no memory at the last read
-	reserved bool        // created before its client connected
-	started  bool        // marked started by the game server: see grace.go
-	pageLeft bool        // its client said that its page is being left, and is gone
-	att      *Attachment // while attached
-	data     Time        // when the last data message passed
-	trip     roundTrip   // of the client, kept across connections: protocol section 5.4
-	renewAt  Time        // when the client must get a token with a later exp
-	events   []Event
-	stats    Stats
+	state      State       // of the life cycle: see transitions.go
+	starved    bool        // the store had no memory at the last read
+	reserved   bool        // created before its client connected
+	started    bool        // marked started by the game server: see grace.go
+	pageLeft   bool        // its client said that its page is being left, and is gone
+	takesSkips bool        // its client takes the verb `skip`,
+	replacing  bool        // and newer messages may replace older ones: see newest.go
+	att        *Attachment // while attached
+	data       Time        // when the last data message passed
+	trip       roundTrip   // of the client, kept across connections: protocol section 5.4
+	renewAt    Time        // when the client must get a token with a later exp
+	events     []Event
+	stats      Stats
 
 	// Downward, upstream to client: acked <= base <= sent <= numbered.
 	acked   uint64 // newest message that the client acked
@@ -128,6 +130,7 @@ type Session struct {
 	ring    replay.Buffer
 	large   uint64 // no message behind this offset has more than PartBytes
 	scan    scanner
+	states  *states // nil: no message could ever be replaced
 
 	// Upward, client to upstream: ackSent <= written <= received, protocol section 5.2.
 	up         *Upstream // the current one, or the last
@@ -138,6 +141,7 @@ type Session struct {
 	written    tally     // written to the upstream whole
 	ackSent    tally     // acked to the client
 	charged    int       // bytes charged to the store for queued and unfinished client messages
+	incoming   *incoming // a client message in parts; nil: none is unfinished
 	pace       pacer
 	keepalives *keepalives // nil: there was none yet
 	outage     outage      // of the upstream
@@ -151,9 +155,8 @@ type Session struct {
 	paused   time.Duration // total pause of the grace timer since detached
 	graceEnd Time          // while detached
 
-	// Only admission.go writes these.
-	takeovers []Time // the last ones, oldest first
-	futile    futility
+	// Only admission.go writes this.
+	faults *faults // nil: there is none
 
 	// Attaches, and what happens between them, write these.
 	created Time

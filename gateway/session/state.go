@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"reseat/gateway/newest"
 	"reseat/gateway/replay"
 	"reseat/gateway/tlv"
 )
@@ -16,15 +17,15 @@ import (
 
 // Formats are the formats that Freeze can write and Restore can read, newest first. A
 // release that adds one keeps the previous one, so that an upgrade can be rolled back. Format 2 knows
-// messages that are sent in parts.
-var Formats = []int{2, 1}
+// messages that are sent in parts, format 3 replaced ones, and what has come of a client's.
+var Formats = []int{3, 2, 1}
 
 // ErrBusy is returned by Freeze while the session cannot be frozen: a write is in flight,
 // events have not been taken, or the session has ended.
 var ErrBusy = errors.New("session busy")
 
-// ErrLater is returned by a driver's Freeze where waiting a moment does not help: the session has
-// ended, or an earlier connection is still being closed.
+// ErrLater is returned by Freeze where waiting a moment does not help: the session has ended, an earlier
+// connection is still being closed, or the client must first connect anew.
 var ErrLater = errors.New("session closing")
 
 // A Frozen is a session that stands still, without its sockets.
@@ -42,9 +43,13 @@ func (s *Session) Freeze(format int) (Frozen, error) {
 		return Frozen{}, fmt.Errorf("no format %d", format)
 	case format == 1 && s.att != nil && s.att.parts != nil: // an older process would go on with it as it lies in the buffer
 		return Frozen{}, ErrBusy
+	case format < 3 && s.skippedAfter(s.acked) > 0, // an older process would take a run for a message,
+		format < 3 && s.att != nil && s.att.partial: // and refuses what such a client may say
+		return Frozen{}, ErrLater
 	case s.state == Ended, len(s.events) > 0, s.writer != nil, s.up.flight.active, s.att != nil && s.att.flight.active, !s.ring.Idle():
 		return Frozen{}, ErrBusy
 	}
+	s.compact(s.unsent())
 	// Borrowed input lies in the driver's buffer, which is not part of the state.
 	s.Retain()
 	state := tlv.Write(func(c *tlv.Codec) { s.walk(c) })
@@ -76,6 +81,7 @@ func Restore(format int, state, content []byte, store *replay.Store, key func() 
 		return nil, fmt.Errorf("session: %w", err)
 	}
 	s.recharge()
+	s.setReplacing()
 	return s, nil
 }
 
@@ -85,6 +91,7 @@ func (s *Session) Discard() {
 	s.ring.Release()
 	s.cfg.Store.Charge(-s.charged)
 	s.charged = 0
+	s.dropIndex()
 }
 
 // sound checks the relations between fields that a walk cannot: state from another
@@ -115,6 +122,8 @@ func (s *Session) sound() error {
 	case a != nil && (a.cur < base.Off || a.cur > last.Off && a.cur > a.mid || a.in.whole > len(a.in.buf)),
 		a != nil && a.parts != nil && (a.cur > last.Off || a.mid > last.Off || len(a.parts.rest) > 0 != (a.mid > a.cur)):
 		return errors.New("attachment")
+	case s.incoming != nil && (len(s.incoming.buf) < head || s.incoming.have() >= s.incoming.bytes || s.incoming.bytes > s.cfg.MaxMessage+1):
+		return errors.New("incoming message")
 	}
 	return nil
 }
@@ -169,9 +178,13 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 		c.Fail(errors.New("generations"))
 	}
 	tlv.Num(c, 34, &s.expires)
-	tlv.List(c, 35, &s.takeovers, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
-	tlv.Num(c, 36, &s.futile.n)
-	tlv.Num(c, 37, &s.futile.since)
+	f := faults{}
+	if s.faults != nil {
+		f = *s.faults
+	}
+	tlv.List(c, 35, &f.taken, func(c *tlv.Codec, t *Time) { tlv.Num(c, 1, t) })
+	tlv.Num(c, 36, &f.futile.n)
+	tlv.Num(c, 37, &f.futile.since)
 	tlv.Pointer(c, 38, &s.att, (*Attachment).walk)
 	c.Sub(40, s.outage.walk)
 	tlv.Pointer(c, 41, &s.durable, (*durable).walk)
@@ -182,7 +195,27 @@ func (s *Session) walk(c *tlv.Codec) (ring replay.State) {
 	tlv.Num(c, 45, &s.trip.silent)
 	tlv.Num(c, 46, &s.large)
 	c.Bool(47, &s.pageLeft)
+	c.Bool(48, &s.takesSkips)
+	tlv.Pointer(c, 49, &s.states, (*states).walk)
+	tlv.Pointer(c, 55, &s.incoming, (*incoming).walk)
+	tlv.Num(c, 57, &s.trip.partWindow)
+	tlv.Num(c, 58, &f.futile.had)
+	if !c.Writing() && (len(f.taken) > 0 || f.futile != (futility{})) {
+		s.faults = &f
+	}
 	return ring
+}
+
+// walk visits what is not made anew from the replay buffer.
+func (x *states) walk(c *tlv.Codec) {
+	tlv.List(c, 1, &x.spans, func(c *tlv.Codec, m *span) {
+		tlv.Num(c, 1, &m.from)
+		tlv.Num(c, 2, &m.to)
+	})
+	tlv.Num(c, 2, &x.later)
+	tlv.Num(c, 3, &x.told.gen)
+	tlv.Num(c, 4, &x.told.lost)
+	tlv.Num(c, 5, &x.told.to)
 }
 
 // walk visits all but due, which is older.
@@ -212,6 +245,8 @@ func walkRing(r *replay.State, c *tlv.Codec) {
 	tlv.Num(c, 7, &r.Raw)
 	c.Bool(8, &r.Burst)
 	tlv.Num(c, 9, &r.Free)
+	tlv.Num(c, 10, &r.Replaced)
+	tlv.Num(c, 11, &r.Runs)
 }
 
 // walk visits the settings that a session was made with. It keeps them across an upgrade,
@@ -252,6 +287,19 @@ func (g *Config) walk(c *tlv.Codec) {
 	if !c.Writing() && g.GraceUnconfirmed == 0 { // an older process writes none, and kept them for so long
 		g.GraceUnconfirmed = 2 * g.Heartbeat
 	}
+	WalkRules(c, 30, &g.Newest)
+}
+
+// WalkRules visits rules of --newest.
+func WalkRules(c *tlv.Codec, id uint64, r **newest.Rules) {
+	values := (*r).Values()
+	tlv.List(c, id, &values, func(c *tlv.Codec, v *string) { c.String(1, v) })
+	if !c.Writing() {
+		var err error
+		if *r, err = newest.Parse(values); err != nil {
+			c.Fail(err)
+		}
+	}
 }
 
 func (o *outage) walk(c *tlv.Codec) {
@@ -286,6 +334,7 @@ func (t *Stats) walk(c *tlv.Codec) {
 	tlv.Num(c, 4, &t.ToUpstreamBytes)
 	tlv.Num(c, 5, &t.Replayed)
 	tlv.Num(c, 6, &t.Dropped)
+	tlv.Num(c, 7, &t.Skipped)
 }
 
 func (t *tally) walk(c *tlv.Codec) {
@@ -379,6 +428,30 @@ func (in *inbound) walk(c *tlv.Codec) {
 	tlv.Num(c, 9, &in.progress)
 }
 
+// walk visits a message that comes in parts.
+func (in *incoming) walk(c *tlv.Codec) {
+	tlv.Num(c, 1, &in.bytes)
+	c.Bool(2, &in.text)
+	c.Bool(3, &in.open)
+	c.Bool(4, &in.due)
+	c.Bytes(5, &in.buf)
+	tlv.Num(c, 6, &in.told)
+	tlv.Num(c, 7, &in.since)
+	tlv.Num(c, 8, &in.began)
+	tlv.Num(c, 9, &in.grown)
+}
+
+// walk visits a message that goes in parts.
+func (p *parts) walk(c *tlv.Codec) {
+	c.Bytes(1, &p.rest)
+	tlv.Num(c, 2, &p.bytes)
+	tlv.Num(c, 3, &p.sent)
+	tlv.Num(c, 4, &p.answered)
+	c.Bool(5, &p.resumes)
+	tlv.Num(c, 6, &p.since)
+	tlv.Num(c, 7, &p.from)
+}
+
 // walk visits what is known of the socket, which the new process inherits.
 func (w *socketWatch) walk(c *tlv.Codec) {
 	tlv.Num(c, 1, &w.looked)
@@ -445,8 +518,9 @@ func (a *Attachment) walk(c *tlv.Codec) {
 	a.hasNews = len(a.news) > 0
 	tlv.Num(c, 45, &a.repeats)
 	tlv.Num(c, 46, &a.looked)
-	tlv.Pointer(c, 47, &a.parts, func(p *parts, c *tlv.Codec) { c.Bytes(1, &p.rest) })
+	tlv.Pointer(c, 47, &a.parts, (*parts).walk)
 	tlv.Num(c, 49, &a.clogged)
 	c.Bool(50, &a.takesParts)
 	c.Bool(51, &a.pageLeaves)
+	c.Bool(56, &a.partial)
 }

@@ -32,6 +32,7 @@ type table struct {
 	left   *table                       // the node before
 	events []session.Event
 	script string // what is being played
+	skips  bool   // the client takes the verb skip
 }
 
 // An option changes a Config.
@@ -129,7 +130,7 @@ func attached(t *testing.T, options ...option) *table {
 func (b *table) first() { b.att = b.s.AttachFirst(b.now, b.pass()) }
 
 func (b *table) pass() session.Pass {
-	return session.Pass{Gen: b.s.NextGen(), Token: "t", Expires: b.now.Add(time.Hour), Renew: time.Hour}
+	return session.Pass{Skips: b.skips, Gen: b.s.NextGen(), Token: "t", Expires: b.now.Add(time.Hour), Renew: time.Hour}
 }
 
 // play takes steps, which ; or a new line ends:
@@ -139,6 +140,7 @@ func (b *table) pass() session.Pass {
 //	client< ^hello, a, Close 1001 bye           the client takes all output, which must be this: see hears
 //	game< a, Pong x                             the upstream takes all output: whole frames since the last look
 //	older< Close 1001 moved                     the same of the upstream before
+//	skips; skips no                             the client offers to take `skip` from here on, or does not
 //	client reads; game reads; game takes 5      take all output, or some bytes of it
 //	game lends; game wrote 3; older wrote 3     begin a write to the upstream, end one
 //	game read; game unread                      whether the upstream is read
@@ -243,7 +245,7 @@ func (b *table) step(step string) {
 	case "mode":
 		b.same(step, []string{modes[b.up.CloseMode()]}, []string{rest})
 	case "refused":
-		code, ref := 0, b.s.Check(b.now, session.Resume{Gen: b.s.Generation()})
+		code, ref := 0, b.s.Check(b.now, session.Resume{Gen: b.s.Generation(), Skips: b.skips})
 		if ref != nil {
 			code = ref.Code
 		}
@@ -271,6 +273,7 @@ func (b *table) step(step string) {
 	case "hello":
 		h, fields := b.hello(), map[string]any{}
 		fields["received"], fields["lost"], fields["replay"], fields["moved"], fields["resumed"] = h.Received, h.Lost, h.Replay, h.Moved, h.Resumed
+		fields["skipped"] = h.Skipped
 		var got []string
 		for _, f := range strings.Fields(rest) {
 			name, _, _ := strings.Cut(f, "=")
@@ -301,6 +304,7 @@ var calls = map[string]func(b *table, arg string){
 	"resume": func(b *table, n string) {
 		b.attach(session.Resume{Gen: b.s.Generation(), Received: uint64(b.number(n))})
 	},
+	"skips":     func(b *table, no string) { b.skips = no == "" },
 	"attach":    func(b *table, _ string) { b.attach(b.states) },
 	"own":       func(b *table, _ string) { b.states.Gen = b.s.Generation() },
 	"begin":     func(b *table, _ string) { b.s.BeginRedial(b.now) },
@@ -496,6 +500,7 @@ func (b *table) game(bytes string) {
 // attach attaches a client that states r.
 func (b *table) attach(r session.Resume) {
 	b.t.Helper()
+	r.Skips = b.skips
 	a, ref := b.s.Attach(b.now, r, b.pass())
 	if ref != nil {
 		b.fail("resume refused: %v", ref)
@@ -513,6 +518,7 @@ func (b *table) join(r session.Resume) (dials int) {
 			b.reconnect("")
 			dials++
 		}
+		r.Skips = b.skips
 		a, ref := b.s.Attach(b.now, r, b.pass())
 		switch {
 		case ref == nil:
@@ -618,7 +624,7 @@ func (b *table) output() (all []byte) {
 }
 
 // hears takes all output for the client's connection, and returns it as a script writes it. Of control
-// messages that is the verb; an ack is whole, `upstream` is ^lost or ^back, without the ping that asks whether
+// messages that is the verb; `ack` and `skip` are whole, `upstream` is ^lost or ^back, without the ping that asks whether
 // it was heard.
 func (b *table) hears() (list []string) {
 	b.t.Helper()
@@ -630,7 +636,7 @@ func (b *table) hears() (list []string) {
 			last = list[len(list)-1]
 		}
 		switch {
-		case !strings.HasPrefix(m, "^"), verb == "^ack":
+		case !strings.HasPrefix(m, "^"), verb == "^ack", verb == "^skip":
 		case verb == "^ping" && (last == "^lost" || last == "^back"):
 			b.asked = arg
 			continue
@@ -701,6 +707,7 @@ func (b *table) move(ahead time.Duration) {
 	state, content := b.freeze()
 	left := *b
 	*b = *emptyTable(b.t)
+	b.skips = left.skips
 	b.now, b.left, b.states.Gen = left.now.Add(ahead), &left, left.s.Generation()
 	b.s = b.restore(b.store, state, content)
 	if err := b.s.Arrive(b.now, left.now, 5); err != nil {

@@ -53,9 +53,7 @@ func (s *Session) nextAttached(a *Attachment) Time {
 	}
 	// The silence of a client that is not read proves nothing.
 	if a.wants(s) {
-		if len(a.in.buf) > 0 {
-			t = earlier(t, a.in.progress.Add(stalledMessage))
-		}
+		t = earlier(t, s.growBy(a))
 		t = earlier(t, s.silentAt(a))
 		t = earlier(t, s.nextLook(a))
 	}
@@ -73,6 +71,9 @@ func (s *Session) nextOwed(a *Attachment) Time {
 	}
 	if a.askSince > 0 && len(a.pings) == 0 {
 		t = earlier(t, a.askSince.Add(ackWanted))
+	}
+	if in := s.incoming; in != nil && in.since > 0 && !in.due {
+		t = earlier(t, in.since.Add(partLatest))
 	}
 	return t
 }
@@ -158,7 +159,7 @@ func (s *Session) tickAttached(now Time, a *Attachment) {
 		s.drop(now, "silent", Reset, nil)
 	case s.deadlockedAt(a) > 0 && now >= s.deadlockedAt(a):
 		s.drop(now, "its answer lies behind what the game server does not take", Reset, nil)
-	case reads && len(a.in.buf) > 0 && now >= a.in.progress.Add(stalledMessage):
+	case reads && s.growBy(a) > 0 && now >= s.growBy(a):
 		s.stalled(now)
 	case a.overdue.at > 0 && now >= a.overdue.at.Add(overdueAck):
 		s.violation(now, wire.CodeProtocolViolation, "message %d not acked for %v", a.overdue.n, overdueAck)
@@ -207,6 +208,9 @@ func (s *Session) tickOwed(now Time, a *Attachment) {
 	}
 	if a.ackSince > 0 && now >= a.ackSince.Add(ackLatest) {
 		a.ackNow = true
+	}
+	if in := s.incoming; in != nil && in.since > 0 && now >= in.since.Add(partLatest) {
+		in.due = true
 	}
 	if now >= s.pingDue(a) {
 		s.sendPing(now, a)

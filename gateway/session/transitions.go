@@ -48,6 +48,8 @@ func (s *Session) AttachFirst(now Time, p Pass) *Attachment {
 		a.mode, a.ctl = Linger, s.outcome.closeFrames
 		return a
 	}
+	s.takesSkips = p.Skips && s.cfg.Resumable
+	s.setReplacing()
 	switch {
 	case s.cfg.Resumable:
 		s.hello(a, now, p, wire.Hello{})
@@ -105,6 +107,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	// Using a token confirms it: older generations are superseded from here on, protocol
 	// section 7.
 	s.gen.Confirm(r.Gen)
+	s.tookHello(r.Gen)
 	ev.Moved = s.MovedHere()
 	s.grantResend(now)
 	base := s.ring.Base().N
@@ -112,15 +115,19 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		r.Received = s.acked // it states no N: its last Pong did
 	}
 	if r.Received > base {
-		s.ring.Ack(r.Received, s.ring.Last().Off)
-		base = r.Received
+		s.releaseUpTo(r.Received, s.ring.Last().Off)
+		base = s.ring.Base().N
 	}
 	s.noteReceived(r.Received)
-	ev.Lost = base - r.Received
+	ev.Skipped = s.states.after(r.Received)
+	ev.Lost = base - r.Received - ev.Skipped
 	if !s.cfg.Resumable {
 		s.acked = base // no hello reports the lost messages to it, and no Pong can cover them
 	}
-	ev.Replay = s.ring.Last().N - base
+	s.takesSkips = r.Skips && s.cfg.Resumable
+	s.replaceAll()
+	ev.Skipped += s.ring.Replaced()
+	ev.Replay = uint64(s.ring.Messages())
 	s.outage.heard.attach(r.Received)
 	s.sentN = max(s.sentN, base)
 	s.stats.Replayed += ev.Replay
@@ -128,7 +135,8 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	a := s.newAttachment(now, p)
 	a.resumed, a.replaying, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
 	if s.cfg.Resumable {
-		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.receivedInHello(a), Lost: ev.Lost, Replay: ev.Replay, Moved: ev.Moved})
+		s.hello(a, now, p, wire.Hello{Resumed: a.resumed, Received: s.receivedInHello(a), Lost: ev.Lost, Replay: ev.Replay, Skipped: ev.Skipped, Moved: ev.Moved})
+		s.tellSkipped(a, r.Received, ev.Lost)
 	} else {
 		a.gen = r.Gen
 	}
@@ -145,6 +153,15 @@ func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	h.Probe = true
 	if p.Parts {
 		a.takesParts, h.PartBytes = true, PartBytes
+	}
+	if p.Partial {
+		a.partial, h.Partial = true, new(wire.Partial)
+		if h.Lost == 0 && h.Moved != wire.MovedFailover { // the message may be another one
+			h.Partial.Down = s.resumeParts(a, p.Held)
+		}
+	}
+	if up := s.resumeIncoming(a); h.Partial != nil {
+		h.Partial.Up = up
 	}
 	h.Grace, h.Heartbeat, h.Answer = s.keep().Milliseconds(), s.cfg.Heartbeat.Milliseconds(), s.cfg.Answer.Milliseconds()
 	h.Limits = wire.Limits{MessageBytes: s.cfg.MaxMessage, UnackedMessages: UnackedMessages, UnackedBytes: UnackedBytes}
@@ -233,6 +250,9 @@ func (s *Session) detachArrived(now Time, d time.Duration) {
 func (s *Session) enterDetached(now Time) {
 	s.state, s.detached, s.paused = Detached, now, 0
 	s.graceEnd = now.Add(s.grace())
+	if s.replacing {
+		s.index(s.ring.Base())
+	}
 }
 
 // retimeGrace recomputes the end of the grace period.
@@ -319,11 +339,13 @@ func (s *Session) end(now Time, e ending) {
 	} else {
 		s.outcome.closeFrames = e.client
 	}
+	s.forgetIncoming()
 	s.closeUpstream(e.code, e.text)
 	if s.up.released && s.writer == nil { // with a write in flight, takeBack must first learn how much was taken
 		s.dropQueue()
 	}
 	s.state, s.awaiting = Ended, 0
+	s.dropIndex()
 	// Nothing is replayed any more. Output that release has moved into rest stays valid.
 	s.ring.Release()
 	s.emit(ev)

@@ -61,7 +61,11 @@ func (s *Session) crowded() bool { return s.crowdable() && !s.cfg.Store.Grants(s
 // crowdable reports whether the session may be crowded. It is then looked at again and again,
 // since other sessions decide.
 func (s *Session) crowdable() bool {
-	return s.att != nil && s.q.charge+len(s.att.in.buf) > replay.MinReserve
+	held := s.q.charge
+	if s.partsLeft() > 0 {
+		held += len(s.incoming.buf)
+	}
+	return s.att != nil && held+len(s.att.in.buf) > replay.MinReserve
 }
 
 // pongWanted reports whether the upstream waits for room that only a Pong can make. The
@@ -201,6 +205,9 @@ func (r *reader) data(now Time, h frame.Header, b []byte) bool {
 	if limit := frame.MaxFrames(r.s.cfg.MaxMessage); in.frames == limit {
 		return r.fail(now, wire.CodeProtocolViolation, tooManyFrames(limit))
 	}
+	if left := r.s.partsLeft(); left > 0 && !in.text && in.size+h.Length > min(left, PartBytes) {
+		return r.fail(now, wire.CodeProtocolViolation, "part too large")
+	}
 	first := in.first
 	if in.size == 0 && h.Length > 0 && len(b) > h.Size {
 		first = b[h.Size] ^ h.Key[0]
@@ -241,7 +248,12 @@ func (r *reader) message(now Time, h frame.Header) bool {
 	if s.cfg.Resumable && in.text && in.size > 0 && in.first == wire.DLE {
 		return s.escaped(now, a, msg, in.size)
 	}
-	if !s.accept(now, in.size) {
+	switch {
+	case !in.text && s.partsLeft() > 0:
+		return s.part(now, a, msg, in.size)
+	case s.incoming != nil && !s.admitsData(now):
+		return false
+	case !s.accept(now, in.size):
 		return a == s.att
 	}
 	s.logUp(msg, in.size)
@@ -288,6 +300,7 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 		s.control(now, a, p[1:])
 	case size-1 > s.cfg.MaxMessage:
 		s.violation(now, wire.CodeMessageTooBig, "")
+	case s.incoming != nil && !s.admitsData(now):
 	case s.accept(now, size-1):
 		s.logUp(msg, size-1)
 		s.q.own(s.masked(frame.Text, p[1:]), size-1)
@@ -297,8 +310,10 @@ func (s *Session) escaped(now Time, a *Attachment, msg []byte, size int64) bool 
 }
 
 // flatten returns the unmasked payload of a message's frames in one piece.
-func flatten(msg []byte, size int64) []byte {
-	p := make([]byte, 0, size)
+func flatten(msg []byte, size int64) []byte { return appendPayload(make([]byte, 0, size), msg) }
+
+// appendPayload appends the unmasked payload of a message's frames.
+func appendPayload(p, msg []byte) []byte {
 	for len(msg) > 0 {
 		h, _ := frame.Parse(msg)
 		end := h.Size + int(h.Length)
@@ -352,6 +367,7 @@ func (s *Session) confirm(a *Attachment) {
 	if !a.spoke {
 		a.spoke, s.pageLeft = true, false
 		s.gen.Confirm(a.gen)
+		s.tookHello(a.gen)
 		if s.durable != nil {
 			s.emit(Event{Kind: Confirmed})
 		}
@@ -359,11 +375,12 @@ func (s *Session) confirm(a *Attachment) {
 }
 
 // forgetInbound frees an unfinished message and returns its memory to the store. It was
-// never counted, so the client sends it again.
+// never counted, so the client sends it again, but for whole parts of one that comes in parts.
 func (s *Session) forgetInbound(a *Attachment) {
-	a.in = inbound{}
-	if a == s.att && s.charged > s.q.charge {
-		s.cfg.Store.Charge(s.q.charge - s.charged)
-		s.charged = s.q.charge
+	if s.incoming != nil {
+		s.incoming.open = false
+	}
+	if a.in = (inbound{}); a == s.att {
+		s.recharge()
 	}
 }

@@ -32,6 +32,7 @@ type Upstream struct {
 	pingDue    bool
 	over       bool // no more input follows: it has closed,
 	lost       bool // or it broke or violated the protocol, without a close code of its own
+	closed     bool // a Close frame is queued: nothing follows it
 	heard      Time
 
 	// Output: rest first, then the session's queue. Once released, only rest.
@@ -39,7 +40,6 @@ type Upstream struct {
 	flight upFlight // returned by Out, not yet reported by Wrote
 
 	// Fields that not every message needs.
-	closed   bool   // a Close frame is queued: nothing follows it
 	took     Time   // when it last accepted bytes
 	answerBy Time   // when its Close frame is answered without the plain client
 	final    []byte // released during a write: what goes out after it
@@ -495,6 +495,9 @@ func (s *Session) recharge() {
 	held := s.q.charge
 	if s.att != nil {
 		held += cap(s.att.in.buf)
+	}
+	if s.incoming != nil {
+		held += cap(s.incoming.buf)
 	}
 	if held != s.charged {
 		s.cfg.Store.Charge(held - s.charged)

@@ -30,6 +30,7 @@ type Totals struct {
 	ToClientBytes   uint64 `json:"to_client_bytes"`
 	Replayed        uint64 `json:"replayed"`
 	Dropped         uint64 `json:"dropped"`
+	Skipped         uint64 `json:"skipped"`
 
 	BufferBytes int64   `json:"buffer_bytes"`  // current: memory of all replay buffers
 	Loops       int     `json:"loops"`         // current: event loops in use
@@ -128,7 +129,7 @@ func (w *Watch) totals(all *registry.Survey) Totals {
 		Durable:  countDurable(all),
 		Created:  value(m.Created), Detached: value(m.Drops),
 		ToUpstream: sum.ToUpstream, ToClient: sum.ToClient, ToUpstreamBytes: sum.ToUpstreamBytes, ToClientBytes: sum.ToClientBytes,
-		Replayed: sum.Replayed, Dropped: sum.Dropped,
+		Replayed: sum.Replayed, Dropped: sum.Dropped, Skipped: sum.Skipped,
 		BufferBytes: w.o.Store.Used(),
 	}
 	loops := w.o.Loops()

@@ -25,11 +25,11 @@ func (w *Watch) Session(e *registry.Record, ev session.Event) {
 		w.resumed(e, ev)
 		w.keepAlone(e)
 		w.publish(events.Resumed, e, ev)
-		w.log(e, "session.resumed", "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
+		w.log(e, "session.resumed", "peer", ev.Peer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost, "skipped", ev.Skipped)
 	case session.Superseded:
 		w.resumed(e, ev)
 		w.publish(events.Superseded, e, ev)
-		w.log(e, "session.superseded", "peer", ev.Peer, "was", ev.OldPeer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost)
+		w.log(e, "session.superseded", "peer", ev.Peer, "was", ev.OldPeer, "epoch", ev.Epoch, "away", ev.Outage, "replay", ev.Replay, "lost", ev.Lost, "skipped", ev.Skipped)
 	case session.Disconnected:
 		m.Drops.Inc()
 		w.counts(e).Detached.Add(1)
@@ -107,7 +107,7 @@ func (w *Watch) Ended(e *registry.Record, ev session.Event) {
 	detail, stats := front.Clip(ev.Detail), ev.Info.Stats
 	w.add(e, events.Event{Type: events.Ended, Reason: ev.Reason, Detail: detail, By: e.Ender()})
 	w.log(e, "session.ended", "peer", e.Peer(), "reason", ev.Reason, "detail", detail, "by", e.Ender(),
-		"to_client", stats.ToClient, "to_upstream", stats.ToUpstream, "dropped", stats.Dropped)
+		"to_client", stats.ToClient, "to_upstream", stats.ToUpstream, "dropped", stats.Dropped, "skipped", stats.Skipped)
 }
 
 // LostElsewhere reports that a session of a lost node has ended because its client resumed at no other node.

@@ -17,6 +17,7 @@ type Hello struct {
 	Received  uint64 `json:"received"`
 	Lost      uint64 `json:"lost"`
 	Replay    uint64 `json:"replay"`
+	Skipped   uint64 `json:"skipped,omitempty"`
 	Grace     int64  `json:"grace_ms"`
 	Heartbeat int64  `json:"heartbeat_ms"`
 	Answer    int64  `json:"answer_ms"`
@@ -29,7 +30,9 @@ type Hello struct {
 	Moved   string `json:"moved,omitempty"`
 	// PartBytes: larger messages come in parts of at most this size; zero: they do not.
 	PartBytes int64 `json:"part_bytes,omitempty"`
-	Probe     bool  `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
+	// Partial: parts come and go in both directions, and a message is gone on with where it was cut.
+	Partial *Partial `json:"partial,omitempty"`
+	Probe   bool     `json:"probe,omitempty"` // the gateway answers requests with the query ProbeQuery
 }
 
 // The values of Hello.Moved.
@@ -45,10 +48,17 @@ type Limits struct {
 	UnackedBytes    int64 `json:"unacked_bytes"`
 }
 
+// Partial says how many bytes of a message, as it is on the wire, need not be sent again.
+type Partial struct {
+	Down int64 `json:"down"` // of the first message that the gateway sends
+	Up   int64 `json:"up"`   // of the first that the client sends
+}
+
 // Part is the argument of parts.
 type Part struct {
 	Bytes int64 `json:"bytes"` // of the whole message
 	Text  bool  `json:"text"`
+	From  int64 `json:"from,omitempty"` // where the parts that follow begin
 }
 
 // Upstream is the argument of upstream.
@@ -118,24 +128,35 @@ func AppendClosing(dst []byte, c Closing) []byte {
 	return frame.Append(dst, frame.Close, frame.ClosePayload(c.Code, c.Reason))
 }
 
-// maxByeMembers leaves room for members that later versions may add.
-const maxByeMembers = 32
+// maxMembers leaves room for members that later versions may add.
+const maxMembers = 32
 
-// parseBye reads the argument of bye: an object without repeated members, whose
-// unknown members are ignored. Member names are compared exactly.
+// parseBye reads the argument of bye.
 func parseBye(arg string, has bool) (Bye, bool) {
 	b := Bye{Code: 1000}
 	if !has {
 		return b, true
 	}
+	o, ok := parseObject(arg)
+	ok = ok && decode(o, "code", &b.Code) && decode(o, "reason", &b.Reason)
+	return b, ok && ByeCode(b.Code) && len(b.Reason) <= frame.MaxReason
+}
+
+// parsePart reads the argument of parts.
+func parsePart(arg string) (p Part, ok bool) {
+	o, ok := parseObject(arg)
+	ok = ok && decode(o, "bytes", &p.Bytes) && decode(o, "text", &p.Text) && decode(o, "from", &p.From)
+	return p, ok && p.From >= 0 && p.From < p.Bytes
+}
+
+// parseObject reads an object without repeated members, nor white space around it. Unknown members are
+// ignored, and names compared exactly.
+func parseObject(arg string) (strict.Object, bool) {
 	if len(arg) < 2 || arg[0] != '{' || arg[len(arg)-1] != '}' {
-		return b, false // white space around it
+		return strict.Object{}, false
 	}
-	o, err := strict.ParseObject([]byte(arg), maxByeMembers)
-	if err != nil || !decode(o, "code", &b.Code) || !decode(o, "reason", &b.Reason) {
-		return b, false
-	}
-	return b, ByeCode(b.Code) && len(b.Reason) <= frame.MaxReason
+	o, err := strict.ParseObject([]byte(arg), maxMembers)
+	return o, err == nil
 }
 
 func decode(o strict.Object, name string, v any) bool {

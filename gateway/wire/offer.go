@@ -11,6 +11,10 @@ const (
 	prefixReceived = "reseat.received."
 	prefixSettled  = "reseat.settled."
 
+	// PrefixPartial begins the entry in which a client states how many bytes it holds of the first message that
+	// it lacks.
+	PrefixPartial = "reseat.partial."
+
 	// PrefixRoute begins the entry by which a client that resumes repeats the route of its
 	// hello, for a load balancer. The gateway ignores it.
 	PrefixRoute = "reseat.route."
@@ -31,7 +35,10 @@ type Offer struct {
 	Resumable  bool     // reseat.v1 was offered
 	Resume     bool     // with a token or a received count, so it is a resume
 	Refusals   bool     // reseat.refusals was offered with a first handshake
-	Parts      bool     // reseat.parts was offered
+	Parts      bool     // reseat.parts was offered, or reseat.partial
+	Partial    bool     // reseat.partial was offered,
+	Held       uint64   // with this number; 0 if it is malformed or ambiguous
+	Skips      bool     // reseat.skip was offered
 	Token      string   // empty if missing, or if two differ
 	Received   uint64
 	ReceivedOK bool // Received is present, well formed and unambiguous
@@ -51,7 +58,7 @@ type Settled struct {
 // "reseat." are never in Protocols.
 func ParseOffer(h http.Header) Offer {
 	var o Offer
-	var tokens, received, settled []string
+	var tokens, received, settled, held []string
 	for _, p := range Protocols(h) {
 		switch {
 		case !strings.HasPrefix(p, prefixOwn):
@@ -62,6 +69,11 @@ func ParseOffer(h http.Header) Offer {
 			o.Refusals = true
 		case p == Parts:
 			o.Parts = true
+		case p == Skip:
+			o.Skips = true
+		case strings.HasPrefix(p, PrefixPartial):
+			o.Parts, o.Partial = true, true
+			held = append(held, p[len(PrefixPartial):])
 		case strings.HasPrefix(p, prefixToken):
 			tokens = append(tokens, p[len(prefixToken):])
 		case strings.HasPrefix(p, prefixReceived):
@@ -71,7 +83,7 @@ func ParseOffer(h http.Header) Offer {
 		}
 	}
 	if !o.Resumable {
-		o.Refusals, o.Parts = false, false
+		o.Refusals, o.Parts, o.Partial, o.Skips = false, false, false, false
 		return o
 	}
 	tokens = append(tokens, h.Values("Reseat-Token")...)
@@ -80,6 +92,9 @@ func ParseOffer(h http.Header) Offer {
 	o.Refusals = o.Refusals && !o.Resume
 	o.Token = same(tokens)
 	o.Received, o.ReceivedOK = sameNumber(received)
+	if n, ok := sameNumber(held); ok {
+		o.Held = n
+	}
 	for _, v := range h.Values("Reseat-Settled") {
 		settled = append(settled, strings.Replace(v, " ", ".", 1))
 	}

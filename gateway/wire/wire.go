@@ -17,8 +17,12 @@ import (
 // Subprotocol is offered by resumable clients, and selected by the gateway.
 const Subprotocol = "reseat.v1"
 
-// Parts is offered by a client that takes large messages in parts, protocol section 3.
+// Parts is offered by a client that takes large messages in parts, protocol section 3. One that also goes on
+// inside a message, in both directions, offers PrefixPartial with what it holds.
 const Parts = "reseat.parts"
+
+// Skip is offered by a client that takes the verb skip, protocol section 3.
+const Skip = "reseat.skip"
 
 // ProbeQuery is the query of a request that asks whether a gateway is there: protocol section 2.
 const ProbeQuery = "reseat.alive"
@@ -45,7 +49,9 @@ const (
 
 	VerbUpstream = "upstream"
 	VerbParts    = "parts"
+	VerbPart     = "part"
 	VerbLeaving  = "leaving"
+	VerbSkip     = "skip"
 )
 
 // Errors of ParseClient. The close code for ErrUTF8 is 1007, for the others
@@ -61,9 +67,10 @@ var (
 // message must then be ignored.
 type Message struct {
 	Verb string
-	Ack  uint64 // ack
+	Ack  uint64 // ack, part
 	Arg  string // ping, pong
 	Bye  Bye    // bye
+	Part Part   // parts
 }
 
 // Bye is the argument of bye; without one the code is 1000.
@@ -85,15 +92,17 @@ func ParseClient(b []byte) (Message, error) {
 	m := Message{Verb: verb, Arg: arg}
 	var ok bool
 	switch verb {
-	case VerbAck:
+	case VerbAck, VerbPart:
 		m.Ack, ok = ParseNumber(arg)
 	case VerbPing, VerbPong:
 		ok = isPingArg(arg, has)
 	case VerbBye:
 		m.Bye, ok = parseBye(arg, has)
+	case VerbParts:
+		m.Part, ok = parsePart(arg)
 	case VerbLeaving:
 		ok = !has
-	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream, VerbParts:
+	case VerbHello, VerbToken, VerbGrace, VerbMove, VerbEnd, VerbClose, VerbUpstream, VerbSkip:
 		return Message{}, ErrDirection
 	default:
 		return Message{}, nil

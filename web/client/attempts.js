@@ -45,7 +45,7 @@ export class Attempts {
    */
   _connect(bare = this.#session._plan._bare) {
     const { _runtime: runtime, _terms: terms, _delivery: delivery } = this.#session;
-    const conn = new Connection(runtime.now(), terms.token, delivery._received, delivery._sent._received);
+    const conn = new Connection(runtime.now(), terms.token, delivery);
     this._current = conn;
     this._address(
       (address) => conn === this._current && this.#open(conn, address, bare),
@@ -64,7 +64,8 @@ export class Attempts {
     const session = this.#session;
     const { _plan: plan, _terms: terms } = session;
     const { route } = terms;
-    const offer = [...protocols.filter((name) => !name.startsWith('reseat.')), VERSION, 'reseat.parts'];
+    const offer = [...protocols.filter((name) => !name.startsWith('reseat.')), VERSION, 'reseat.parts', 'reseat.skip'];
+    offer.push(`reseat.partial.${conn._held}`);
     if (conn._token) offer.push(`reseat.token.${conn._token}`, `reseat.received.${conn._stated}`);
     else if (plan._refusals) offer.push('reseat.refusals');
     offer.push(`reseat.settled.${conn._settled}.${session._delivery._sent._handed}`);

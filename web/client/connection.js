@@ -1,6 +1,6 @@
 import * as ReadyState from './readystate.js';
 import * as MS from './times.js';
-import { ACK_BYTES, ACK_MESSAGES, DLE } from './wire.js';
+import { ACK_BYTES, ACK_MESSAGES, DLE, PART_ANSWER } from './wire.js';
 
 /** @typedef {import('./types.js').Verdict} Verdict */
 
@@ -51,7 +51,7 @@ export class Connection {
   _opened = false;
   _hello = 0; // the number of its hello in the session; 0: none yet
   _last = 0; // the number of the newest message on it, repeated ones included
-  _replay = 0; // how many replayed messages follow
+  _replayEnd = 0; // the number of the last replayed message; 0: it has come, or there is none
   _bye = 0; // the code of the bye that was sent; 0: none
   _useful = false; // whether anything new came on it
   _broken = false; // whether the gateway sent what it must not send
@@ -65,25 +65,29 @@ export class Connection {
   #bytes = 0;
   #backlog = 0; // bufferedAmount at the last check
   #flowed = false; // whether it has been 0 since then
-  #repeatedAt = -Infinity; // when the newest ack was repeated
+  #unanswered = 0; // bytes of parts since the gateway last heard that they come
+  #answeredAt = -Infinity; // when it last did, or the message began
   /** @type {any} undefined until the address is known */
   _transport;
   /** The application's subprotocols on it. @type {string[]} */
   _protocols = [];
-  /** The large message in progress. @type {import('./parts.js').Parts | undefined} */
+  /** The large message that is arriving. @type {import('./parts.js').Parts | undefined} */
   _parts;
+  _from = 0; // where the next large message must begin
+  /** Whether the gateway goes on with large messages where a connection was cut. */
+  _resumesParts = false;
 
   /**
    * @param {number} since when it was opened; later, when its hello came
    * @param {string} token the token that it resumes with
-   * @param {number} stated the N that it resumes with
-   * @param {number} settled how many of the application's messages were acked when it was opened
+   * @param {import('./delivery.js').Delivery} counts what it states of them holds until its hello
    */
-  constructor(since, token, stated, settled) {
+  constructor(since, token, { _received: received, _held: held, _sent: sent }) {
     this._since = since;
     this._token = token;
-    this._stated = stated;
-    this._settled = settled;
+    this._stated = received;
+    this._held = held;
+    this._settled = sent._received;
   }
 
   /** Whether no side has begun to close it. */
@@ -109,9 +113,14 @@ export class Connection {
     this._send(DLE + verb + (argument === '' ? '' : ` ${argument}`));
   }
 
-  /** Counts a data message. @param {number} bytes @returns {boolean} whether an ack is due at once */
-  _took(bytes) {
-    this._last++;
+  /**
+   * Counts a data message, or those that were skipped.
+   * @param {number} bytes
+   * @param {number} numbers
+   * @returns {boolean} whether an ack is due at once
+   */
+  _took(bytes, numbers = 1) {
+    this._last += numbers;
     this.#bytes += bytes;
     return ++this.#messages >= ACK_MESSAGES || this.#bytes >= ACK_BYTES;
   }
@@ -125,11 +134,29 @@ export class Connection {
     return all;
   }
 
-  /** Part of a message came. It cannot be acked: repeating the newest ack tells the gateway that this side is alive. @param {number} t */
-  _tookPart(t) {
-    if (t - this.#repeatedAt < MS.ack) return;
-    this.#repeatedAt = t;
-    this._say('ack', this.#acked);
+  /**
+   * Part of a message came.
+   * @param {number} bytes
+   * @param {boolean} first whether it is the first of its message: a small message needs its ack alone
+   * @param {number} t
+   * @returns {number} milliseconds until _answerPart is due
+   */
+  _tookPart(bytes, first, t) {
+    if (first) this.#answeredAt = t;
+    this.#unanswered += bytes;
+    const since = t - this.#answeredAt;
+    if (!this._resumesParts) return since >= MS.ack ? 0 : Infinity;
+    return this.#unanswered >= PART_ANSWER || since >= MS.part ? 0 : MS.part;
+  }
+
+  /** Says how much of a message has come. An older gateway hears the newest ack again: it says that this side is alive. @param {number} t */
+  _answerPart(t) {
+    if (this._parts && this.#unanswered > 0) {
+      if (this._resumesParts) this._say('part', this._parts._held);
+      else this._say('ack', this.#acked);
+    }
+    this.#unanswered = 0;
+    this.#answeredAt = t;
   }
 
   /**

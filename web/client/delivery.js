@@ -1,5 +1,5 @@
 import { Outbox } from './outbox.js';
-import { Parts } from './parts.js';
+import { Parts, Upload } from './parts.js';
 import * as ReadyState from './readystate.js';
 import * as MS from './times.js';
 import { escaped, sizeOf } from './wire.js';
@@ -15,21 +15,26 @@ import { escaped, sizeOf } from './wire.js';
 export class Delivery {
   #session;
   _received = 0; // the number of the newest message from the gateway
+  /** The large message after it, of which only some has come. @type {Parts | undefined} */
+  #partial;
   _sent = new Outbox();
+  _upload = new Upload(); // of the live connection
   #discarded = 0; // bytes given to send() after the end
   #turn = 0; // bufferedAmount does not fall below this before the application's turn is over, as with WebSocket
   _ackTimer;
+  _partTimer; // the answer to parts
 
   /** @param {Session} session */
   constructor(session) {
     this.#session = session;
     this._ackTimer = session._alarm(() => this._ack());
+    this._partTimer = session._alarm(() => this._answer());
   }
 
   // ---- upward
 
   get _bufferedAmount() {
-    return Math.max(this._sent._waiting + this.#discarded, this.#turn);
+    return Math.max(this._sent._waiting + this._upload._left + this.#discarded, this.#turn);
   }
 
   /** Counts the bytes of a message in bufferedAmount. @param {number} bytes */
@@ -66,11 +71,32 @@ export class Delivery {
     const session = this.#session;
     const conn = session._usable;
     if (!conn) return;
-    for (let data; (data = this._sent._next(session._terms.limits)) !== undefined; session._liveness._sent()) {
+    const { limits, part_bytes: size = 0 } = session._terms;
+    const upload = this._upload;
+    for (; ; session._liveness._sent()) {
+      const part = upload._next(size);
+      if (part) {
+        conn._send(part);
+        continue;
+      }
+      const entry = upload._left ? undefined : this._sent._next(limits);
+      if (!entry) break;
+      const data = escaped(entry.data);
       if (this._ackTimer._late >= MS.ackAlong - MS.ack) this._ack();
-      conn._send(escaped(data));
+      const large =
+        conn._resumesParts && size > 0 && entry.bytes >= size && upload._begin(data, size, session._runtime.now());
+      if (large) conn._say('parts', JSON.stringify(large));
+      else conn._send(data);
     }
-    if (this._sent._drained) session._ending._sayBye(conn);
+    if (this._sent._drained && !upload._left) session._ending._sayBye(conn);
+  }
+
+  /** The gateway has n bytes of the message that is sent in parts. @param {Connection} conn @param {number} n */
+  _onPartAnswer(conn, n) {
+    const { _runtime: runtime, _liveness: liveness } = this.#session;
+    conn._useful = true;
+    this._upload._onAnswer(n, runtime.now(), liveness._rtt);
+    this._pump();
   }
 
   /** @param {Connection} conn @param {number} n */
@@ -88,13 +114,24 @@ export class Delivery {
 
   // ---- downward
 
-  /** @param {Connection} conn @param {{ bytes: number, text: boolean }} announced */
+  /** Bytes of the message after _received that have come. */
+  get _held() {
+    return this.#partial?._held ?? 0;
+  }
+
+  /** @param {Connection} conn @param {import('./parts.js').Announced} announced */
   _onParts(conn, announced) {
+    const known = conn._last < this._received; // it has come whole on an older connection
+    const from = conn._from;
+    conn._from = 0;
     try {
-      conn._parts = new Parts(announced);
+      if (conn._parts || announced.from !== from) throw new Error();
+      if (from > 0 && !known && !this.#partial?._continue(announced)) throw new Error();
+      conn._parts = from > 0 && !known ? this.#partial : new Parts(announced); // throws if there is not enough memory
     } catch {
-      return this.#session._broken(conn); // more than there is memory for
+      return this.#brokenParts(conn);
     }
+    if (!known) this.#partial = conn._parts;
     this.#session._liveness._received(false);
     this.#session._liveness._queued();
   }
@@ -107,34 +144,69 @@ export class Delivery {
    */
   _onPart(conn, data) {
     const session = this.#session;
+    const parts = conn._parts;
     let whole;
     try {
-      whole = conn._parts?._add(data);
+      whole = parts?._add(data);
     } catch {
-      return session._broken(conn);
+      return this.#brokenParts(conn);
     }
     session._heard();
     session._liveness._queued();
-    if (conn._usable) conn._tookPart(session._runtime.now());
+    conn._useful ||= conn._resumesParts;
+    const bytes = sizeOf(data);
+    const wait = conn._tookPart(bytes, parts?._held === bytes, session._runtime.now());
+    if (wait === 0 && whole === undefined) this._answer();
+    else if (wait < Infinity && !this._partTimer._armed) this._partTimer._set(wait);
     if (whole === undefined) return undefined;
+    if (parts === this.#partial) this.#partial = undefined;
     conn._parts = undefined;
     this._onAnswered();
     return whole;
+  }
+
+  /** Another attempt at the message begins anew. @param {Connection} conn */
+  #brokenParts(conn) {
+    this.#partial = undefined;
+    return this.#session._broken(conn);
   }
 
   /** @param {Connection} conn @param {any} data */
   _onData(conn, data) {
     const session = this.#session;
     const due = conn._took(sizeOf(data));
-    const number = conn._last;
-    const fresh = number > this._received;
+    const fresh = this.#advance(conn) > 0;
     session._liveness._received(fresh);
-    if (fresh) {
-      this._received = number;
+    if (fresh && session._readyState === ReadyState.OPEN) session._host._message(data);
+    this.#counted(conn, due);
+  }
+
+  /** Newer messages have replaced these: they count as if they had come. @param {Connection} conn @param {number} numbers */
+  _onSkip(conn, numbers) {
+    if (conn._parts) return this.#brokenParts(conn);
+    const due = conn._took(0, numbers);
+    const skipped = this.#advance(conn);
+    if (skipped > 0) this.#session._host._notice('skip', { skipped });
+    this.#counted(conn, due);
+  }
+
+  /** What came on a connection is received. Returns how many of its numbers are new. @param {Connection} conn */
+  #advance(conn) {
+    const fresh = conn._last - this._received;
+    if (fresh > 0) {
+      this._received = conn._last;
       conn._useful = true;
-      if (session._readyState === ReadyState.OPEN) session._host._message(data);
     }
-    if (conn._replay > 0 && --conn._replay === 0) session._host._notice('replayed');
+    return fresh;
+  }
+
+  /** @param {Connection} conn @param {boolean} due whether an ack is due at once */
+  #counted(conn, due) {
+    const session = this.#session;
+    if (conn._replayEnd && conn._last >= conn._replayEnd) {
+      conn._replayEnd = 0;
+      session._host._notice('replayed');
+    }
     if (conn !== session._live) return; // the application or its messages ended it
     if (due) this._ack();
     else if (!this._ackTimer._armed) this._ackTimer._set(MS.ack);
@@ -149,6 +221,14 @@ export class Delivery {
     if (conn?._usable && conn._ack(attempts._current?._stated ?? Infinity)) this._ackTimer._clear();
   }
 
+  /** Acks what came, and says how much of a large message has. */
+  _answer() {
+    const { _usable: conn, _runtime: runtime } = this.#session;
+    this._ack();
+    this._partTimer._clear();
+    conn?._answerPart(runtime.now());
+  }
+
   /** Goes on from the record of the page before. Throws if it makes no sense. @param {import('./records.js').SavedSession} saved */
   _restore({ out, received }) {
     this._sent = Outbox._restore(out);
@@ -158,17 +238,22 @@ export class Delivery {
   // ---- connections
 
   /** Whether the session can go on with this hello. @param {Connection} conn @param {import('./wire.js').Hello} hello */
-  _admits(conn, { received, moved }) {
+  _admits(conn, { received, moved, partial: { down = 0, up = 0 } = {} }) {
     // Protocol section 8: after a failover the numbers differ from those that an older connection has used since.
     const outdated = moved === 'failover' && (this._received > conn._stated || this._sent._received > conn._settled);
-    return !outdated && this._sent._admits(received);
+    return !outdated && (!down || down === conn._held) && this._sent._admits(received, up);
   }
 
   /** A connection is live: counts go on from its hello. @param {Connection} conn @param {import('./wire.js').Hello} hello */
-  _begin(conn, { replay, lost }) {
-    conn._replay = replay;
-    conn._awaited = replay > 0 || this._sent._unacked;
+  _begin(conn, { replay, lost, skipped, partial }) {
+    const follow = replay + skipped;
+    conn._awaited = follow > 0 || this._sent._unacked;
     conn._last = conn._stated + lost;
+    conn._replayEnd = follow && conn._last + follow;
+    conn._resumesParts = !!partial;
+    conn._from = partial?.down ?? 0;
+    this._upload._start(partial?.up ?? 0);
+    if (!conn._from) this.#partial = undefined;
     this._received = Math.max(this._received, conn._last);
   }
 }

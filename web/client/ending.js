@@ -50,6 +50,7 @@ export class Ending {
     const session = this.#session;
     const live = session._live;
     this._request ??= { code: 1001, reason: '' };
+    session._delivery._upload._hurry();
     session._delivery._pump();
     if (live && !live._bye) this._sayBye(live);
   }

@@ -64,7 +64,7 @@ function replacement(native, defaults, mark) {
       if (!wanted && newTarget === proxy) return new native(url, protocols);
       const options = { ...defaults, ...Object(own), [PLAIN_ONLY]: !wanted };
       const socket = Reflect.construct(target, [url, protocols, options], newTarget === proxy ? target : newTarget);
-      for (const name of ['Detach', 'Resume', 'Replayed', 'Upstream', 'Close']) {
+      for (const name of ['Detach', 'Resume', 'Replayed', 'Skip', 'Upstream', 'Close']) {
         const hook = defaults[`on${name}`];
         if (hook) socket.addEventListener(name.toLowerCase(), (/** @type {any} */ event) => hook(socket, event.detail));
       }

@@ -258,7 +258,7 @@ export class Liveness {
   #ping() {
     const t = this.#runtime.now();
     const n = ++this.#pingNumber;
-    this.#pings.set(n, t);
+    this.#pings.set(n, this.#session._delivery._upload._left ? NaN : t); // its answer may wait behind parts
     this.#firstPing = Math.min(this.#firstPing, t);
     this.#newestPing = t;
     this.#owe(t);

@@ -8,7 +8,7 @@ import { sizeOf } from './wire.js';
  * sent on the live connection, and `handed` the newest that was sent on any.
  */
 export class Outbox {
-  /** Each with the bytes of all messages up to its end. @type {Map<number, { data: string | ArrayBuffer | null, end: number }>} */
+  /** Each with its bytes, and those of all messages up to its end. @type {Map<number, { data: string | ArrayBuffer | null, bytes: number, end: number }>} */
   #kept = new Map();
   #last = 0;
   _acked = 0;
@@ -49,7 +49,7 @@ export class Outbox {
    * @param {number} bytes
    */
   _add(data, bytes) {
-    const entry = { data, end: (this.#end += bytes) };
+    const entry = { data, bytes, end: (this.#end += bytes) };
     this.#kept.set(++this.#last, entry);
     return entry;
   }
@@ -65,7 +65,7 @@ export class Outbox {
     const unacked = this.#cursor - this._acked;
     if (unacked > 0 && (unacked >= unacked_messages || entry.end - this._ackedEnd > unacked_bytes)) return undefined;
     this._handed = Math.max(this._handed, ++this.#cursor);
-    return entry.data;
+    return /** @type {{ data: string | ArrayBuffer, bytes: number }} */ (entry);
   }
 
   /** The gateway acks all messages up to n. Returns false if it cannot have them. @param {number} n */
@@ -79,9 +79,14 @@ export class Outbox {
     return true;
   }
 
-  /** Whether n is possible as the `received` of a hello. @param {number} n */
-  _admits(n) {
-    return n >= this._received && n <= this._handed;
+  /**
+   * Whether n is possible as the `received` of a hello, and part as how much the gateway has of the message after it.
+   * @param {number} n
+   * @param {number} part
+   */
+  _admits(n, part) {
+    const next = n < this._handed ? this.#kept.get(n + 1) : undefined;
+    return n >= this._received && n <= this._handed && (!part || (next && part <= next.bytes));
   }
 
   /**
@@ -106,11 +111,10 @@ export class Outbox {
 
   /** The outbox for a record; undefined if it is too large, or a Blob is still being read. */
   _save() {
-    let before = this._ackedEnd;
     let size = 0;
-    const kept = [...this.#kept.values()].map(({ data, end }) => {
+    const kept = [...this.#kept.values()].map(({ data, bytes }) => {
       size += data === null ? Infinity : sizeOf(data);
-      return [-before + (before = end), packed(data ?? '')];
+      return [bytes, packed(data ?? '')];
     });
     return size > RECORD_MAX ? undefined : { kept, acked: this._acked, received: this._received, handed: this._handed };
   }

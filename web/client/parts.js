@@ -1,17 +1,29 @@
-const utf8 = new TextDecoder('utf-8', { ignoreBOM: true }); // as in a WebSocket, a byte order mark is text
+import * as MS from './times.js';
 
-/** A large message that arrives in parts (protocol section 3.1). */
+/** @typedef {{ bytes: number, text: boolean, from: number }} Announced the argument of `parts` */
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true }); // as in a WebSocket, a byte order mark is text
+
+/** A large message that arrives in parts (protocol section 3.1). It outlives its connection. */
 export class Parts {
-  #left;
+  _held;
   #text;
   /** @type {Uint8Array<ArrayBuffer>} */
   #bytes;
 
-  /** @param {{ bytes: number, text: boolean }} announced */
-  constructor({ bytes, text }) {
-    this.#left = bytes;
+  /** @param {Announced} announced */
+  constructor({ bytes, text, from }) {
+    this._held = from;
     this.#text = text;
     this.#bytes = new Uint8Array(bytes);
+  }
+
+  /** Goes on as announced. Returns false if that is another message, or begins behind what is held. @param {Announced} announced */
+  _continue({ bytes, text, from }) {
+    const same = bytes === this.#bytes.length && text === this.#text && from <= this._held;
+    if (same) this._held = from;
+    return same;
   }
 
   /**
@@ -23,9 +35,101 @@ export class Parts {
   _add(data) {
     const part = new Uint8Array(data);
     if (typeof data === 'string' || part.length === 0) throw new Error();
-    this.#bytes.set(part, this.#bytes.length - this.#left); // throws if it is too long
-    this.#left -= part.length;
-    if (this.#left > 0) return undefined;
-    return this.#text ? utf8.decode(this.#bytes) : this.#bytes.buffer;
+    this.#bytes.set(part, this._held); // throws if it is too long
+    this._held += part.length;
+    if (this._held < this.#bytes.length) return undefined;
+    return this.#text ? decoder.decode(this.#bytes) : this.#bytes.buffer;
+  }
+}
+
+const NOTHING = new Uint8Array(0);
+
+const WINDOW = 32 * 1024;
+const MIN_WINDOW = 2 * 1024;
+const MAX_WINDOW = 1024 * 1024;
+
+/**
+ * The large messages that are sent in parts, one after another. What the gateway has not answered by
+ * `part` stays within a window, which is as much as the line takes in MS.partWindow and a round trip: no
+ * ping, ack or answer waits long behind it.
+ */
+export class Upload {
+  #from = 0; // where the first message on this connection begins: the gateway has what is before
+  #bytes = NOTHING;
+  #sent = 0; // of these
+  #answered = 0; // of those
+  #window = WINDOW;
+  #since = 0; // the line is measured from then on,
+  #measured = 0; // when so much was answered
+
+  /** A connection begins. @param {number} from how much of the first message the gateway has */
+  _start(from) {
+    this.#from = from;
+    this.#finish();
+  }
+
+  #finish() {
+    this.#bytes = NOTHING;
+    this.#sent = 0;
+  }
+
+  /** Bytes of the message in progress that were not sent. */
+  get _left() {
+    return this.#bytes.length - this.#sent;
+  }
+
+  /**
+   * Begins a message, if it is larger than a part.
+   * @param {string | ArrayBuffer} data as it stands on the wire
+   * @param {number} size the max size of a part
+   * @param {number} t
+   * @returns {Announced | undefined} what to announce
+   */
+  _begin(data, size, t) {
+    const text = typeof data === 'string';
+    const payload = text ? encoder.encode(data) : new Uint8Array(data);
+    if (payload.length <= size) return undefined;
+    const from = this.#from;
+    this.#from = 0;
+    this.#bytes = payload;
+    this.#sent = this.#answered = this.#measured = from;
+    this.#since = t;
+    return { bytes: payload.length, text, from };
+  }
+
+  /** The next part; undefined where there is none, or the window is full. @param {number} size its max */
+  _next(size) {
+    const begin = this.#sent;
+    // Four fill a small window, so that the line is never idle for an answer.
+    const end = Math.min(begin + Math.min(size, Math.floor(this.#window / 4)), this.#bytes.length);
+    if (begin === end || (begin > this.#answered && end - this.#answered > this.#window)) return undefined;
+    const part = this.#bytes.slice(begin, end).buffer;
+    this.#sent = end;
+    if (!this._left) this.#finish();
+    return part;
+  }
+
+  /**
+   * The gateway has n bytes of the message in progress.
+   * @param {number} n
+   * @param {number} t
+   * @param {number} rtt the round trip, 0 if it is unknown
+   */
+  _onAnswer(n, t, rtt) {
+    if (n <= this.#answered || n > this.#sent) return; // of the message before
+    this.#answered = n;
+    const ms = Math.max(t - this.#since, 1);
+    const bytes = n - this.#measured;
+    const window = this.#window;
+    if (ms < MS.part && 2 * bytes < window) return;
+    const fits = (bytes / ms) * (MS.partWindow + rtt);
+    this.#window = Math.min(Math.max(fits, window / 2, MIN_WINDOW), 2 * window, MAX_WINDOW);
+    this.#since = t;
+    this.#measured = n;
+  }
+
+  /** The page is left: what is left of the message goes out at once. */
+  _hurry() {
+    this.#window = Infinity;
   }
 }

@@ -137,7 +137,7 @@ export class Recovery {
     this.#pacer._suspected(true);
     this.#retryTimer._clear();
     session._enter(State.ATTACHED);
-    session._resumed({ replay: 0, lost: 0 }, liveness._since);
+    session._resumed({ replay: 0, lost: 0, skipped: 0 }, liveness._since);
   }
 
   /** Another connection replaces the live one. */

@@ -236,6 +236,10 @@ export class Session {
         return this._delivery._onAck(conn, argument);
       case 'parts':
         return this._delivery._onParts(conn, argument);
+      case 'part':
+        return this._delivery._onPartAnswer(conn, argument);
+      case 'skip':
+        return this._delivery._onSkip(conn, argument);
       case 'pong':
         this._liveness._pong(Number(argument));
         return this._delivery._onAnswered();
@@ -246,7 +250,7 @@ export class Session {
         this._terms.grace_ms = argument;
         return;
       case 'ping':
-        this._delivery._ack();
+        this._delivery._answer();
         return conn._say('pong', argument);
       case 'move':
         return this._recovery._onMove(argument);
@@ -296,10 +300,10 @@ export class Session {
     if (this._reloaded) this._resumed(hello, ms, true);
   }
 
-  /** @param {{ replay: number, lost: number, moved?: string }} hello @param {number} ms @param {boolean} [reloaded] */
-  _resumed({ replay, lost, moved }, ms, reloaded) {
-    this._host._notice('resume', { replay, lost, ms, reloaded, moved });
-    if (replay === 0) this._host._notice('replayed');
+  /** @param {{ replay: number, lost: number, skipped: number, moved?: string }} hello @param {number} ms @param {boolean} [reloaded] */
+  _resumed({ replay, lost, skipped, moved }, ms, reloaded) {
+    this._host._notice('resume', { replay, lost, skipped, ms, reloaded, moved });
+    if (replay + skipped === 0) this._host._notice('replayed');
   }
 
   /** Something came on the live connection. */
@@ -330,7 +334,8 @@ export class Session {
     const conn = this._live;
     if (!conn) return null;
     this._live = null;
-    for (const timer of [this._delivery._ackTimer, this._ending._closeTimer, this._recovery._moveTimer]) timer._clear();
+    const { _ackTimer: ack, _partTimer: part } = this._delivery;
+    for (const timer of [ack, part, this._ending._closeTimer, this._recovery._moveTimer]) timer._clear();
     this._liveness._end(silent);
     conn._close();
     return conn;

@@ -18,6 +18,10 @@ export const reachEvery = 1_000;
 export const ack = 900;
 /** After this an ack goes with data that is sent anyway: one read less for the gateway. */
 export const ackAlong = 500;
+/** Protocol section 3.1: an answer is due so long after the oldest unanswered part. */
+export const part = 250;
+/** What the line takes in this time and a round trip may be unanswered: protocol section 11. */
+export const partWindow = 750;
 /** Protocol section 5: the least time for an answer while no round trip is known. */
 export const answer = 5_000;
 /** The least silence that is suspicious on a connection with regular messages. */

@@ -4,6 +4,8 @@ export const DLE = '\x10';
 /** protocol section 5: how much may come before an ack is due. */
 export const ACK_MESSAGES = 32;
 export const ACK_BYTES = 64 * 1024;
+/** protocol section 3.1: how many bytes of parts may come before an answer is due. */
+export const PART_ANSWER = 32 * 1024;
 
 // Encoding and decoding of reseat.v1, as pure functions.
 
@@ -42,20 +44,22 @@ function readEnding(text) {
 /**
  * The members of a hello that hold until the next one. A gateway of the second edition has no `answer_ms`.
  * @typedef {{ session: string, token: string, grace_ms: number, heartbeat_ms: number, answer_ms?: number, probe?: boolean,
- *   route?: any, limits?: { unacked_messages?: number, unacked_bytes?: number } }} Terms
+ *   route?: any, limits?: { unacked_messages?: number, unacked_bytes?: number }, part_bytes?: number,
+ *   partial?: { down?: number, up?: number } }} Terms
  */
 
-/** @typedef {Terms & { received: number, lost: number, replay: number, protocol?: string, moved?: string }} Hello */
+/** @typedef {Terms & { received: number, lost: number, skipped: number, replay: number, protocol?: string, moved?: string }} Hello */
 
 /** The verbs of protocol section 5 that a gateway may use, each with how its argument is read. */
 const VERBS = {
   __proto__: null,
   /** @param {string} text @returns {Hello} */
   hello(text) {
-    const counts = { received: 0, lost: 0, replay: 0, grace_ms: 30_000, heartbeat_ms: 15_000 };
+    const counts = { received: 0, lost: 0, skipped: 0, replay: 0, grace_ms: 30_000, heartbeat_ms: 15_000 };
     const hello = { session: '', ...counts, ...JSON.parse(text) };
-    const { answer_ms = 0 } = hello;
-    want(isToken(hello.token) && isCount(answer_ms) && Object.keys(counts).every((name) => isCount(hello[name])));
+    const { answer_ms = 0, part_bytes = 0, partial: { down = 0, up = 0 } = {} } = hello;
+    want(isToken(hello.token) && [answer_ms, part_bytes, down, up].every(isCount));
+    want(Object.keys(counts).every((name) => isCount(hello[name])));
     return hello;
   },
   ack: readDigits,
@@ -76,11 +80,18 @@ const VERBS = {
   },
   /** @param {string} text @returns {string} */
   upstream: (text) => JSON.parse(text).state,
-  /** @param {string} text @returns {{ bytes: number, text: boolean }} */
-  parts(text) {
-    const parts = JSON.parse(text);
-    want(isCount(parts.bytes) && parts.bytes > 0 && typeof parts.text === 'boolean');
-    return parts;
+  /** @param {string} json @returns {import('./parts.js').Announced} */
+  parts(json) {
+    const { bytes, text, from = 0 } = JSON.parse(json);
+    want(isCount(bytes) && isCount(from) && from < bytes && typeof text === 'boolean');
+    return { bytes, text, from };
+  },
+  part: readDigits,
+  /** @param {string} text */
+  skip(text) {
+    const count = readDigits(text);
+    want(count > 0);
+    return count;
   },
   end: readEnding,
   close: readEnding,

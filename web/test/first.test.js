@@ -255,6 +255,8 @@ test('options.token: the first connection resumes with it and N = 0', async () =
       'chat.v2',
       'reseat.v1',
       'reseat.parts',
+      'reseat.skip',
+      'reseat.partial.0',
       'reseat.token.a.b.c',
       'reseat.received.0',
       'reseat.settled.0.0',

@@ -8,7 +8,14 @@ export const DLE = '\x10';
 export const TOKEN = 'h.p.s';
 
 /** What a first handshake offers behind the application's subprotocols. */
-export const OFFER = ['reseat.v1', 'reseat.parts', 'reseat.refusals', 'reseat.settled.0.0'];
+export const OFFER = [
+  'reseat.v1',
+  'reseat.parts',
+  'reseat.skip',
+  'reseat.partial.0',
+  'reseat.refusals',
+  'reseat.settled.0.0',
+];
 
 export const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0';
 
@@ -181,6 +188,11 @@ export function scriptedTransport() {
       return { token: find('reseat.token.'), received: find('reseat.received.') };
     }
 
+    /** How much of the next message it says that it has. */
+    get held() {
+      return this.protocols.find((name) => name.startsWith('reseat.partial.'))?.slice('reseat.partial.'.length);
+    }
+
     /** What it says of the application's messages: the newest that is held, the newest that was given to a connection. */
     get settled() {
       const offered = this.protocols.filter((name) => name.startsWith('reseat.settled.'));
@@ -230,6 +242,7 @@ export function record(socket) {
   socket.addEventListener('detach', (event) => log.push(`detach ${event.attempt}`));
   socket.addEventListener('resume', (event) => log.push(`resume ${event.replay} ${event.lost}`));
   socket.addEventListener('replayed', () => log.push('replayed'));
+  socket.addEventListener('skip', (event) => log.push(`skip ${event.skipped}`));
   return log;
 }
 

@@ -174,6 +174,7 @@ test('hooks are called with the socket and the detail, whatever the library does
     onDetach: hook('detach'),
     onResume: hook('resume'),
     onReplayed: hook('replayed'),
+    onSkip: hook('skip'),
     onUpstream: hook('upstream'),
     onClose: hook('close'),
   });
@@ -182,17 +183,18 @@ test('hooks are called with the socket and the detail, whatever the library does
   first.attach();
   first.drop();
   native.sockets[1].resume();
+  native.sockets[1].control('skip', 2);
   native.sockets[1].control('upstream', { state: 'lost' });
   native.sockets[1].control('end', { code: 3001, reason: 'over' });
   native.sockets[1].end(3001);
   assert.deepEqual(
     heard.map(([name]) => name),
-    ['detach', 'resume', 'replayed', 'upstream', 'close'],
+    ['detach', 'resume', 'replayed', 'skip', 'upstream', 'close'],
   );
   assert.ok(heard.every(([, it]) => it === socket));
   assert.deepEqual([heard[0][2].attempt, heard[1][2].replay], [1, 0]);
-  assert.deepEqual(heard[3][2], { state: 'lost' });
-  assert.deepEqual(heard[4][2], { code: 3001, reason: 'over', wasClean: true });
+  assert.deepEqual([heard[3][2], heard[4][2]], [{ skipped: 2 }, { state: 'lost' }]);
+  assert.deepEqual(heard[5][2], { code: 3001, reason: 'over', wasClean: true });
 });
 
 /** What is said on the console while `run` runs, and until what it loads is there. */

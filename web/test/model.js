@@ -189,12 +189,15 @@ export class Gateway {
   bye = null;
   sent = 0; // numbered downward
   dropped = new Set();
+  replaced = new Set();
   resumes = 0;
+  spared = { down: 0, up: 0 }; // bytes of parts that were not sent again after a cut
 
-  #down = []; // { n, data }, kept until acked
+  #down = []; // { n, data, key }, kept until acked
   #downAcked = 0;
   #downWritten = 0; // newest ever written to a connection, or skipped by lost
   #admitted = 0;
+  #up = null; // the client's next message, as far as it has come in parts
   #sizes = new Map(); // of the client's messages that are not acked
   #upAcked = 0;
   #generation = 0;
@@ -204,10 +207,11 @@ export class Gateway {
 
   /**
    * `edition`: 'older' is a gateway of before answer_ms; 'newer' one that says verbs and
-   * members which this client does not know yet (protocol section 3).
+   * members which this client does not know yet (protocol section 3). Without `resumesParts` it sends large messages in
+   * parts, and begins anew after each cut.
    */
-  constructor(clock, random, { dropOldest = Infinity, answer = 0, edition = 'present' } = {}) {
-    Object.assign(this, { clock, random, dropOldest, answer, edition });
+  constructor(clock, random, { dropOldest = Infinity, answer = 0, edition = 'present', resumesParts = true } = {}) {
+    Object.assign(this, { clock, random, dropOldest, answer, edition, resumesParts });
   }
 
   get attached() {
@@ -228,18 +232,24 @@ export class Gateway {
     const find = (prefix) => protocols.find((name) => name.startsWith(prefix))?.slice(prefix.length);
     const [token, received] = [find('reseat.token.'), find('reseat.received.')];
     wire.down('the 101');
-    const parts = this.edition !== 'older' && protocols.includes('reseat.parts');
+    const knows = (offer) => this.edition !== 'older' && protocols.includes(offer);
+    const held = this.edition === 'older' ? undefined : find('reseat.partial.');
+    const takes = {
+      parts: knows('reseat.parts'),
+      skip: knows('reseat.skip'),
+      held: this.resumesParts ? held : undefined,
+    };
     if (!protocols.includes('reseat.v1')) this.violation('a connection without the offer');
     if (token === undefined) {
       if (this.#exists) this.violation('a second session');
       this.#exists = true;
       this.protocol = protocols.find((name) => !name.startsWith('reseat.')) ?? '';
-      return this.#attach(wire, 0, false, parts);
+      return this.#attach(wire, 0, false, takes);
     }
-    return this.#resume(wire, Number(token.split('.')[1]), Number(received), parts);
+    return this.#resume(wire, Number(token.split('.')[1]), Number(received), takes);
   }
 
-  #resume(wire, generation, n, parts) {
+  #resume(wire, generation, n, takes) {
     const refuse = (code, more = {}) => {
       this.#say(wire, 'close', { code, reason: '', retry: false, ...more });
       wire.closeDown(code, '');
@@ -250,10 +260,10 @@ export class Gateway {
     if (n < this.#downAcked) return refuse(4408);
     if (this.random() < 0.03) return refuse(4429, { retry: true, retry_after_ms: 500 });
     this.#confirmed = Math.max(this.#confirmed, generation);
-    return this.#attach(wire, n, true, parts);
+    return this.#attach(wire, n, true, takes);
   }
 
-  #attach(wire, n, resumed, parts) {
+  #attach(wire, n, resumed, takes) {
     const old = this.#conn;
     if (old) {
       this.#say(old.wire, 'close', { code: 4409, reason: 'superseded', retry: false });
@@ -263,9 +273,17 @@ export class Gateway {
     if (resumed) this.resumes++;
     this.#ackDown(n);
     const lost = Math.max(0, (this.#down[0]?.n ?? this.sent + 1) - 1 - n);
+    const skipped = this.#down.filter((entry) => entry.n > n && this.replaced.has(entry.n)).length;
+    const first = this.#down.find((entry) => entry.n > n);
+    const goesOn = lost === 0 && first && !this.replaced.has(first.n) && takes.held < this.#bytes(first.data).length;
+    const down = goesOn && this.random() < 0.9 ? Number(takes.held) : 0;
+    if (this.#up && this.random() < 0.1) this.#up = null; // the memory is exhausted
+    this.spared.down += down;
+    this.spared.up += this.#up?.held.length ?? 0;
     const conn = {
       wire,
-      parts,
+      ...takes,
+      down,
       from: n + lost,
       came: n + lost,
       firstAck: true,
@@ -288,7 +306,10 @@ export class Gateway {
         protocol: this.protocol,
         received: this.#admitted,
         lost,
-        replay: this.sent - n - lost,
+        replay: this.sent - n - lost - skipped,
+        skipped: skipped || undefined,
+        part_bytes: takes.parts ? PART : undefined,
+        partial: takes.held === undefined ? undefined : { down, up: this.#up?.held.length ?? 0 },
         grace_ms: GRACE,
         heartbeat_ms: HEARTBEAT,
         answer_ms: this.edition === 'older' ? undefined : this.answer,
@@ -333,8 +354,10 @@ export class Gateway {
   // ---- downward
 
   /** The game server sends. */
-  send(data) {
-    this.#down.push({ n: ++this.sent, data });
+  send(data, key) {
+    const older = key && !this.#conn && this.#down.find((entry) => entry.key === key && !this.replaced.has(entry.n));
+    if (older) this.replaced.add(older.n);
+    this.#down.push({ n: ++this.sent, data, key });
     while (!this.#conn && this.#down.length > this.dropOldest) this.dropped.add(this.#down.shift().n);
     this.#flow();
   }
@@ -342,21 +365,37 @@ export class Gateway {
   #flow() {
     const conn = this.#conn;
     if (!conn) return;
+    let skips = 0;
     for (const { n, data } of this.#down) {
       if (n <= conn.came) continue;
       if (n !== conn.came + 1) this.violation('the model lost count');
       conn.came = n;
       this.#downWritten = Math.max(this.#downWritten, n);
-      this.#deliver(conn, typeof data === 'string' && data.startsWith(DLE) ? DLE + data : data);
+      if (this.replaced.has(n)) {
+        skips++;
+        continue;
+      }
+      if (skips > 0) this.#say(conn.wire, 'skip', skips);
+      skips = 0;
+      this.#deliver(conn, data);
     }
+  }
+
+  /** A message as it stands on the wire. */
+  #bytes(data) {
+    if (typeof data !== 'string') return new Uint8Array(data);
+    return new TextEncoder().encode(data.startsWith(DLE) ? DLE + data : data);
   }
 
   /** Whole, or, where the client takes parts, in some, with a control message in between at times. */
   #deliver(conn, data) {
-    const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : new Uint8Array(data);
-    if (!conn.parts || bytes.length <= PART) return conn.wire.down(data);
-    this.#say(conn.wire, 'parts', { bytes: bytes.length, text: typeof data === 'string' });
-    for (let at = 0; at < bytes.length; at += PART) {
+    const bytes = this.#bytes(data);
+    const whole = typeof data === 'string' && data.startsWith(DLE) ? DLE + data : data;
+    if (!conn.parts || bytes.length <= PART) return conn.wire.down(whole);
+    const from = conn.down;
+    conn.down = 0;
+    this.#say(conn.wire, 'parts', { bytes: bytes.length, text: typeof data === 'string', from: from || undefined });
+    for (let at = from; at < bytes.length; at += PART) {
       if (this.random() < 0.2) this.#say(conn.wire, 'ping', 'between');
       conn.wire.down(bytes.slice(at, at + PART).buffer);
     }
@@ -378,6 +417,9 @@ export class Gateway {
     conn.firstAck = false;
     if (control) return this.#onControl(conn, data.slice(1));
     if (conn.bye) return this.violation('data after bye');
+    if (conn.up) data = this.#onPart(conn, data);
+    else if (conn.held !== undefined && size(data) > PART) this.violation('a large message as a whole');
+    if (data === undefined) return undefined;
     const own = typeof data === 'string' && data.startsWith(DLE) ? data.slice(1) : data;
     this.#admitted++;
     this.#sizes.set(this.#admitted, size(own));
@@ -392,6 +434,29 @@ export class Gateway {
         this.random() * (this.random() < 0.1 ? 4_000 : 400),
       );
     return undefined;
+  }
+
+  /** The client sends a message in parts. */
+  #onParts(conn, { bytes, text, from = 0 }) {
+    if (conn.held === undefined || conn.up) this.violation('parts');
+    if (from !== (this.#up?.held.length ?? 0)) this.violation(`parts from ${from}`);
+    if (this.#up && (this.#up.bytes !== bytes || this.#up.text !== text)) this.violation('another message');
+    this.#up ??= { bytes, text, held: Buffer.alloc(0) };
+    conn.up = this.#up;
+  }
+
+  /** Returns the whole message after its last part. */
+  #onPart(conn, data) {
+    const { up } = conn;
+    if (typeof data === 'string' || data.byteLength < 1 || data.byteLength > PART) this.violation('no part');
+    up.held = Buffer.concat([up.held, Buffer.from(data)]);
+    if (up.held.length > up.bytes) this.violation('too many parts');
+    if (up.held.length < up.bytes) {
+      if (this.random() < 0.5) this.#say(conn.wire, 'part', up.held.length);
+      return undefined;
+    }
+    conn.up = this.#up = null;
+    return up.text ? up.held.toString() : new Uint8Array(up.held).buffer;
   }
 
   #ackUp(again = false) {
@@ -410,6 +475,10 @@ export class Gateway {
       if (n < conn.acked) this.violation(`ack ${n} after ${conn.acked}`);
       conn.acked = n;
       this.#ackDown(n);
+    } else if (verb === 'parts') {
+      this.#onParts(conn, JSON.parse(argument));
+    } else if (verb === 'part') {
+      if (conn.held === undefined) this.violation('part');
     } else if (verb === 'ping') {
       this.#say(conn.wire, 'pong', argument);
     } else if (verb === 'bye') {

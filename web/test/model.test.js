@@ -34,6 +34,7 @@ class Run {
   states = [];
 
   constructor(seed, options) {
+    this.newest = options?.newest;
     this.random = seeded(seed);
     this.pace = [1, 3][seed % 2]; // on half of the runs the network is left alone long enough for suspicions
     this.clock = new FakeClock();
@@ -77,7 +78,8 @@ class Run {
   sendDown() {
     const data = payload(this.random, 'down', this.downSent.length + 1);
     this.downSent.push(plain(data));
-    this.gateway.send(data);
+    const key = this.newest && [undefined, undefined, 'a', 'b'][Math.floor(this.random() * 4)];
+    this.gateway.send(data, key);
   }
 
   cut() {
@@ -127,14 +129,15 @@ async function spliced(seed, options) {
   );
   assert.equal(run.log.filter((line) => line === 'open').length, 1, named(seed));
   assert.deepEqual(gateway.upstream.map(plain), run.upSent, `${named(seed)}: upward`);
-  const kept = run.downSent.filter((_, i) => !gateway.dropped.has(i + 1));
-  if (gateway.dropped.size === 0) assert.deepEqual(run.heard, kept, `${named(seed)}: downward`);
+  const { dropped, replaced } = gateway;
+  const kept = run.downSent.filter((_, i) => !dropped.has(i + 1) && !replaced.has(i + 1));
+  if (dropped.size + replaced.size === 0) assert.deepEqual(run.heard, kept, `${named(seed)}: downward`);
   else isSubsequence(run.heard, run.downSent, kept, `${named(seed)}: downward`);
   assert.deepEqual([socket.readyState, socket.detached, socket.bufferedAmount], [1, false, 0], named(seed));
   return run;
 }
 
-/** Under drop-oldest: in order, none twice, and nothing missing that was not dropped. */
+/** Under drop-oldest or with states: in order, none twice, and nothing missing that was not dropped or replaced. */
 function isSubsequence(heard, all, kept, message) {
   let at = 0;
   for (const data of heard) {
@@ -175,10 +178,12 @@ async function farewell(run, seed) {
 
 test('over any number of cuts every message arrives exactly once and in order, both ways', async () => {
   let resumes = 0;
+  const spared = { down: 0, up: 0 };
   const moves = new Map(); // from one state to the next
   for (const seed of seeds(1, SEEDS)) {
     const run = await spliced(seed);
     resumes += run.gateway.resumes;
+    for (const way of ['down', 'up']) spared[way] += run.gateway.spared[way];
     for (const [i, state] of run.states.entries()) {
       const move = `${run.states[i - 1]} -> ${state}`;
       moves.set(move, (moves.get(move) ?? 0) + 1);
@@ -187,6 +192,7 @@ test('over any number of cuts every message arrives exactly once and in order, b
   }
   if (ONLY) return;
   assert.ok(resumes > 8 * SEEDS, `only ${resumes} resumes: the network is too kind`);
+  for (const way of ['down', 'up']) assert.ok(spared[way] > SEEDS, `${way}: only ${spared[way]} bytes not sent again`);
   for (const move of ['attached -> suspected', 'suspected -> attached', 'suspected -> detached']) {
     assert.ok(moves.get(move) > SEEDS / 60, `${move}: ${moves.get(move)}`);
   }
@@ -199,6 +205,27 @@ test('where the gateway drops the oldest, all others arrive once and in order', 
     dropped += run.gateway.dropped.size;
   }
   assert.ok(ONLY || dropped > SEEDS, `only ${dropped} dropped`);
+});
+
+test('of states the newest arrive, what is missing was said to be skipped, and all others arrive once', async () => {
+  let total = 0;
+  for (const seed of seeds(2001, SEEDS / 4)) {
+    const run = await spliced(seed, { newest: true });
+    const skips = run.log.filter((line) => /^skip /.test(line)).map((line) => Number(line.slice(5)));
+    const skipped = skips.reduce((sum, n) => sum + n, 0);
+    assert.equal(
+      run.heard.length + skipped,
+      run.downSent.length,
+      `${named(seed)}: messages and what is said to be skipped`,
+    );
+    total += skipped;
+    await farewell(run, seed);
+  }
+  assert.ok(ONLY || total > SEEDS, `only ${total} skipped`);
+});
+
+test('every message arrives exactly once from a gateway that begins large messages anew', async () => {
+  for (const seed of seeds(1001, SEEDS / 5)) await farewell(await spliced(seed, { resumesParts: false }), seed);
 });
 
 for (const edition of ['older', 'newer']) {

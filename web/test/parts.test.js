@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, world } from './helpers.js';
+import { attached, settle, world } from './helpers.js';
 
 // Large messages in parts, protocol section 3.1.
 
@@ -128,4 +128,277 @@ test('a line with a round trip of 8 s is not taken for dead', async () => {
   }
   assert.equal(w.sockets.length, 1);
   assert.equal(w.socket.detached, false);
+});
+
+// ---- resumed inside a message
+
+const PARTIAL = { part_bytes: 4, partial: { down: 0, up: 0 } };
+const GOES_ON = { part_bytes: 4096, partial: { down: 0, up: 0 } };
+
+/** What was sent, parts as their bytes in text. */
+const said = (conn) =>
+  conn.take().map((data) => (typeof data === 'string' ? data : `[${new TextDecoder().decode(data)}]`));
+
+test('a message goes on where its connection was cut, and is delivered once', () => {
+  const w = attached({ first: PARTIAL });
+  const parts = announce(w.last(), 'abcdefgh', 2);
+  for (const part of parts.slice(0, 3)) w.last().receive(part);
+  w.last().drop();
+  assert.deepEqual([w.last().stated.received, w.last().held], ['0', '6']);
+  w.last().resume({ ...PARTIAL, partial: { down: 6, up: 0 }, replay: 1 });
+  w.last().control('parts', { bytes: 8, text: true, from: 6 });
+  w.last().receive(parts[3]);
+  assert.deepEqual(w.take(), ['detach 1', 'resume 1 0', 'abcdefgh', 'replayed']);
+});
+
+test('a message begins anew where the gateway says so, and nothing of it is stated any more', () => {
+  const w = attached({ first: PARTIAL });
+  w.last().receive(announce(w.last(), 'abcdefgh', 2)[0]);
+  w.last().drop();
+  w.last().resume({ ...PARTIAL, replay: 1 });
+  w.last().drop();
+  assert.equal(w.last().held, '0');
+  w.last().resume({ ...PARTIAL, replay: 1 });
+  for (const part of announce(w.last(), 'replaced', 4)) w.last().receive(part);
+  assert.ok(w.take().includes('replaced'));
+  w.last().drop();
+  assert.deepEqual([w.last().stated.received, w.last().held], ['1', '0']);
+});
+
+test('an attempt that stated less than came meanwhile goes on from what it stated', async () => {
+  const w = attached({ first: PARTIAL });
+  const old = w.last();
+  const parts = announce(old, 'abcdefgh', 2);
+  old.receive(parts[0]);
+  old.control('move', { within_ms: 0 });
+  await w.clock.advance(1);
+  assert.equal(w.last().held, '2');
+  old.receive(parts[1]);
+  w.last().resume({ ...PARTIAL, partial: { down: 2, up: 0 }, replay: 1 });
+  w.last().control('parts', { bytes: 8, text: true, from: 2 });
+  for (const part of parts.slice(1)) w.last().receive(part);
+  assert.deepEqual(w.take(), ['resume 1 0', 'abcdefgh', 'replayed']);
+});
+
+test('a message that came whole on the older connection meanwhile is discarded on the new one', async () => {
+  const w = attached({ first: PARTIAL });
+  const old = w.last();
+  const parts = announce(old, 'abcdefgh', 2);
+  old.receive(parts[0]);
+  old.control('move', { within_ms: 0 });
+  await w.clock.advance(1);
+  for (const part of parts.slice(1)) old.receive(part);
+  old.receive(announce(old, 'the next', 2)[0]);
+  w.last().resume({ ...PARTIAL, partial: { down: 2, up: 0 }, replay: 2 });
+  w.last().control('parts', { bytes: 8, text: true, from: 2 });
+  for (const part of parts.slice(1)) w.last().receive(part);
+  for (const part of announce(w.last(), 'the next', 4)) w.last().receive(part);
+  assert.deepEqual(w.take(), ['abcdefgh', 'resume 2 0', 'the next', 'replayed']);
+});
+
+test('parts of another message, or from elsewhere, make the connection no good, and the next one states none', () => {
+  for (const announced of [
+    { bytes: 8, text: true },
+    { bytes: 8, text: true, from: 3 },
+    { bytes: 8, text: true, from: 5 },
+    { bytes: 9, text: true, from: 4 },
+    { bytes: 8, text: false, from: 4 },
+    { bytes: 8, text: true, from: 8 },
+    { bytes: 8, text: true, from: -1 },
+  ]) {
+    const w = attached({ first: PARTIAL });
+    for (const part of announce(w.last(), 'abcdefgh', 2).slice(0, 2)) w.last().receive(part);
+    w.last().drop();
+    w.last().resume({ ...PARTIAL, partial: { down: 4, up: 0 }, replay: 1 });
+    w.last().control('parts', announced);
+    assert.ok(w.socket.detached, JSON.stringify(announced));
+    const stated = announced.from === 8 || announced.from === -1 ? '4' : '0'; // unreadable: about nothing
+    assert.equal(w.last().held, stated, JSON.stringify(announced));
+  }
+});
+
+test('a hello that has more of a message than this side has said, or has sent, makes the connection no good', () => {
+  for (const partial of [{ down: 3 }, { up: 1 }, { down: -1 }, null]) {
+    const w = attached({ first: PARTIAL });
+    w.last().receive(announce(w.last(), 'abcdefgh', 2)[0]);
+    w.last().drop();
+    const { length } = w.sockets;
+    w.last().resume({ ...PARTIAL, partial });
+    assert.ok(w.socket.detached && w.sockets.length === length, JSON.stringify(partial));
+  }
+});
+
+test('parts are answered after 32 KiB, after 250 ms, and before each pong', async () => {
+  const w = attached({ first: GOES_ON });
+  const conn = w.last();
+  const parts = announce(conn, new Uint8Array(64 * 1024), 4096);
+  const next = (n) => parts.splice(0, n).forEach((part) => conn.receive(part));
+  next(7);
+  assert.deepEqual(said(conn), []);
+  next(1);
+  assert.deepEqual(said(conn), ['^part 32768']);
+  next(1);
+  await w.clock.advance(249);
+  assert.deepEqual(said(conn), []);
+  await w.clock.advance(1);
+  assert.deepEqual(said(conn), ['^part 36864']);
+  next(1);
+  conn.control('ping', 'x');
+  assert.deepEqual(said(conn), ['^part 40960', '^pong x']);
+  conn.control('ping', 'y');
+  assert.deepEqual(said(conn), ['^pong y']);
+  await w.clock.advance(5_000);
+  next(1); // a slow line: each at once
+  assert.deepEqual(said(conn), ['^part 45056']);
+  next(5);
+  assert.deepEqual(said(conn), ['^ack 1'], 'the ack answers the last part');
+});
+
+test('a small message in parts costs its ack alone, 250 ms after its first part', async () => {
+  const w = attached({ first: GOES_ON });
+  await w.clock.advance(5_000);
+  for (const part of announce(w.last(), new Uint8Array(5_000), 4096)) w.last().receive(part);
+  await w.clock.advance(249);
+  assert.deepEqual(said(w.last()), []);
+  await w.clock.advance(1);
+  assert.deepEqual(said(w.last()), ['^ack 1']);
+});
+
+test('a large message is sent in parts, of its type and bytes; what fits one part is sent as it is', () => {
+  const w = attached({ first: PARTIAL });
+  w.socket.send('abcd');
+  w.socket.send('abcdefghi');
+  w.socket.send(new TextEncoder().encode('binary'));
+  w.socket.send('\x10abc');
+  w.socket.send('\u20ac\u20ac');
+  const announced = (bytes, text) => `^parts {"bytes":${bytes},"text":${text},"from":0}`;
+  const raw = w.last().sent.map((data) => (typeof data === 'string' ? data : Buffer.from(data).toString('latin1')));
+  assert.deepEqual(
+    raw.map((data) => data.replaceAll('\x10', '^')),
+    [
+      'abcd',
+      ...[announced(9, true), 'abcd', 'efgh', 'i'],
+      ...[announced(6, false), 'bina', 'ry'],
+      ...[announced(5, true), '^^ab', 'c'],
+      ...[announced(6, true), '\xe2\x82\xac\xe2', '\x82\xac'],
+    ],
+  );
+});
+
+test('an older gateway gets no parts', () => {
+  const w = attached({ first: { part_bytes: 4 } });
+  w.socket.send('abcdefghi');
+  assert.deepEqual(said(w.last()), ['abcdefghi']);
+});
+
+/** Answers parts; returns how many bytes of parts were sent since the last look. */
+const sentBytes = (conn) =>
+  conn.take().reduce((sum, data) => sum + (typeof data === 'string' ? 0 : data.byteLength), 0);
+
+test('of a large message a window is sent at first; the rest, and bye, wait for its answers, and control messages do not', async () => {
+  const w = attached({ first: GOES_ON });
+  const conn = w.last();
+  w.socket.send(new Uint8Array(40_000));
+  w.socket.send('after it');
+  await settle();
+  w.socket.close();
+  assert.equal(sentBytes(conn), 32_768);
+  assert.equal(w.socket.bufferedAmount, 40_000 - 32_768 + 8);
+  conn.control('ping', 'x');
+  assert.deepEqual(said(conn), ['^pong x']);
+  conn.control('part', 4096);
+  assert.equal(sentBytes(conn), 4096);
+  conn.control('part', 8192);
+  const rest = said(conn);
+  assert.deepEqual(
+    [rest[0].length, ...rest.slice(1)],
+    [40_000 - 36_864 + 2, 'after it', '^bye {"code":1000,"reason":""}'],
+  );
+});
+
+test('the window follows what the line takes in a second, so that nothing waits longer behind parts', async () => {
+  for (const rate of [2, 12, 100, 2_000]) {
+    // kB/s, with a round trip of 100 ms
+    const w = attached({ first: GOES_ON });
+    const conn = w.last();
+    const bytes = Math.min(rate * 60_000, 16 << 20);
+    let [line, held, most] = [0, 0, 0]; // bytes on the line, at the gateway; in ms of the line
+    w.socket.send(new Uint8Array(bytes));
+    let ms = 0;
+    for (let answered = 0; held < bytes; ms += 50) {
+      line += sentBytes(conn);
+      if (ms > 30_000) most = Math.max(most, line / rate);
+      const passed = Math.min(line, rate * 50);
+      line -= passed;
+      held += passed;
+      if (ms % 250 === 0 || held - answered >= 32_768) {
+        const n = (answered = held);
+        w.clock.setTimeout(() => n < bytes && conn.control('part', n), 100);
+      }
+      await w.clock.advance(50);
+    }
+    const native = bytes / rate;
+    assert.ok(ms <= 1.1 * native + 1_000, `${rate} kB/s: ${ms} ms, natively ${native}`);
+    assert.ok(most <= 2_000, `${rate} kB/s: ${most} ms on the line`);
+  }
+});
+
+test('a large message goes on at the byte that the gateway names', () => {
+  const w = attached({ first: PARTIAL });
+  w.socket.send('abcdefghijk');
+  w.socket.send('next');
+  w.last().drop();
+  w.last().resume({ ...PARTIAL, partial: { down: 0, up: 6 } });
+  assert.deepEqual(said(w.last()), ['^ack 0', '^parts {"bytes":11,"text":true,"from":6}', '[ghij]', '[k]', 'next']);
+  w.last().drop();
+  w.last().resume({ ...PARTIAL, received: 1 });
+  assert.deepEqual(said(w.last()), ['^ack 0', 'next']);
+});
+
+test('a page that is left sends the rest of a large message before bye', () => {
+  const w = attached({ first: GOES_ON });
+  w.socket.send(new Uint8Array(100_000));
+  assert.equal(sentBytes(w.last()), 32_768);
+  w.page.fire('pagehide', { persisted: false });
+  const sent = w.last().take();
+  assert.equal(sent.at(-1), '^bye {"code":1001,"reason":""}');
+  assert.equal(
+    sent.slice(0, -1).reduce((sum, data) => sum + data.byteLength, 0),
+    100_000 - 32_768,
+  );
+});
+
+test('a page that is reloaded goes on with what it sends, and states nothing of what came in part', () => {
+  const store = new Map();
+  const storage = {
+    getItem: (key) => store.get(key) ?? null,
+    setItem: (key, text) => store.set(key, text),
+    removeItem: (key) => store.delete(key),
+  };
+  const before = attached({ first: PARTIAL, options: { storage } });
+  before.last().receive(announce(before.last(), 'abcdefgh', 2)[0]);
+  before.socket.send('\u20acbcdefghijk');
+  before.page.fire('pagehide', { persisted: false });
+  const after = world({ options: { storage } });
+  assert.deepEqual([after.last().stated.received, after.last().held], ['0', '0']);
+  after.last().resume({ ...PARTIAL, partial: { down: 0, up: 4 } });
+  assert.deepEqual(said(after.last()), [
+    '^ack 0',
+    '^parts {"bytes":13,"text":true,"from":4}',
+    '[cdef]',
+    '[ghij]',
+    '[k]',
+  ]);
+});
+
+test('answers to parts are progress: connections that bring no more than that are not given up', async () => {
+  const w = attached({ first: PARTIAL });
+  w.socket.send('x'.repeat(1_000));
+  for (let up = 4; up < 400; up += 4) {
+    w.last().control('part', up);
+    w.last().drop();
+    await w.clock.advance(600);
+    w.last().resume({ ...PARTIAL, partial: { down: 0, up } });
+  }
+  assert.equal(w.socket.readyState, 1);
 });

@@ -42,6 +42,8 @@ test('refusals: false makes no offer of it', () => {
   assert.deepEqual(world({ options: { refusals: false } }).last().protocols, [
     'reseat.v1',
     'reseat.parts',
+    'reseat.skip',
+    'reseat.partial.0',
     'reseat.settled.0.0',
   ]);
 });

@@ -53,6 +53,8 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
     'chat.v2',
     'reseat.v1',
     'reseat.parts',
+    'reseat.skip',
+    'reseat.partial.0',
     `reseat.token.${TOKEN}`,
     'reseat.received.2',
     'reseat.settled.1.2',
@@ -60,7 +62,7 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
   assert.equal(after.socket.readyState, 0);
   after.last().resume({ received: 1, replay: 1, protocol: 'chat.v2' });
   assert.deepEqual(after.log, ['open', 'resume 1 0']);
-  assert.deepEqual(after.details, [{ replay: 1, lost: 0, ms: 100, reloaded: true }]);
+  assert.deepEqual(after.details, [{ replay: 1, lost: 0, skipped: 0, ms: 100, reloaded: true }]);
   assert.deepEqual([after.socket.resumed, after.socket.session, after.socket.protocol], [true, 's1', 'chat.v2']);
   assert.deepEqual(after.last().take(), ['^ack 2', new Uint8Array([1, 200]).buffer]);
   after.last().receive('3');

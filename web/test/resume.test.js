@@ -27,6 +27,8 @@ test('a drop and a resume show in none of the standard events', () => {
     'chat.v2',
     'reseat.v1',
     'reseat.parts',
+    'reseat.skip',
+    'reseat.partial.0',
     'reseat.token.h.p.s',
     'reseat.received.0',
     'reseat.settled.0.0',
@@ -54,7 +56,7 @@ test('detach and resume say how often, since when and how long', async () => {
     [
       ['detach', { attempt: 1, since }],
       ['detach', { attempt: 2, since }],
-      ['resume', { replay: 0, lost: 2, ms: 3_100 }],
+      ['resume', { replay: 0, lost: 2, skipped: 0, ms: 3_100 }],
       ['replayed', {}],
     ],
   );

@@ -357,7 +357,7 @@ describe('suspicion', () => {
     assert.deepEqual(w.log, ['detach 1', 'resume 1 0', 'the rest', 'replayed']);
     assert.deepEqual(events, [
       { attempt: 1, since },
-      { replay: 1, lost: 0, ms: 4_100 },
+      { replay: 1, lost: 0, skipped: 0, ms: 4_100 },
     ]);
     assert.equal(w.states.at(-1), 'attached');
   });
@@ -532,7 +532,7 @@ describe('a false alarm', () => {
     await w.clock.advance(700);
     old.receive('at last');
     assert.deepEqual(w.take(), [...BACK, 'at last']);
-    assert.deepEqual(events, [{ replay: 0, lost: 0, ms: 4_700 }]);
+    assert.deepEqual(events, [{ replay: 0, lost: 0, skipped: 0, ms: 4_700 }]);
     assert.deepEqual([w.states.at(-1), w.socket.detached, beside.closed, old.closed], ['attached', false, [], null]);
     beside.resume(QUIET);
     assert.deepEqual(beside.take(), [], 'what it still brings is ignored');
@@ -860,7 +860,7 @@ describe('events of the page', () => {
       w.last().resume({ answer_ms: 5_000 });
       assert.deepEqual(events, [
         { attempt: 1, since },
-        { replay: 0, lost: 0, ms: ms + 300 },
+        { replay: 0, lost: 0, skipped: 0, ms: ms + 300 },
       ]);
     });
 
@@ -870,7 +870,7 @@ describe('events of the page', () => {
     w.last().control('move', { within_ms: 0 });
     await w.clock.advance(120);
     w.sockets[1].resume(QUIET);
-    assert.deepEqual(events, [{ replay: 0, lost: 0, ms: 120 }]);
+    assert.deepEqual(events, [{ replay: 0, lost: 0, skipped: 0, ms: 120 }]);
   });
 });
 

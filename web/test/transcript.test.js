@@ -120,10 +120,11 @@ class Story {
     assert.equal(others.length, 0, `${this.at}: two handshakes at once`);
     assert.equal(transport.url, `ws://game.test${path}`);
     const stated = offer.find((entry) => entry.startsWith('received='))?.slice('received='.length);
-    const expected =
-      stated === undefined ? offer : [...own, 'reseat.v1', `reseat.token.${this.token}`, `reseat.received.${stated}`];
+    const resume = [`reseat.token.${this.token}`, `reseat.received.${stated}`];
+    const expected = offer.flatMap((entry) => (entry.startsWith('received=') ? resume : [entry]));
+    const optional = /^reseat\.(parts|skip|partial|settled)/; // part of a story that names them
     assert.deepEqual(
-      transport.protocols.filter((entry) => !/^reseat\.(parts|settled)/.test(entry)), // optional, and not part of these stories
+      transport.protocols.filter((entry) => expected.includes(entry) || !optional.test(entry)),
       expected,
       this.at,
     );
@@ -172,6 +173,7 @@ class Story {
     if (step.what === 'data') return this.gatewayData(conn, step.data);
     if (step.what === 'close') return conn.transport.end(step.code, step.reason ?? '');
     if (step.verb === 'hello') return this.hello(conn, step.argument);
+    if (step.verb === 'skip') this.taken = Math.max(this.taken, (conn.came += Number(step.argument)));
     return conn.transport.control(step.verb, step.argument);
   }
 
@@ -204,7 +206,7 @@ class Story {
 
   listen() {
     this.w.socket.binaryType = 'arraybuffer';
-    for (const type of ['open', 'message', 'detach', 'resume', 'replayed', 'error', 'close']) {
+    for (const type of ['open', 'message', 'detach', 'resume', 'replayed', 'skip', 'error', 'close']) {
       this.w.socket.addEventListener(type, (event) => this.told.push(event));
     }
   }

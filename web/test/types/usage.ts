@@ -61,6 +61,7 @@ mine.addEventListener('detach', ({ attempt, since, detail }) => attempt + since 
 mine.addEventListener('resume', ({ replay, lost, ms, detail }) => replay + lost + ms + detail.ms);
 mine.addEventListener('replayed', (event) => event.type);
 mine.addEventListener('upstream', ({ state }) => state === 'lost');
+mine.addEventListener('skip', ({ skipped, detail }) => skipped === detail.skipped);
 mine.addEventListener('anything', { handleEvent: () => {} });
 mine.removeEventListener('close', () => {});
 

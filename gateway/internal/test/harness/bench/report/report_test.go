@@ -3,7 +3,9 @@ package report
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -103,5 +105,32 @@ func TestCommittedPageIsGeneratedFromItsResults(t *testing.T) {
 	}
 	if document(r) != string(page) {
 		t.Error("docs/performance.md is not made of performance.json and performance.md.tmpl: go test ./bench/report -run Committed -update")
+	}
+}
+
+// README shows some of the page's figures.
+func TestFiguresInREADMEAreThoseOfThePage(t *testing.T) {
+	const root = "../../../../../../"
+	readme, err := os.ReadFile(root + "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(root + "docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| .* \((W\d)\) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$`).FindAllStringSubmatch(string(readme), -1) {
+		column := int(row[1][1] - '0')
+		for i, subject := range []string{`\*\*Reseat\*\*, poll`, `\*\*Reseat\*\*, net`, "two legs"} {
+			want := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %s \|(?: [^|]*\|){%d} ([\d.]+) \[`, subject, column-1)).FindSubmatch(page)
+			if want == nil || string(want[1]) != row[2+i] {
+				t.Errorf("README: %s of %s is %s, on the page %s", row[1], subject, row[2+i], want)
+			}
+			shown++
+		}
+	}
+	if shown != 6 {
+		t.Errorf("README shows %d figures", shown)
 	}
 }
