@@ -47,6 +47,21 @@ func TestRuleIsSuggestedForMessagesThatLookLikeStates(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("%q for %d of %d messages, want %q", got, n, len(list), tt.want)
 			}
+			if got == "" {
+				return
+			}
+			rules, err := Parse([]string{"state=" + got})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range list {
+				if _, ok := rules.AppendKey(nil, m.Text, m.Payload, true); ok {
+					n--
+				}
+			}
+			if n != 0 {
+				t.Errorf("%q does not match as many messages as it was suggested for: %d more or less", got, n)
+			}
 		})
 	}
 }
