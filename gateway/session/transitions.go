@@ -104,7 +104,7 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 		}
 		s.notifyResumed()
 		if p.Look {
-			s.noticeStates(ev.Elapsed)
+			s.noticeStates(ev.Outage)
 		}
 	}
 	// Using a token confirms it: older generations are superseded from here on, protocol
