@@ -173,6 +173,7 @@ func (g *Gateway) attach(e *registry.Record, d *transport.Session, a *dial.Arriv
 		}
 		p.Peer, p.Durable = a.Request.Addr.String(), e.Durable && e.Seat().Covered
 		p.TakeOffer(a.Request.Offer)
+		p.Look = g.watch.Look(e)
 		if refusal := g.owner.Confirm(a.Request.Context(), a.Request.Visit, e); refusal != nil {
 			return refusal
 		}

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,44 @@ func TestKeepaliveIsNamedOnceInLogAndInRouteAndEachRecord(t *testing.T) {
 			shown(aliveFlag)
 		}
 		if n := strings.Count(said.String(), "keepalive.noticed"); n != 1 || !strings.Contains(said.String(), `hint="--keepalive-send '5s:{\"type\":\"keep-alive\"}'"`) {
+			t.Errorf("%d lines in %s", n, &said)
+		}
+	})
+}
+
+// A mass reconnect must not pay for a look at what waits for each client.
+func TestStatesAreNamedOnceInLogAndInRouteAndRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		w := newWorld(t, testPolicy(), logTo(&said))
+		const flag = "--newest 'state=pos|'"
+		cases := []struct {
+			messages   int
+			wait       time.Duration // until the resume
+			ofOne, all string
+		}{
+			{1, 10 * time.Second, "", ""}, // nothing shows,
+			{25, 0, "", ""},               // this one comes too soon after it,
+			{25, time.Second, flag, flag},
+			{25, time.Second, "", flag}, // and since then it is known
+		}
+		var players []*wstest.Player
+		for _, c := range cases {
+			p, game := w.play()
+			players = append(players, p)
+			w.detach(p)
+			for range c.messages {
+				game.Text("pos|1,2")
+			}
+		}
+		for i, c := range cases {
+			time.Sleep(c.wait)
+			players[i].Resume(0)
+			s, _ := w.gw.Control().Session(players[i].Hello.Session)
+			wstest.Equal(t, fmt.Sprint("flag of session ", i), s.NewestHint, c.ofOne)
+			wstest.Equal(t, fmt.Sprint("flag of the route after session ", i), w.gw.Watch().Overview(registry.View{}).Routes[0].NewestHint, c.all)
+		}
+		if n := strings.Count(said.String(), "states.noticed"); n != 1 || !strings.Contains(said.String(), `hint="`+flag+`"`) {
 			t.Errorf("%d lines in %s", n, &said)
 		}
 	})

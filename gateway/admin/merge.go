@@ -139,6 +139,7 @@ func (o *overview) addCounts(other *overview) {
 		to.Refused += f.Refused
 		to.Ended += f.Ended
 		to.Keepalive = cmp.Or(to.Keepalive, f.Keepalive)
+		to.NewestHint = cmp.Or(to.NewestHint, f.NewestHint)
 	}
 }
 

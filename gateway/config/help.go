@@ -62,7 +62,8 @@ const helpHead = `reseat keeps a WebSocket session open while its client reconne
 
 Usage: reseat [flags]         run the gateway; requires --upstream, --route or --demo
        reseat check [flags]   validate the settings, files and game servers, and exit; with
-                              --try /PATH also send a handshake to the game server of that path
+                              --try /PATH also send a handshake to the game server of that path,
+                              with --session ID say what the gateway at --admin has noticed of it
 `
 
 const helpFoot = `

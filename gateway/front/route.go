@@ -92,6 +92,8 @@ type Counts struct {
 
 	// Keepalive is the flag that sends what clients send at a steady pace; nil: none was noticed.
 	Keepalive atomic.Pointer[string]
+	// Newest is the flag for what looks like states to them; nil: nothing does.
+	Newest atomic.Pointer[string]
 }
 
 // Load returns all counts.

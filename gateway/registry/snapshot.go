@@ -35,6 +35,8 @@ type Snapshot struct {
 	Silent        *int64     `json:"silent_ms"` // since the last sign of life of the client; nil if there was none, or the session has ended
 	// Keepalive is the flag for what the client sends at a steady pace, to paste; "" if there is nothing.
 	Keepalive string `json:"keepalive"`
+	// NewestHint is the flag for messages that look like states, to paste; "" if none do.
+	NewestHint string `json:"newest_hint"`
 	// ClosedAfter is the silence of the client, as in flags, before the game server closed the connection
 	// of the detached session; "" if it has not.
 	ClosedAfter string `json:"closed_after,omitempty"`
@@ -154,7 +156,7 @@ func (e *Record) Snapshot(i session.Info) Snapshot {
 		BufferMaxMessages: e.Terms().BufferMessages, BufferMaxBytes: e.Terms().BufferBytes,
 		DetachedSince: e.wall(i.Detached), Expires: e.wall(i.GraceEnd), Reason: i.Ending.Reason, Detail: frame.Clip(i.Ending.Detail, maxDetail), seq: e.seq,
 	}
-	s.Keepalive = KeepaliveFlag(i.Keepalive)
+	s.Keepalive, s.NewestHint = KeepaliveFlag(i.Keepalive), NewestFlag(i.States)
 	if a := e.Alone(); a != nil {
 		s.ClosedAfter = FormatDuration(a.Silent.Round(100 * time.Millisecond))
 	}
@@ -213,6 +215,7 @@ func (s *Snapshot) walk(c *tlv.Codec) {
 	tlv.List(c, 41, &s.Newest, func(c *tlv.Codec, v *string) { c.String(1, v) })
 	tlv.Num(c, 42, &s.Dropped)
 	tlv.Num(c, 43, &s.Skipped)
+	c.String(44, &s.NewestHint)
 	if s.Newest == nil { // of an older process, or empty
 		s.Newest = []string{}
 	}
@@ -246,6 +249,17 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
+// NewestFlag returns the flag with a rule, for a shell; "" for none.
+func NewestFlag(rule string) string {
+	if rule == "" {
+		return ""
+	}
+	return "--newest " + quoted(rule)
+}
+
+// quoted returns a word for a shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
 // KeepaliveFlag returns the flag that has the gateway send k, for a shell; "" if its Every is zero.
 func KeepaliveFlag(k session.Keepalive) string {
 	if k.Every == 0 {
@@ -260,7 +274,7 @@ func KeepaliveFlag(k session.Keepalive) string {
 	default:
 		value += ":" + k.Text
 	}
-	return "--keepalive-send '" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+	return "--keepalive-send " + quoted(value)
 }
 
 // Remembered describes an ended session that is remembered.

@@ -43,7 +43,11 @@ const (
 // if a start would fail with 2, 1 if the gateway would start but something does not work
 // now, and 0 otherwise.
 func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
-	paths, args, err := tries(args)
+	paths, args, err := tried.take(args)
+	var sessions []string
+	if err == nil {
+		sessions, args, err = asked.take(args)
+	}
 	if err != nil {
 		return fail(stderr, 2, err)
 	}
@@ -70,6 +74,9 @@ func check(args, environ []string, stdout, stderr io.Writer, signals <-chan os.S
 	r.webhook(ctx, set)
 	r.upgrade(set)
 	r.running(ctx, set)
+	for _, id := range sessions {
+		r.session(ctx, set, id)
+	}
 	r.cluster(ctx, set)
 	return r.status
 }
@@ -188,20 +195,23 @@ func askAdmin(ctx context.Context, set *config.Settings, path string) []byte {
 	return body
 }
 
-// running warns of a keepalive that the gateway at --admin has noticed its clients send, and that
-// the settings do not have: check sees no clients.
+// running warns of keepalives and of states that the gateway at --admin has noticed, and that the settings
+// do not have: check sees no clients.
 func (r *report) running(ctx context.Context, set *config.Settings) {
 	var found struct{ Routes []watch.RouteFigures }
 	if json.Unmarshal(askAdmin(ctx, set, "/api/v1/overview?limit=0&node=self"), &found) != nil {
 		return
 	}
-	noticed := make(map[string]string)
+	noticed := make(map[string]watch.RouteFigures)
 	for _, f := range found.Routes {
-		noticed[f.Pattern] = f.Keepalive
+		noticed[f.Pattern] = f
 	}
 	for _, route := range set.Gateway.Routes {
 		p := &route.Policy
-		flag := noticed[route.Pattern]
+		if flag := noticed[route.Pattern].NewestHint; flag != "" && p.Newest == nil {
+			r.warn("--newest", fmt.Sprintf("route %s: most of what waits for clients of the gateway at --admin %s looks like states. If only the newest of each counts, set %s", route.Pattern, set.Admin, flag))
+		}
+		flag := noticed[route.Pattern].Keepalive
 		has := slices.ContainsFunc(p.Keepalives, func(k session.Keepalive) bool { return registry.KeepaliveFlag(k) == flag })
 		if flag != "" && !has && p.Keepalive == session.KeepaliveHint && !p.Hard {
 			r.warn("--keepalive-send", fmt.Sprintf("route %s: clients of the gateway at --admin %s send the same at a steady pace. A game server that waits for it closes the connection of a client who is away: set %s, or --keepalive-send auto", route.Pattern, set.Admin, flag))

@@ -400,3 +400,44 @@ func TestCheckNamesKeepaliveThatRunningGatewayHasNoticed(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckSaysWhatWasNoticedOfASession(t *testing.T) {
+	bodies := map[string]string{
+		"/":                      "<title>Reseat</title>", // so that its port is no fault
+		"/api/v1/sessions/quiet": `{"id": "quiet", "state": "attached", "route": "/*", "grace": "2m"}`,
+		"/api/v1/sessions/ticks": `{"id": "ticks", "state": "detached", "route": "/*", "grace": "2m", "buffer_messages": 600, "newest_hint": "--newest 'state=pos|'", "keepalive": "--keepalive-send 5s:x"}`,
+	}
+	running := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, ok := bodies[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		io.WriteString(w, body)
+	}))
+	defer running.Close()
+	for _, c := range []struct {
+		id     string
+		status int
+		lines  []string
+	}{
+		{"quiet", 0, []string{"ok    --session quiet: attached on route /*, grace 2m; 0 messages in the replay buffer, 0 dropped, 0 skipped"}},
+		{"ticks", 0, []string{"; 600 messages in the replay buffer", "WARN  --session ticks: most of what waited for its client looks like states. If only the newest of each counts, set --newest 'state=pos|'", "set --keepalive-send 5s:x"}},
+		{"gone", 1, []string{"FAIL  --session gone: no gateway at --admin "}},
+	} {
+		status, report, _ := once("check", "--demo", "--admin="+strings.TrimPrefix(running.URL, "http://"), "--session", c.id)
+		if status != c.status {
+			t.Errorf("%s: status %d in\n%s", c.id, status, report)
+		}
+		for _, line := range c.lines {
+			if !strings.Contains(report, line) {
+				t.Errorf("%s: no %q in\n%s", c.id, line, report)
+			}
+		}
+		if c.id == "quiet" && strings.Contains(report, "WARN  --session") {
+			t.Errorf("a warning in\n%s", report)
+		}
+	}
+	if status, _, errs := once("check", "--demo", "--session", "a/b"); status != 2 || !strings.Contains(errs, "--session: want the id of a session") {
+		t.Errorf("%d, %s", status, errs)
+	}
+}

@@ -2,37 +2,69 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"reseat/gateway"
 	"reseat/gateway/config"
+	"reseat/gateway/registry"
 	"reseat/upstream"
 )
 
-// tries removes --try PATH, a flag of check only, from its arguments.
-func tries(args []string) (paths, rest []string, err error) {
+// A question is a flag of check only, which may come several times.
+type question struct {
+	flag, want string
+	valid      func(value string) bool
+}
+
+var (
+	tried = question{"--try", "a path such as /match/7", func(v string) bool { return strings.HasPrefix(v, "/") }}
+	asked = question{"--session", "the id of a session", func(v string) bool { return v != "" && !strings.ContainsAny(v, "/?#") }}
+)
+
+// take removes the values of q from args.
+func (q question) take(args []string) (values, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
-		value, inline := strings.CutPrefix(args[i], "--try=")
+		value, inline := strings.CutPrefix(args[i], q.flag+"=")
 		switch {
 		case inline:
-		case args[i] != "--try":
+		case args[i] != q.flag:
 			rest = append(rest, args[i])
 			continue
 		case i+1 == len(args) || strings.HasPrefix(args[i+1], "--"):
-			return nil, nil, errors.New("--try: want a path such as /match/7, got none")
+			return nil, nil, fmt.Errorf("%s: want %s, got none", q.flag, q.want)
 		default:
 			i++
 			value = args[i]
 		}
-		if !strings.HasPrefix(value, "/") {
-			return nil, nil, fmt.Errorf("--try: want a path such as /match/7, got %.100q", value)
+		if !q.valid(value) {
+			return nil, nil, fmt.Errorf("%s: want %s, got %.100q", q.flag, q.want, value)
 		}
-		paths = append(paths, value)
+		values = append(values, value)
 	}
-	return paths, rest, nil
+	return values, rest, nil
+}
+
+// session reports what the gateway at --admin knows of a session.
+func (r *report) session(ctx context.Context, set *config.Settings, id string) {
+	what := "--session " + id
+	var s registry.Snapshot
+	if json.Unmarshal(askAdmin(ctx, set, "/api/v1/sessions/"+url.PathEscape(id)), &s) != nil || s.ID == "" {
+		r.say(what, "", 1, fmt.Errorf("no gateway at --admin %s says what it is: has it ended, or does the gateway ask for a token?", set.Admin))
+		return
+	}
+	note := fmt.Sprintf("%s on route %s, grace %s; %s in the replay buffer, %d dropped, %d skipped", s.State, s.Route, s.Grace, plural(s.BufferMessages, "message"), s.Dropped, s.Skipped)
+	r.say(what, note, 0, nil)
+	if s.NewestHint != "" {
+		r.warn(what, "most of what waited for its client looks like states. If only the newest of each counts, set "+s.NewestHint)
+	}
+	if s.Keepalive != "" {
+		r.warn(what, "its client sends the same at a steady pace. If the game server waits for that, set "+s.Keepalive)
+	}
 }
 
 // try reports the route of a path, and makes one real handshake with its game server, as a

@@ -125,6 +125,7 @@ type Pass struct {
 	Arrived Time          // when the handshake arrived, for Event.Elapsed
 	Peer    string        // the client's address, for Event.Peer
 	Route   string        // of hello: protocol section 5.1
+	Look    bool          // whether what waits looks like states: StatesNoticed
 	Durable bool          // of hello: the session outlives its node
 	Parts   bool          // the client takes large messages in parts,
 	Partial bool          // and goes on inside them in both directions

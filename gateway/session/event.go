@@ -30,6 +30,7 @@ const (
 	AskOwner                     // may this node act for a durable session? Call Owned or Fence
 	Left                         // the upstream of a session that is handed off will send nothing more: Freeze it
 	Stays                        // the session is not handed off: its game server has ended it
+	StatesNoticed                // what waited for a client mostly looks like states; Detail: a value of --newest for them
 	KeepaliveNoticed             // the client sends Keepalive at a steady pace
 	KeepaliveSent                // one was sent while the client is detached; Own: the client's own
 	UpstreamClosed               // the game server has closed the connection of a detached session, which ends once its client knows
@@ -42,7 +43,7 @@ type Event struct {
 	Kind    Kind
 	Epoch   uint64
 	Reason  string        // Disconnected, SessionEnded, Overflowed, UpstreamLost, UpstreamClosed: why
-	Detail  string        // SessionEnded: details for people
+	Detail  string        // SessionEnded: details for people; StatesNoticed
 	Elapsed time.Duration // Resumed, SessionEnded: time detached; UpstreamBack: time without an upstream; UpstreamLost, UpstreamClosed: time detached; Replayed: since the handshake arrived; Pong: round trip
 	Silent  time.Duration // Disconnected, SessionEnded of an attached session, UpstreamClosed, UpstreamLost of a detached one: since the client's last sign of life
 	Outage  time.Duration // Resumed, Superseded: since the last sign of life on an older connection
@@ -117,6 +118,7 @@ type Info struct {
 	RTT               time.Duration // smoothed, over all connections; zero: unknown
 	Heard             Time          // the client's last sign of life; zero: none yet
 	Keepalive         Keepalive     // what the client sends at a steady pace; Every is zero: nothing
+	States            string        // as StatesNoticed said last; "": nothing
 	Stats             Stats
 	Tokens            generation.Line
 }
@@ -129,6 +131,9 @@ func (s *Session) Info() Info {
 		Sent: s.ring.Last().N, Acked: s.acked,
 		BufferMessages: s.ring.Messages(), BufferBytes: s.ring.Bytes(), Stats: s.stats, Tokens: s.gen,
 		RTT: s.trip.smoothed, Heard: s.heard, Keepalive: s.noticed(),
+	}
+	if s.states != nil {
+		i.States = s.states.noticed
 	}
 	if s.outcome != nil {
 		i.Ending = s.outcome.Ending

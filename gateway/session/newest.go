@@ -2,8 +2,10 @@ package session
 
 import (
 	"strconv"
+	"time"
 
 	"reseat/gateway/frame"
+	"reseat/gateway/newest"
 	"reseat/gateway/replay"
 	"reseat/gateway/wire"
 )
@@ -19,6 +21,10 @@ import (
 const (
 	// newestBacklog is how much may wait unsent for an attached client before messages are replaced.
 	newestBacklog = 64 << 10
+	// Messages look like states where a client was away for noticeAfter, and this many of them are looked at, of this size.
+	noticeAfter   = 3 * time.Second
+	noticeMost    = 200
+	noticePayload = 4 << 10
 	// keyCost is about what a key takes up in an index beside its bytes.
 	keyCost = 64
 )
@@ -30,6 +36,7 @@ type states struct {
 	newest  map[string]state
 	size    int         // of the index, in bytes, as charged to the store
 	sent    replay.Mark // messages up to here may have been sent to the attached client
+	noticed string      // as StatesNoticed says it
 	payload []byte      // reused
 	key     []byte      // reused
 
@@ -150,6 +157,36 @@ func (s *Session) readKey(begin uint64, stored int64) (ok bool) {
 		x.payload = nil
 	}
 	return ok
+}
+
+// noticeStates looks whether most of what waits for a client that was away are states, though no rule says so.
+func (s *Session) noticeStates(away time.Duration) {
+	if s.cfg.Newest != nil || !s.cfg.Resumable || away < noticeAfter {
+		return
+	}
+	var list []newest.Sample
+	s.ring.Each(s.ring.Base(), func(begin uint64, _ replay.Mark, stored int64) {
+		if len(list) == noticeMost {
+			return
+		}
+		var m newest.Sample
+		if p := s.ring.Payload(begin, begin); stored <= noticePayload {
+			m.Text, m.Payload = p.Op == frame.Text, p.Append(nil, int(stored))
+			if m.Text && stored > 0 && m.Payload[0] == wire.DLE {
+				m.Payload = m.Payload[1:]
+			}
+		}
+		list = append(list, m)
+	})
+	match, n := newest.Suggest(list)
+	if match == "" || time.Duration(n)*time.Second < away { // less than one a second
+		return
+	}
+	if s.states == nil {
+		s.states = new(states)
+	}
+	s.states.noticed = "state=" + match
+	s.emit(Event{Kind: StatesNoticed, Detail: s.states.noticed})
 }
 
 // prune forgets messages that nothing can replace any more.

@@ -444,3 +444,44 @@ func TestAbsenceOfHalfAnHourTakesTheMemoryOfTheStates(t *testing.T) {
 		})
 	}
 }
+
+// looking is attached. Its next resume looks whether what waits looks like states.
+func looking(t *testing.T, options ...option) *table {
+	t.Helper()
+	b := connecting(t, conf(options...), "")
+	b.first()
+	b.play(`client> ^ack 0; client reads`)
+	b.looks = true
+	return b
+}
+
+func TestStatesAreNoticedWhereMostOfWhatWaitsLooksLikeThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []option
+		script  string
+		want    string
+	}{
+		"most":                            {nil, "drop\n24 times: game> pos|1, pos|22\n20 times: game> chat\n10s", "state=pos|"},
+		"too few":                         {nil, "drop\n19 times: game> pos|1\n10s", ""},
+		"a short absence":                 {nil, "drop\n48 times: game> pos|1\n2s", ""},
+		"less than one a second":          {nil, "drop\n30 times: game> pos|1\n40s", ""},
+		"some that are too large to read": {nil, "drop\n24 times: game> pos|1\ngame> pos|" + strings.Repeat("x", 5000) + "\n10s", "state=pos|"},
+		"escaped":                         {nil, "drop\n24 times: game> ^pos|1\n10s", ""},
+		"a rule is set":                   {[]option{states("s=chat")}, "drop\n24 times: game> pos|1\n10s", ""},
+		"a takeover":                      {nil, "24 times: game> pos|1\n4s; client> ^pong; forget", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := looking(t, append(c.options, grace(time.Hour))...)
+			b.play(c.script + "\nresume 0")
+			got := ""
+			for _, e := range b.s.Events() {
+				if e.Kind == session.StatesNoticed {
+					got = e.Detail
+				}
+			}
+			if got != c.want || b.s.Info().States != c.want {
+				t.Errorf("noticed %q, in the record %q, want %q", got, b.s.Info().States, c.want)
+			}
+		})
+	}
+}

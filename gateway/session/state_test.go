@@ -32,6 +32,7 @@ var notInState = map[string]string{
 	"att.parts.next":   "only while a write is in flight",
 	"replacing":        "follows from takesSkips and the rules",
 	"cfg.Terms.Newest": "by its values: TestNewerMessagesReplaceOlderOnesWhileTheClientIsAway has an upgrade",
+	"states.noticed":   "noticed again at the next resume",
 	"states.newest":    "made anew from the replay buffer",
 	"states.size":      "of the index, which is made anew",
 	"states.sent":      "of the index, which is made anew",

@@ -33,6 +33,7 @@ type table struct {
 	events []session.Event
 	script string // what is being played
 	skips  bool   // the client takes the verb skip
+	looks  bool   // the next resumes look for states
 }
 
 // An option changes a Config.
@@ -130,7 +131,7 @@ func attached(t *testing.T, options ...option) *table {
 func (b *table) first() { b.att = b.s.AttachFirst(b.now, b.pass()) }
 
 func (b *table) pass() session.Pass {
-	return session.Pass{Skips: b.skips, Gen: b.s.NextGen(), Token: "t", Expires: b.now.Add(time.Hour), Renew: time.Hour}
+	return session.Pass{Skips: b.skips, Look: b.looks, Gen: b.s.NextGen(), Token: "t", Expires: b.now.Add(time.Hour), Renew: time.Hour}
 }
 
 // play takes steps, which ; or a new line ends:

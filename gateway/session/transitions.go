@@ -103,6 +103,9 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 			ev.Outage = now.Sub(s.heard)
 		}
 		s.notifyResumed()
+		if p.Look {
+			s.noticeStates(ev.Outage)
+		}
 	}
 	// Using a token confirms it: older generations are superseded from here on, protocol
 	// section 7.

@@ -20,10 +20,20 @@ type RouteFigures struct {
 
 	// Keepalive is the flag for what clients send at a steady pace, to paste; "" if nothing was noticed.
 	Keepalive string `json:"keepalive"`
+	// NewestHint is the flag for messages that look like states, to paste; "" if none do.
+	NewestHint string `json:"newest_hint"`
 }
 
 // counts returns the counts of a session's route.
 func (w *Watch) counts(e *registry.Record) *front.Counts { return w.o.Table.Route(e.Route).Counts }
+
+// looksPerSecond limits the looks at what waits for clients: a mass reconnect must not pay for each.
+const looksPerSecond = 10
+
+// Look reports whether to look if what waits for e's client looks like states: not if some were noticed on its route.
+func (w *Watch) Look(e *registry.Record) bool {
+	return w.counts(e).Newest.Load() == nil && w.looks.Allow()
+}
 
 // routeFigures returns the figures of all routes, in the order of the settings.
 func (w *Watch) routeFigures(all *registry.Survey) []RouteFigures {
@@ -55,6 +65,9 @@ func (w *Watch) routeFigures(all *registry.Survey) []RouteFigures {
 		}
 		if flag := c.Keepalive.Load(); flag != nil {
 			f.Keepalive = *flag
+		}
+		if flag := c.Newest.Load(); flag != nil {
+			f.NewestHint = *flag
 		}
 		list = append(list, f)
 	}

@@ -65,6 +65,10 @@ func (w *Watch) upstream(e *registry.Record, ev session.Event) {
 	case session.UpstreamBack:
 		w.publish(events.UpstreamBack, e, ev)
 		w.log(e, "session.upstream_back", "after", ev.Elapsed)
+	case session.StatesNoticed:
+		if flag := registry.NewestFlag(ev.Detail); w.counts(e).Newest.Swap(&flag) == nil {
+			w.log(e, "states.noticed", "route", e.Route, "hint", flag, "text", "most of what waited for this client looks like states of which only the newest counts")
+		}
 	case session.KeepaliveNoticed:
 		if flag, first := w.noticed(e, ev.Keepalive); first {
 			w.log(e, "keepalive.noticed", "route", e.Route, "mode", e.Terms().Keepalive.String(), "hint", flag)

@@ -48,6 +48,7 @@ type Watch struct {
 	exhausted *LimitedLog   // memory and descriptors
 	shed      *LimitedLog   // idle connections that were closed
 	replayed  *rate.Limiter // token.replayed events
+	looks     *rate.Limiter // see Look
 }
 
 // Limits on the log lines of refused clients.
@@ -72,6 +73,7 @@ func New(o Options) *Watch {
 		exhausted: newLimitedLog(o.Log, rate.Every(10*time.Second), 1, m.Unlogged),
 		shed:      newLimitedLog(o.Log, rate.Every(10*time.Second), 1, m.Unlogged),
 		replayed:  rate.NewLimiter(replaysPerSecond, replaysAtOnce),
+		looks:     rate.NewLimiter(looksPerSecond, 1),
 	}
 	m.Registry.MustRegister(&census{w})
 	return w

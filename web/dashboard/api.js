@@ -27,6 +27,7 @@ const TOKEN = 'reseat.token';
  * @property {string | null} ended_since
  * @property {number | null} rtt_ms null until measured
  * @property {string} keepalive the flag for what the client sends at a steady pace; empty for nothing
+ * @property {string} newest_hint the flag for messages that look like states; empty for none
  * @property {number | null} silent_ms since anything was heard of the client; null where nothing ever was, and for an ended one
  * @property {number} received
  * @property {number} written

@@ -14,6 +14,7 @@ import { html } from './html.js';
  * @property {number} refused
  * @property {number} ended
  * @property {string} keepalive the flag for what clients send at a steady pace; empty for nothing
+ * @property {string} newest_hint the flag for messages that look like states; empty for none
  */
 
 /** @type {[string, (route: RouteFigures) => string][]} */
@@ -66,6 +67,12 @@ function Row({ route }) {
         route.keepalive &&
         html`<span class="more"
           >clients send, steadily: <code><bdi>${route.keepalive}</bdi></code></span
+        >`
+      }
+      ${
+        route.newest_hint &&
+        html`<span class="more"
+          >clients get what looks like states: <code><bdi>${route.newest_hint}</bdi></code></span
         >`
       }
     </th>

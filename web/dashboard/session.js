@@ -204,11 +204,14 @@ function inCluster({ node, durable, moved: how, epoch }) {
   ];
 }
 
-/** What the client sends at a steady pace. @param {Session} session */
-function steady({ keepalive }) {
-  if (!keepalive) return [];
-  const flag = html`<code><bdi>${keepalive}</bdi></code>`;
-  return [['Keepalive', flag, 'what the client sends at a steady pace, as a flag']];
+/** What was noticed of the client, and of what is sent to it. @param {Session} session */
+function steady({ keepalive, newest_hint: states }) {
+  return [
+    ['Keepalive', keepalive, 'what the client sends at a steady pace, as a flag'],
+    ['States', states, 'messages of which only the newest may count, as a flag'],
+  ]
+    .filter(([, flag]) => flag)
+    .map(([name, flag, note]) => [name, html`<code><bdi>${flag}</bdi></code>`, note]);
 }
 
 /** @param {number} n @param {string} what */
