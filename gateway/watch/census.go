@@ -20,7 +20,7 @@ var (
 	descBytes    = prometheus.NewDesc("reseat_message_bytes_total", "Payload of the data messages relayed.", []string{"direction"}, nil)
 	descReplayed = prometheus.NewDesc("reseat_replayed_messages_total", "Messages that resumes had to replay.", nil, nil)
 	descDropped  = prometheus.NewDesc("reseat_dropped_messages_total", "Messages dropped by --overflow drop-oldest.", nil, nil)
-	descSkipped  = prometheus.NewDesc("reseat_messages_skipped_total", "Messages of a client that was away or slow that newer ones have replaced, --newest.", nil, nil)
+	descSkipped  = prometheus.NewDesc("reseat_skipped_messages_total", "Messages of a client that was away or slow that newer ones have replaced, --newest.", nil, nil)
 	descBuffer   = prometheus.NewDesc("reseat_buffer_bytes", "Memory held by all replay buffers.", nil, nil)
 	descLimit    = prometheus.NewDesc("reseat_buffer_limit_bytes", "Maximum memory of all replay buffers, --buffer-total.", nil, nil)
 	descWindows  = prometheus.NewDesc("reseat_compression_window_bytes", "Memory of compressing clients' windows, a part of reseat_buffer_bytes.", nil, nil)
