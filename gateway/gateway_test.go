@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/url"
@@ -211,5 +212,22 @@ func TestNewRefusesInvalidConfig(t *testing.T) {
 				t.Errorf("%q, want %q in it", err, c.want)
 			}
 		})
+	}
+}
+
+// within bounds what a test waits for. Nothing is asserted about it.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for ctx := within(t); !holds(); time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatalf("it has not come to that: %s", what)
+		}
 	}
 }

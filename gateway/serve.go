@@ -71,13 +71,9 @@ func New(cfg Config) (*Gateway, error) {
 		Request: g.upstreamRequest, Numbered: g.owner.Numbered,
 	})
 	g.upgrade = upgrade.New(upgrade.Options{
-		Running: &g.running, Log: g.log, Watch: g.watch, Gate: g.gate, Clock: g.clock, Driver: g.driver,
-		Registry: g.reg, Store: g.store, Table: g.table, Dialer: g.dialer, Owner: g.owner, Keys: g.keys, Default: cfg.Default,
-		Conns: g.conns, AdminConns: g.adminConns,
-		Observe:       g.observe,
+		Options: g.owner.Options, Owner: g.owner, Dialer: g.dialer, Conns: g.conns, AdminConns: g.adminConns,
 		CommitSession: g.commit, Renew: g.issuer.renew, RenewTokens: g.RenewTokens,
-		Renewing: func() bool { return g.renewals.Load() > 0 },
-		Draining: g.draining.Load, ResumeAnswered: g.ResumeAnswered,
+		Renewing: func() bool { return g.renewals.Load() > 0 }, ResumeAnswered: g.ResumeAnswered,
 	})
 	for _, r := range cfg.Routes {
 		if err := g.addRoute(r); err != nil {

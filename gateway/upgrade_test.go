@@ -3,7 +3,6 @@
 package gateway_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -175,23 +174,6 @@ func newSide(t *testing.T, game *tcpGame, older *side, p policy.Policy, patterns
 		g.Close()
 	})
 	return s
-}
-
-// within bounds what a test waits for. Nothing is asserted about it.
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for ctx := within(t); !holds(); time.Sleep(time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatalf("it has not come to that: %s", what)
-		}
-	}
 }
 
 // A tcpPlayer is a client of either kind.

@@ -44,14 +44,14 @@ type Options struct {
 	Registry *registry.Registry
 	Store    *replay.Store
 	Table    *front.Table
-	Default  policy.Policy // where the route is not known
+	Default  policy.Policy // where the route is not known: the settings may not have it any more
 	TokenTTL time.Duration
 
 	Observe    func(*registry.Record) session.Observer
 	Dialling   func(*registry.Record) bool // it waits for its game server
 	Late       func(session string) bool   // a predecessor still has it
 	HandedOver func() bool                 // a successor has the sessions
-	Draining   func() bool
+	Draining   func() bool                 // the gateway refuses new sessions
 	MemoryLow  func() bool
 }
 

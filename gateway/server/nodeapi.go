@@ -20,13 +20,14 @@ const (
 // peers is a node's cluster as its control API sees it.
 type peers struct {
 	*member
-	transport *http.Transport
-	longest   time.Duration // the longest grace period of all routes: a call names a session, not its route
+	http.RoundTripper               // to the nodes
+	longest           time.Duration // the longest grace period of all routes: a call names a session, not its route
 }
 
 func newPeers(n *member, routes []policy.Route) *peers {
-	p := &peers{member: n, transport: n.Transport()}
-	p.transport.ResponseHeaderTimeout = 0 // the API has its own limits, and none for a first dial
+	t := n.Transport()
+	t.ResponseHeaderTimeout = 0 // the API has its own limits, and none for a first dial
+	p := &peers{member: n, RoundTripper: t}
 	for _, r := range routes {
 		p.longest = max(p.longest, r.Policy.Grace)
 		if before := r.Policy.GraceBeforeStart; before != nil {
@@ -57,11 +58,6 @@ func (p *peers) Status() admin.ClusterStatus {
 	return admin.ClusterStatus{Name: p.name, Engine: admin.EngineStatus{
 		Up: st.Up, Servers: st.Servers, Replicas: st.Replicas, RTT: float64(st.RTT.Microseconds()) / 1000, Since: st.Since.UTC(),
 	}}
-}
-
-// RoundTrip implements admin.Cluster.
-func (p *peers) RoundTrip(r *http.Request) (*http.Response, error) {
-	return p.transport.RoundTrip(r)
 }
 
 // Gone implements admin.Cluster. A node that nobody has ever heard of has no session that a call could reach.

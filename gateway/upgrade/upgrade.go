@@ -15,50 +15,27 @@
 package upgrade
 
 import (
-	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"reseat/gateway/dial"
-	"reseat/gateway/front"
-	"reseat/gateway/gate"
 	"reseat/gateway/listen"
 	"reseat/gateway/owner"
-	"reseat/gateway/policy"
 	"reseat/gateway/registry"
-	"reseat/gateway/replay"
-	"reseat/gateway/session"
-	"reseat/gateway/transport"
-	"reseat/gateway/watch"
-	"reseat/tokens"
 )
 
-// Options configure Sessions. All are required.
+// Options configure Sessions, together with those of their Owner. All are required.
 type Options struct {
-	Running  *sync.WaitGroup
-	Log      *slog.Logger
-	Watch    *watch.Watch
-	Gate     *gate.Gate
-	Clock    *transport.Clock
-	Driver   *transport.Driver
-	Registry *registry.Registry
-	Store    *replay.Store
-	Table    *front.Table
-	Dialer   *dial.Dialer
-	Owner    *owner.Owner
-	Keys     *tokens.Keys
+	owner.Options
+	Owner  *owner.Owner
+	Dialer *dial.Dialer
 	// Conns and AdminConns track the idle connections of both addresses.
 	Conns, AdminConns *listen.ConnTracker
-	Default           policy.Policy // of sessions whose route the settings do not have any more
 
-	Observe       func(*registry.Record) session.Observer
-	CommitSession func(*registry.Record) bool // makes it its player's; false: a newer one was first
-	Renew         func(*registry.Record)      // sends its client a new token
-	RenewTokens   func()                      // does so for all
-	Renewing      func() bool                 // that has not come to its end
-
-	Draining       func() bool          // the gateway refuses new sessions
-	ResumeAnswered func(LateConn) error // continues a resume that the predecessor has answered
+	CommitSession  func(*registry.Record) bool // makes it its player's; false: a newer one was first
+	Renew          func(*registry.Record)      // sends its client a new token
+	RenewTokens    func()                      // does so for all
+	Renewing       func() bool                 // that has not come to its end
+	ResumeAnswered func(LateConn) error        // continues a resume that the predecessor has answered
 }
 
 // Sessions are all sessions of a process, on their way from a predecessor or to a successor.

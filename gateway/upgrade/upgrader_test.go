@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/handover"
+	"reseat/gateway/owner"
 )
 
 // An older process may exit, and its channel be closed, between the moment that an offer has its
@@ -49,7 +50,7 @@ func (bystander) Refusal() error { return nil }
 // held, and a signal may ask for the next upgrade at the same moment.
 func TestUpgradeCanBeRefusedWhilePredecessorSettles(t *testing.T) {
 	u := NewUpgrader(Settings{}, Parts{
-		Sessions: New(Options{Draining: func() bool { return false }}), Server: bystander{}, Registry: prometheus.NewRegistry(),
+		Sessions: New(Options{Options: owner.Options{Draining: func() bool { return false }}}), Server: bystander{}, Registry: prometheus.NewRegistry(),
 	})
 	u.Settle()
 	forwarded := func() (conns, processes int) {
