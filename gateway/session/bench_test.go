@@ -3,6 +3,7 @@ package session_test
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,38 @@ func (s *seat) write(now session.Time) {
 func (s *seat) ack(now session.Time) {
 	s.s.Read(now, s.a, masked(frame.Text, fmt.Sprint("\x10ack ", s.came)))
 	s.s.Retain()
+}
+
+// BenchmarkStates is a message of the game server's for a client that keeps up, and for one that is away.
+func BenchmarkStates(b *testing.B) {
+	message := frame.Append(nil, frame.Text, []byte(`{"type":"state","entity":7,"at":[100,200]`+strings.Repeat(" ", 85)+"}"))
+	for _, c := range []struct {
+		name  string
+		rules []string
+		away  bool
+	}{
+		{"attached, no rule", nil, false}, {"attached, prefix", []string{`s={"type"`}, false}, {"attached, json", []string{"s=json:/type=state&/entity"}, false},
+		{"away, prefix", []string{`s={"type"`}, true}, {"away, json", []string{"s=json:/type=state&/entity"}, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			cfg := conf(states(c.rules...), grace(time.Hour))
+			cfg.Store = replay.NewStore(1<<30, nil)
+			seat := &seat{s: session.New(cfg, 1, nil)}
+			seat.a = seat.s.AttachFirst(1, session.Pass{Gen: 1, Token: "token", Skips: true})
+			seat.write(1)
+			seat.ack(1)
+			if c.away {
+				seat.s.Disconnected(1, seat.a, "dropped")
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				seat.down(session.Time(i), message)
+				if !c.away && seat.came%10 == 0 {
+					seat.ack(session.Time(i))
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkUp is a message of the client's to the game server, among them now and then one that it repeats.

@@ -145,6 +145,9 @@ func (s *Session) Info() Info {
 		i.Heard = s.att.heard
 	}
 	i.Memory, i.Unread = s.ring.Memory()+int64(s.charged), s.unreadSince()
+	if s.states != nil {
+		i.Memory += int64(s.states.size)
+	}
 	return i
 }
 

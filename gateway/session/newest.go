@@ -62,7 +62,7 @@ type told struct{ gen, lost, to uint64 }
 
 // setReplacing notes whether messages may be replaced, after a change of the rules or of the client.
 func (s *Session) setReplacing() {
-	if s.replacing = s.takesSkips && s.cfg.Newest != nil; s.replacing && s.states == nil {
+	if s.replacing = s.takesSkips && s.cfg.Newest != nil; (s.replacing || s.ring.Replaced() > 0) && s.states == nil {
 		s.states = new(states)
 	}
 }

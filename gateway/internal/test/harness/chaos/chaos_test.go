@@ -64,7 +64,7 @@ func TestChaosLosesNoMessage(t *testing.T) {
 				t.Error(text)
 			}
 			n := &rep.count
-			if n.told.Load() == 0 || rep.game.redials == 0 || n.cookies.Load() == 0 || n.compressed.Load() == 0 || (n.upgrades.Load() < 2) != (c.upgrade == 0) {
+			if n.told.Load() == 0 || n.skipped.Load() == 0 || rep.game.redials == 0 || n.cookies.Load() == 0 || n.compressed.Load() == 0 || (n.upgrades.Load() < 2) != (c.upgrade == 0) {
 				t.Errorf("one of the modes was not:\n%s", text)
 			}
 			if rep.silentCuts() < 30 || n.suspicions.Load() < 5 {
@@ -110,6 +110,7 @@ func TestChaosDetectsABrokenGateway(t *testing.T) {
 		{"session/replay-after-takeover", "hello.lost is", byeAtRest},
 		{"session/cut-message-counts", "were lost", byeAtRest},
 		{"session/lost-not-told", "were lost", dropOldest},
+		{"session/newest-run-in-part-is-lost", "hello.lost is", newestFirst},
 		{"session/kept-written-is-read", "were lost", cookie},
 		{"session/answer-never", "silent lines were noticed by the gateway", byeAtRest},
 		{"tokens/spent-token-good", "no order of what its clients saw is allowed", byeAtRest},

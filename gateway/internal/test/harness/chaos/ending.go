@@ -25,6 +25,7 @@ const (
 	durable                    // --durable on, in a cluster: its gateway may be lost; then as byeAtRest
 	durableHard                // the same with --disconnect hard
 	countingGame               // the same with the counting game as the game server
+	newestFirst                // three of four messages are states, --newest; then as byeAtRest
 )
 
 // small is how many messages a session with too small a buffer keeps.
@@ -62,6 +63,7 @@ var rules = []rule{
 	overflowEnd:  {"overflow: end", 'e', fmt.Sprint("overflow=end;buffer-messages=", small), nil, []int{4408}, []int{1013}, "replay buffer full", false, false, true},
 	durable:      {"durable", 'd', "durable=on", bye, gone, bye, enough, true, false, false},
 	durableHard:  {"durable, hard disconnects", 'k', "durable=on;disconnect=hard", bye, gone, bye, enough, true, false, false},
+	newestFirst:  {"newest first", 'w', `newest=a=state1 ;newest=b=text:state2 ;newest=c=json:/state=3`, bye, gone, bye, enough, true, true, true},
 	countingGame: {"counting game", 'n', "durable=on;disconnect=hard", bye, gone, bye, enough, true, true, true},
 }
 

@@ -288,7 +288,7 @@ func (s *gameSeat) taken() uint64 {
 func (s *gameSeat) write(cfg Config) {
 	defer close(s.still)
 	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<41))
-	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial)}
+	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial), States: s.kind == rules[newestFirst].letter}
 	p := pace{quota: cfg.Messages, spread: cfg.Spread, r: r}
 	switch {
 	case s.kind == 'o' || s.kind == 'e':

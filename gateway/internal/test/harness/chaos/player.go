@@ -91,7 +91,7 @@ func newPlayer(r *run, id int, end ending) *player {
 func (p *player) streams() {
 	counts := p.end == countingGame
 	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0), Counting: counts}
-	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0), Counting: counts}, Staged: p.end.redials() && !counts}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0), Counting: counts, States: p.end == newestFirst}, Staged: p.end.redials() && !counts}
 }
 
 // secureBytes is about the length of a TLS handshake. If disconnects were as likely
@@ -211,7 +211,7 @@ func (p *player) away(r *rand.Rand) time.Duration {
 	if p.end == countingGame && r.IntN(4) == 0 { // while its gateway may die
 		return process.Span(r, 0, 3*time.Second)
 	}
-	if p.end != dropOldest && p.end != overflowEnd || r.IntN(4) == 0 {
+	if p.end != dropOldest && p.end != overflowEnd && p.end != newestFirst || r.IntN(4) == 0 {
 		return 0
 	}
 	each := p.run.cfg.Spread / time.Duration(3*p.run.cfg.Messages)
@@ -365,7 +365,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	if p.session == "" {
 		p.dialled = now()
 	}
-	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
+	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Skips: p.end == newestFirst, Compress: r.IntN(3) == 0, Heard: a.watch.hear}
 	if p.end == cookie {
 		o.Token, o.Cookie, o.Origin = "", p.token, strings.Replace(front, "ws", "http", 1)
 		o.Pinged = func() { p.pinged.Store(now()) }
@@ -462,6 +462,9 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 	p.hellos++
 	if p.end.isDurable() {
 		p.owned(h)
+	}
+	if h.Skipped > 0 && p.end != newestFirst {
+		p.faultLocked("hello.skipped is %d for a client without the offer", h.Skipped)
 	}
 	if h.Resumed {
 		p.run.count.resumes.Add(1)

@@ -62,18 +62,18 @@ type Config struct {
 }
 
 type counters struct {
-	cuts                          [fault.Kinds]atomic.Int64
-	resumes, takenOver, abandoned atomic.Int64
-	forwarded                     atomic.Int64 // resumes at another node than the owner
-	replayed                      atomic.Uint64
-	tokens, rotations, ghosts     atomic.Int64
-	flaps                         atomic.Int64
-	compressed, cookies           atomic.Int64
-	suspicions, falseAlarms       atomic.Int64
-	told, gone, again, repeats    atomic.Uint64
-	upgrades, refusedUpgrades     atomic.Int64
-	loopMoves                     atomic.Int64 // of sessions between event loops
-	moved, misfits, fences        atomic.Int64 // hellos of durable sessions, and connections of theirs closed since another node had taken them
+	cuts                                [fault.Kinds]atomic.Int64
+	resumes, takenOver, abandoned       atomic.Int64
+	forwarded                           atomic.Int64 // resumes at another node than the owner
+	replayed                            atomic.Uint64
+	tokens, rotations, ghosts           atomic.Int64
+	flaps                               atomic.Int64
+	compressed, cookies                 atomic.Int64
+	suspicions, falseAlarms             atomic.Int64
+	told, gone, again, repeats, skipped atomic.Uint64
+	upgrades, refusedUpgrades           atomic.Int64
+	loopMoves                           atomic.Int64 // of sessions between event loops
+	moved, misfits, fences              atomic.Int64 // hellos of durable sessions, and connections of theirs closed since another node had taken them
 }
 
 // A run is a gateway with clients, game servers and faults.
@@ -268,7 +268,7 @@ func (r *run) lost(session string) bool {
 
 // cast assigns each session its ending.
 func (r *run) cast() {
-	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce}
+	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce, newestFirst, newestFirst}
 	shares = slices.DeleteFunc(shares, func(e ending) bool { // a plain client does not survive its line
 		return r.links != nil && e == plain || r.cfg.Only != "" && e.String() != r.cfg.Only
 	})

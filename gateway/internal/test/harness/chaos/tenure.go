@@ -205,6 +205,28 @@ func (t *tenure) take(m seat.Message) {
 	}
 }
 
+// skip processes messages that newer ones have replaced.
+func (t *tenure) skip(arg string) {
+	p := t.p
+	k, err := strconv.ParseUint(arg, 10, 64)
+	if err != nil || k == 0 || p.end != newestFirst {
+		p.fault("skip %q", arg)
+		return
+	}
+	t.mu.Lock()
+	t.came += k
+	n := t.base + t.came
+	t.owed++
+	t.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.gen == p.current && n > p.received {
+		p.run.count.skipped.Add(n - p.received)
+		p.down.Replaced(n - p.received)
+		p.received = n
+	}
+}
+
 // ack acks everything received.
 func (t *tenure) ack() {
 	if t.p.end.isPlain() {
@@ -370,6 +392,8 @@ func (t *tenure) control(verb, arg string) {
 		t.ended, t.code = verb, k.Code
 		p.note("%s %d %q", verb, k.Code, k.Reason)
 		t.over(verb, k)
+	case "skip":
+		t.skip(arg)
 	case "grace", "move":
 	default:
 		t.p.fault("unexpected verb %q %q", verb, arg)

@@ -99,6 +99,7 @@ type Offer struct {
 	Sent     uint64 // and the newest that it gave to a connection
 	Headers  bool   // in request headers instead of subprotocol entries
 	Plain    bool   // don't offer reseat.v1
+	Skips    bool   // take the verb skip
 	Compress bool
 	Cookie   string // a plain client's session cookie
 	Origin   string
@@ -126,6 +127,9 @@ func (o Offer) options(client *http.Client) *websocket.DialOptions {
 		return opts
 	}
 	opts.Subprotocols = []string{"reseat.v1"}
+	if o.Skips {
+		opts.Subprotocols = append(opts.Subprotocols, "reseat.skip")
+	}
 	n := strconv.FormatUint(o.Received, 10)
 	switch {
 	case o.Headers:
@@ -252,6 +256,7 @@ type Hello struct {
 	Received uint64
 	Lost     uint64
 	Replay   uint64
+	Skipped  uint64
 	AnswerMS int64 `json:"answer_ms"`
 	Limits   struct {
 		Messages uint64 `json:"unacked_messages"`

@@ -18,6 +18,7 @@ type Stream struct {
 	Session int  // of the run; a second try of a first connection is another session
 	Try     int
 
+	States   bool // three of four messages are states, for --newest: see states
 	Counting bool // the counting game's: the client's message n is n, and the game's is JSON that has n
 }
 
@@ -49,10 +50,32 @@ func (s Stream) Message(n uint64) (isText bool, p []byte) {
 	if s.Counting {
 		return true, strconv.AppendUint(nil, n, 10)
 	}
+	if k := s.state(n); k > 0 {
+		_, p = Stream{Seed: s.Seed, Up: s.Up, Session: s.Session, Try: s.Try}.plain(n, true)
+		return true, append(append([]byte(states[k].head), p...), states[k].tail...)
+	}
+	return s.plain(n, false)
+}
+
+// states are what surrounds a message of each key; 0: a message that is no state.
+var states = [4]struct{ head, tail string }{1: {"state1 ", ""}, 2: {"state2 ", ""}, 3: {`{"x":[{}],"state":3,"m":"`, `"}`}}
+
+// state returns the key of message n, 0 for none.
+func (s Stream) state(n uint64) int {
+	if !s.States {
+		return 0
+	}
+	return int(n % uint64(len(states)))
+}
+
+// plain is Message without what makes it a state, which must be text that JSON can hold.
+func (s Stream) plain(n uint64, state bool) (isText bool, p []byte) {
 	r := rand.New(rand.NewPCG(s.Seed, n<<1^uint64(s.Session)<<32^uint64(s.Try)<<56^s.direction()))
-	isText = r.IntN(4) > 0
+	isText = r.IntN(4) > 0 || state
 	for range max(0, r.IntN(8)-4) {
-		p = append(p, dle)
+		if !state {
+			p = append(p, dle)
+		}
 	}
 	p = s.head(p, n)
 	size, from := s.size(r), r.IntN(len(filler)/2)
@@ -108,6 +131,9 @@ func (s Stream) number(p []byte) (uint64, bool) {
 // place returns the try and the number in a message, if it belongs to the stream's
 // session and direction.
 func (s Stream) place(p []byte) (try int, n uint64, ok bool) {
+	for _, k := range states[1:] {
+		p = bytes.TrimPrefix(p, []byte(k.head))
+	}
 	f := bytes.SplitN(bytes.TrimLeft(p, "\x10"), []byte("|"), 4)
 	if len(f) < 4 || string(f[0]) != s.name() {
 		return 0, 0, false
@@ -150,6 +176,8 @@ type Check struct {
 	First  uint64 // with Midway, the first number
 	Again  uint64 // allowed repeats
 
+	Newer uint64 // with States: so many must be sent, since a message was replaced of which that is the next of its key
+
 	midway, rewound bool
 	best            uint64         // Taken before Rewind
 	past            map[int]uint64 // with Staged, what Taken was of earlier tries
@@ -172,6 +200,18 @@ func (c *Check) Had(try int) uint64 {
 
 // Skip skips n messages, which the other side has reported lost.
 func (c *Check) Skip(n uint64) { c.Taken += n }
+
+// Replaced takes n messages that the other side says newer ones have replaced.
+func (c *Check) Replaced(n uint64) {
+	for range n {
+		c.Taken++
+		if c.state(c.Taken) == 0 {
+			c.Verdicts.Lost++
+			c.fault("message %d was lost: it was skipped, and is no state", c.Taken)
+		}
+		c.Newer = max(c.Newer, c.Taken+uint64(len(states)))
+	}
+}
 
 // turn follows an allowed change of position.
 func (c *Check) turn(p []byte) {
@@ -245,6 +285,10 @@ func (c *Check) gap(n uint64) {
 // Complete checks a finished stream: all messages up to sent must have arrived.
 func (c *Check) Complete(sent uint64) {
 	c.Taken = max(c.Taken, c.best) // the repetition of what has arrived may be incomplete
+	if c.Newer > sent {
+		c.Verdicts.Lost++
+		c.fault("message %d was lost: it was skipped, and nothing newer was sent than message %d", c.Newer-uint64(len(states)), sent)
+	}
 	if c.Taken < sent {
 		c.Verdicts.Lost += sent - c.Taken
 		c.fault("messages %d to %d were lost at the end: nothing came after message %d", c.Taken+1, sent, c.Taken)

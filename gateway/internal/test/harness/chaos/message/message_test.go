@@ -54,6 +54,15 @@ func TestCheckDescribesEachError(t *testing.T) {
 		{"as many lost as was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 4); c.Complete(4) }, Verdicts{}, ""},
 		{"more lost than was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 5) }, Verdicts{Lost: 1}, "messages 4 to 4 were lost"},
 		{"fewer lost than was said", func(c *Check) { take(c, 1); c.Skip(2); take(c, 3) }, Verdicts{Twice: 1}, "message 3 came twice"},
+		{"replaced ones that are states", func(c *Check) {
+			c.States = true
+			take(c, 1)
+			c.Replaced(2)
+			take(c, 4, 5, 6, 7)
+			c.Complete(7)
+		}, Verdicts{}, ""},
+		{"one that is no state", func(c *Check) { c.States = true; take(c, 1, 2); c.Replaced(2); take(c, 5, 6, 7, 8); c.Complete(8) }, Verdicts{Lost: 1}, "message 4 was lost: it was skipped"},
+		{"the newest of its key", func(c *Check) { c.States = true; take(c, 1); c.Replaced(1); take(c, 3, 4, 5); c.Complete(5) }, Verdicts{Lost: 1}, "message 2 was lost: it was skipped"},
 		{"the next stage", func(c *Check) { stages(c, 0, 1, 1); c.Complete(2) }, Verdicts{}, ""},
 		{"a stage without its beginning", func(c *Check) { stages(c, 0, 1, 2) }, Verdicts{Lost: 1}, "messages 1 to 1 were lost"},
 		{"a stage that was over", func(c *Check) { stages(c, 1, 0, 1) }, Verdicts{Wrong: 2}, "none of this session's"},
