@@ -570,3 +570,26 @@ func TestSessionIDsAre128RandomBits(t *testing.T) {
 		}
 	})
 }
+
+// What the handshake of a resume says to hold is not sent again, and hello says what the gateway holds.
+func TestLargeMessagesGoOnAtResume(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		p := w.Player("/", "reseat.partial.4096")
+		game := w.game.Next()
+		game.Text(strings.Repeat("down", 2500))
+		p.Control(`parts {"bytes":6000,"text":true}`)
+		p.Binary(strings.Repeat("u", 4096))
+		synctest.Wait()
+		p.Drop()
+		q := p.Resume(0)
+		if got := *q.Hello.Partial; got != (wire.Partial{Down: 4096, Up: 4096}) {
+			t.Fatalf("hello says %+v", got)
+		}
+		if got := q.WantControl(wire.VerbParts).Data; got != `{"bytes":10000,"text":true,"from":4096}` {
+			t.Errorf("parts %s", got)
+		}
+		q.Control(`parts {"bytes":6000,"text":true,"from":4096}`)
+		q.Binary(strings.Repeat("u", 1904))
+		game.Want(strings.Repeat("u", 6000))
+	})
+}
