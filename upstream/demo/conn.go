@@ -65,6 +65,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, joined.Error(), http.StatusServiceUnavailable)
 		return
 	}
+	w.Header().Set("Reseat-Newest", newestRule)
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Subprotocol},
 		InsecureSkipVerify: true,

@@ -22,17 +22,19 @@
 //	server: {"n":2,"t":"sit","player":{"seat":5,"name":"Otter","wanderer":false,"x":80,"y":500,"score":0}}
 //	server: {"n":3,"t":"gem","gem":[0,411,390],"by":4}        gem 0 was taken by seat 4 and has moved there
 //	server: {"n":4,"t":"state","tick":91,"players":[[1,640,220,7],[4,80,500,1]],
-//	         "in":{"got":12,"missed":0,"twice":0,"late":0}}   seat, x, y, score; the inputs so far
+//	         "in":{"got":12,"missed":0,"twice":0,"late":0}}   seat, x, y, score; the inputs so far. With "as":"newest" where
+//	                                                          the client has asked for that: see below
 //	server: {"n":5,"t":"leave","seat":5,"score":3}
 //	server: {"n":6,"t":"letter","k":1,"of":200}               one of the requested letters
 //	client: {"s":1,"t":"steer","x":0.6,"y":-0.8}              a direction, at most 1 long, 0 0 to stand
-//	client: {"s":2,"t":"letters","count":200}                 request letters, sent at once after a second
+//	client: {"s":2,"t":"letters","count":200,"newest":true}   request letters, sent at once after a second; newest: see below
 //	client: {"s":3,"t":"full"}                                request another welcome
 //
 // The welcome is the first message and the only complete state. Later messages change
 // it, except for state, which is sent at every tick. A client that has lost its state, such
 // as a reloaded page, requests another welcome: it has the same seat, with the player's
-// present score. A direction holds for steerFor; the client repeats it to keep moving.
+// present score. The server tells the gateway by Reseat-Newest that of the states marked as newest only the
+// newest counts. It marks them from a request with newest until the first input after the letters. A direction holds for steerFor; the client repeats it to keep moving.
 //
 // # Who owns what
 //

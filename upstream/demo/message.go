@@ -81,9 +81,16 @@ type gemMessage struct {
 type stateMessage struct {
 	head
 	Tick    uint64     `json:"tick"`
+	As      string     `json:"as,omitempty"` // asNewest or ""
 	Players []standing `json:"players"`
 	In      tally      `json:"in"`
 }
+
+// asNewest marks a state of which only the newest counts for a client that is away; newestRule says so to the gateway.
+const (
+	asNewest   = "newest"
+	newestRule = "state=json:/as=" + asNewest
+)
 
 // A letterMessage is one of the letters that a client requested.
 type letterMessage struct {
@@ -107,6 +114,8 @@ type inputMessage struct {
 	X     float64 `json:"x"`
 	Y     float64 `json:"y"`
 	Count int     `json:"count"`
+
+	Newest bool `json:"newest"`
 }
 
 // parseInput reads one message of a client.

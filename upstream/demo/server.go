@@ -80,6 +80,7 @@ type client struct {
 
 	letters   int    // requested and not yet sent
 	lettersAt uint64 // the tick at which they are due
+	as        string // of its states: asNewest or ""
 
 	// Set by the loop before it closes queue, read by the writer after.
 	end ending
@@ -286,9 +287,15 @@ func (s *Server) take(in input) {
 		return
 	}
 	c.in.note(in.S)
+	if c.letters == 0 {
+		c.as = ""
+	}
 	switch in.T {
 	case inLetters:
 		c.letters, c.lettersAt = in.Count, s.world.tick+lettersAfterTicks
+		if in.Newest {
+			c.as = asNewest
+		}
 	case inFull:
 		s.welcome(c)
 	default:
@@ -315,7 +322,7 @@ func (s *Server) play() {
 		for _, t := range takings {
 			s.send(c, &gemMessage{head{T: "gem"}, placeOf(t.gem, s.world.gems[t.gem]), t.by})
 		}
-		s.send(c, &stateMessage{head{T: "state"}, s.world.tick, standings, c.in})
+		s.send(c, &stateMessage{head{T: "state"}, s.world.tick, c.as, standings, c.in})
 		s.post(c)
 	}
 	s.dropSlow()

@@ -281,7 +281,8 @@ Object.defineProperty(window, 'demo', {
     cut,
     /** @param {boolean} on */
     airplane: (on) => trials.airplane(on),
-    letters: () => trials.letters(),
+    letters: () => trials.letters(false),
+    states: () => trials.letters(true),
     /** Restarts the game server. */
     restart: () => trials.restart(),
     /** The nodes of the cluster. */

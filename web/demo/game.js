@@ -3,7 +3,7 @@
 import { Tally } from './tally.js';
 
 /** @typedef {{seat: number, name: string, wanderer: boolean, x: number, y: number, score: number}} Player */
-/** @typedef {{got: number, missed: number, twice: number, late: number}} Counts as in Tally */
+/** @typedef {{got: number, missed: number, twice: number, late: number, skipped?: number}} Counts as in Tally */
 /** @typedef {{sent: number, down: Counts}} Carried what one page has counted, for the next one of its session */
 /** @typedef {'connecting' | 'playing' | 'away' | 'lost'} Phase */
 
@@ -24,8 +24,8 @@ const OPEN = 1;
  * Phases: connecting until the welcome; playing; away while the socket is detached; lost from the
  * close to the next welcome.
  *
- * Events: `phase`, `upstream`, `welcome`, `state`, `back`, `lose`, and `take`, `leave` and
- * `letter` with a detail.
+ * Events: `phase`, `upstream`, `welcome`, `state`, `back`, `lose`, and `take`, `leave`, `letter` and
+ * `skip` with a detail.
  */
 export class Game extends EventTarget {
   /** @type {Phase} */
@@ -56,6 +56,7 @@ export class Game extends EventTarget {
     resumes: 0,
     lastBackMs: /** @type {number | null} */ (null),
     lastReplay: /** @type {number | null} */ (null),
+    lastSkipped: 0,
     replayed: 0,
     dropped: 0,
     seatsLost: 0,
@@ -143,9 +144,13 @@ export class Game extends EventTarget {
     this.#send({ t: 'steer', x: round(x), y: round(y) });
   }
 
-  /** Asks the server for so many letters, at once, in a second. @param {number} count */
-  askForLetters(count) {
-    this.#send({ t: 'letters', count });
+  /**
+   * Asks the server for so many letters, at once, in a second.
+   * @param {number} count
+   * @param {boolean} newest whether of the states until then only the newest counts
+   */
+  askForLetters(count, newest) {
+    this.#send({ t: 'letters', count, newest });
   }
 
   /** @param {object} input */
@@ -168,6 +173,7 @@ export class Game extends EventTarget {
     socket.addEventListener('detach', (event) => this.#detach(/** @type {any} */ (event)));
     socket.addEventListener('resume', (event) => this.#resume(/** @type {any} */ (event)));
     socket.addEventListener('replayed', () => this.#replayed());
+    socket.addEventListener('skip', (event) => this.#skip(/** @type {any} */ (event)));
     socket.addEventListener('upstream', (event) => {
       this.serverAway = /** @type {any} */ (event).state === 'lost';
       this.restarted = true;
@@ -192,9 +198,9 @@ export class Game extends EventTarget {
   /**
    * The socket has its session on a new connection: after a drop, moved there without one, or
    * after a reload of the page.
-   * @param {{replay: number, lost: number, ms: number, reloaded?: boolean}} event
+   * @param {{replay: number, lost: number, skipped?: number, ms: number, reloaded?: boolean}} event
    */
-  #resume({ replay, lost, ms, reloaded }) {
+  #resume({ replay, lost, skipped = 0, ms, reloaded }) {
     const { totals } = this;
     totals.replayed += replay;
     totals.dropped += lost;
@@ -203,6 +209,7 @@ export class Game extends EventTarget {
     totals.resumes++;
     totals.lastBackMs = ms;
     totals.lastReplay = replay;
+    totals.lastSkipped = skipped;
     this.heard = performance.now();
     this.#returning = true;
     this.#enter('playing');
@@ -220,6 +227,13 @@ export class Game extends EventTarget {
     this.carried = this.down.got;
     this.sent = this.#earlier.sent;
     this.#send({ t: 'full' });
+  }
+
+  /** Newer states have replaced those of so many ticks. @param {{skipped: number}} detail */
+  #skip({ skipped }) {
+    this.#down.skip(skipped);
+    this.tick += skipped;
+    this.dispatchEvent(new CustomEvent('skip', { detail: skipped }));
   }
 
   /** The replay is over. */
@@ -333,5 +347,6 @@ const NONE = Object.freeze({ got: 0, missed: 0, twice: 0, late: 0 });
  * @returns {Counts}
  */
 function sum(a, b) {
-  return { got: a.got + b.got, missed: a.missed + b.missed, twice: a.twice + b.twice, late: a.late + b.late };
+  const skipped = (a.skipped ?? 0) + (b.skipped ?? 0);
+  return { got: a.got + b.got, missed: a.missed + b.missed, twice: a.twice + b.twice, late: a.late + b.late, skipped };
 }

@@ -93,7 +93,7 @@ test('a message that is missing or doubled is seen', () => {
   sockets[0].welcome(4, 10);
   sockets[0].hearAgain({ n: 4, t: 'leave', seat: 9, score: 0 });
   sockets[0].hearAgain({ n: 4, t: 'leave', seat: 9, score: 0 });
-  assert.deepEqual(game.down, { got: 2, missed: 2, twice: 1, late: 0 });
+  assert.deepEqual(game.down, { got: 2, missed: 2, twice: 1, late: 0, skipped: 0 });
 });
 
 test('a close costs the seat and its points, and what was not told meanwhile', (t) => {
@@ -175,7 +175,7 @@ test('a reloaded page goes on with the numbers of the page before, and asks for 
   const picture = { t: 'welcome', seat: 4, session: 's', tick: 12, width: 9, height: 9, players: [you], gems: [] };
   socket.hearAgain({ n: 4, ...picture });
   assert.deepEqual([game.phase, game.seat, game.score, welcomed.mock.callCount()], ['playing', 4, 8, 1]);
-  assert.deepEqual(game.down, { got: 4, missed: 0, twice: 0, late: 0 });
+  assert.deepEqual(game.down, { got: 4, missed: 0, twice: 0, late: 0, skipped: 0 });
   assert.deepEqual([game.carried, game.reloaded], [2, { ms: 84, replay: 1 }]);
   assert.deepEqual([game.totals.seatsLost, game.totals.updatesMissed], [0, 0]);
   game.steer({ x: 0, y: 0 });
@@ -217,4 +217,18 @@ test('the picture follows sit, gem and leave', () => {
   ]);
   assert.deepEqual([...game.gems], [[0, { x: 70, y: 80 }]]);
   assert.deepEqual([...game.players.keys()], [4]);
+});
+
+test('states that newer ones have replaced are neither missed messages nor missed ticks', () => {
+  const { game, sockets } = scripted();
+  const [socket] = sockets;
+  socket.welcome(3, 10);
+  socket.state(3, 11, 0, 0);
+  socket.tell('detach', { attempt: 1 });
+  socket.tell('resume', { replay: 1, lost: 0, skipped: 4, ms: 100 });
+  socket.tell('skip', { skipped: 4 });
+  socket.hearAgain({ n: 7, t: 'state', tick: 16, players: [], in: { got: 0, missed: 0, twice: 0, late: 0 } });
+  socket.tell('replayed', {});
+  assert.deepEqual([game.down.missed, game.down.skipped, game.totals.updatesMissed], [0, 4, 0]);
+  assert.deepEqual([game.totals.lastReplay, game.totals.lastSkipped, game.tick], [1, 4, 16]);
 });

@@ -1,6 +1,8 @@
 // @ts-check
 // The numbers below the panels, and the same for scripts.
 
+import { skippedToo } from './words.js';
+
 /** @typedef {import('./game.js').Game} Game */
 
 /**
@@ -32,6 +34,8 @@ export function report(game, cuts, cutOpen) {
     lastReplay: totals.lastReplay,
     replayed: totals.replayed,
     lost: totals.dropped,
+    lastSkipped: totals.lastSkipped,
+    skipped: down.skipped ?? 0,
     seatsLost: totals.seatsLost,
     pointsLost: totals.pointsLost,
     updatesMissed: totals.updatesMissed,
@@ -66,7 +70,7 @@ export function showProof(proof) {
   show('reseat-back-ms', milliseconds(proof.lastResumeMs));
   show('reseat-back-unit', proof.lastResumeMs === null ? '' : 'ms, same seat');
   show('reseat-replayed', proof.lastReplay ?? '–');
-  show('reseat-replayed-when', proof.lastReplay === null ? '' : 'last time');
+  show('reseat-replayed-when', proof.lastReplay === null ? '' : `last time${skippedToo(proof.lastSkipped)}`);
 }
 
 /**

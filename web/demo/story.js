@@ -1,6 +1,6 @@
 // @ts-check
 // The result of each cut in a sentence, newest first.
-import { count, time } from './words.js';
+import { count, skippedToo, time } from './words.js';
 
 /** The max number of sentences. */
 const MOST = 6;
@@ -27,7 +27,12 @@ export class Story {
     const outage = () => `no messages for ${time(game.totals.lastBackMs ?? 0)}, back`;
     game.addEventListener('back', () => {
       track.mark('back');
-      this.tell('good', name, `${outage()}, ${(game.totals.lastReplay ?? 0).toLocaleString('en')} replayed`);
+      const { lastReplay, lastSkipped } = game.totals;
+      this.tell(
+        'good',
+        name,
+        `${outage()}, ${(lastReplay ?? 0).toLocaleString('en')} replayed${skippedToo(lastSkipped)}`,
+      );
     });
     panel.addEventListener('heard', (event) => {
       this.tell(

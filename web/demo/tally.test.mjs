@@ -39,3 +39,15 @@ test('a huge gap is counted in full without being remembered in full', () => {
   tally.note(2 ** 50);
   assert.equal(tally.missed, 2 ** 50 - 1);
 });
+
+test('skipped numbers are not missed, and those after them are counted on', () => {
+  const tally = new Tally();
+  tally.note(1);
+  tally.skip(3);
+  tally.note(5);
+  tally.note(7);
+  assert.deepEqual([tally.got, tally.missed, tally.skipped], [3, 1, 3]);
+  const next = new Tally(tally);
+  next.note(8);
+  assert.deepEqual([next.got, next.missed, next.skipped], [4, 1, 3]);
+});

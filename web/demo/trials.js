@@ -30,7 +30,8 @@ export class Trials {
     this.#sides = sides;
     this.#silence = silence;
     byId('airplane').addEventListener('click', () => this.airplane(!line.airplane));
-    byId('letters').addEventListener('click', () => this.letters());
+    byId('letters').addEventListener('click', () => this.letters(false));
+    byId('states').addEventListener('click', () => this.letters(true));
     byId('restart').addEventListener('click', () => this.restart());
     byId('reload').addEventListener('click', () => location.reload());
     byId('reload-stored').addEventListener('click', () => {
@@ -68,18 +69,24 @@ export class Trials {
     if (!on) dispatchEvent(new Event('online')); // as browsers do
   }
 
-  /** Lets the game server send letters while both players are away. */
-  async letters() {
+  /**
+   * Lets the game server send letters while both players are away.
+   * @param {boolean} newest whether of its states only the newest counts meanwhile
+   */
+  async letters(newest) {
     if (this.#line.airplane) return this.say('Not in airplane mode: the game server could not be asked.');
     for (const { game, box } of this.#sides) {
       box.expect(LETTERS);
-      game.askForLetters(LETTERS);
+      game.askForLetters(LETTERS, newest);
     }
     // The request must arrive before the network is lost.
     await new Promise((done) => setTimeout(done, 100 + this.#line.delay + this.#line.jitter));
     await this.airplane(true);
     this.say(
-      `Both players asked for ${LETTERS} messages and are away now, for ${AWAY_MS / 1000} s. The game server sends them meanwhile.`,
+      `Both players asked for ${LETTERS} messages and are away now, for ${AWAY_MS / 1000} s. The game server sends them meanwhile.` +
+        (newest
+          ? ' Of its states, 25 a second, it has said that only the newest counts: the gateway skips the others.'
+          : ''),
     );
     this.#return = setTimeout(() => this.airplane(false), AWAY_MS);
   }

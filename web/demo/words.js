@@ -39,8 +39,8 @@ export const reseatWords = {
   heardAgain: (game, silence) => `No messages for ${silence}. Still in seat ${game.seat} with ${points(game.score)}.`,
   away: (game) => `No connection. Reconnecting to ${seat(game)}; your inputs are kept.`,
   back: (game) => {
-    const { lastBackMs, lastReplay } = game.totals;
-    return `No messages for ${time(lastBackMs ?? 0)}. Back in seat ${game.seat} with ${points(game.score)}, ${(lastReplay ?? 0).toLocaleString('en')} replayed.`;
+    const { lastBackMs, lastReplay, lastSkipped } = game.totals;
+    return `No messages for ${time(lastBackMs ?? 0)}. Back in seat ${game.seat} with ${points(game.score)}, ${(lastReplay ?? 0).toLocaleString('en')} replayed${skippedToo(lastSkipped)}.`;
   },
   lost: (game) => ended(game),
 };
@@ -73,6 +73,11 @@ export const plainWords = {
 /** @param {number} n @param {string} what */
 export function count(n, what) {
   return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
+}
+
+/** What follows the number of replayed messages where newer ones have replaced others. @param {number} skipped */
+export function skippedToo(skipped) {
+  return skipped > 0 ? `, ${skipped.toLocaleString('en')} skipped` : '';
 }
 
 /** @param {number} ms */
