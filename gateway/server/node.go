@@ -58,6 +58,7 @@ type member struct {
 	server   *http.Server
 	ln       net.Listener
 	served   bool // the listener
+	links    *links
 	// elsewhere: another process is this node, a predecessor or a successor.
 	elsewhere atomic.Bool
 }
@@ -79,7 +80,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	}
 	cfg := cluster.Config{
 		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
-		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
+		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() }, Dialer: dialQuiet,
 	}
 	if over != nil {
 		cfg.ID, cfg.Lineage, cfg.Known = over.offer.NodeID, over.offer.NodeLineage, over.offer.Nodes
@@ -104,13 +105,23 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
-	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
+	n.links = newLinks(n)
+	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e}, n.links)
 	n.ln = tls.NewListener(quietListener{ln}, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
+}
+
+// dialQuiet connects to another node.
+func dialQuiet(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return rawconn.Quiet(c), nil
 }
 
 // A quietListener's connections can be served by an event loop, with TLS above them.
@@ -192,6 +203,7 @@ func (n *member) end() {
 		cancel()
 	}
 	n.server.Close()
+	n.links.Close()
 	n.http.CloseIdleConnections()
 }
 
@@ -205,6 +217,8 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
 	case hop.Passed(r.Header):
 		n.gateway.Owner().ServeNode(w, r, n.gateway)
+	case r.URL.Path == linkPath:
+		n.links.ServeHTTP(w, r)
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(n.Hello())
