@@ -363,6 +363,62 @@ func (c *counted) count() int {
 	return c.n
 }
 
+// Bytes that take the way through Write are not overtaken, and hold up TryWrite no longer than they take.
+func TestTryWriteKeepsTheOrder(t *testing.T) {
+	inPair(t, func(t *testing.T, p *pair) {
+		front, owner := p.open()
+		long := strings.Repeat("b", maxFrame+1)
+		for _, try := range []struct {
+			what string
+			want bool
+		}{{"a", true}, {long, false}, {"c", false}} {
+			if got := owner.TryWrite([]byte(try.what)); got != try.want {
+				t.Errorf("TryWrite of %d bytes: %v", len(try.what), got)
+			}
+		}
+		owner.Write([]byte(long + "c"))
+		if !owner.TryWrite([]byte("d")) {
+			t.Error("TryWrite writes nothing more")
+		}
+		owner.CloseWrite()
+		wantEnd(t, front, "a"+long+"cd", io.EOF)
+	})
+}
+
+// A slowSocket accepts nothing until it is released.
+type slowSocket struct {
+	net.Conn
+	release chan struct{}
+	got     []byte
+}
+
+func (s *slowSocket) Write(p []byte) (int, error) {
+	<-s.release
+	s.got = append(s.got, p...)
+	return len(p), nil
+}
+
+// What arrives does not overtake what PipeTo is still writing, even if the socket would take it.
+func TestPipeToKeepsTheOrder(t *testing.T) {
+	inPair(t, func(t *testing.T, p *pair) {
+		front, owner := p.open()
+		s := &slowSocket{release: make(chan struct{})}
+		go front.PipeTo(s)
+		owner.Write([]byte("first "))
+		synctest.Wait()
+		p.front.mu.Lock()
+		front.sink = func(p []byte) int { s.got = append(s.got, p...); return len(p) }
+		p.front.mu.Unlock()
+		owner.Write([]byte("second "))
+		synctest.Wait()
+		close(s.release)
+		synctest.Wait()
+		owner.Write([]byte("third"))
+		synctest.Wait()
+		wstest.Equal(t, "written", string(s.got), "first second third")
+	})
+}
+
 // overSockets returns the ends of a client's way over a link: the client's own, and the one that a session gets.
 func overSockets(t *testing.T) (client, session net.Conn) {
 	t.Helper()

@@ -30,7 +30,10 @@ var errNoLinks = errors.New("the node has no links")
 // links are those between this node and others. There is one to each node that clients are passed on to, and
 // one from each that passes on clients.
 type links struct {
-	node *member
+	dial    func(ctx context.Context, node string) (net.Conn, error)
+	retired func() bool // another process is this node now
+	addr    net.Addr
+
 	came chan net.Conn // clients that other nodes pass on
 	over chan struct{} // closed by Close
 
@@ -54,8 +57,8 @@ type making struct {
 	err  error
 }
 
-func newLinks(n *member) *links {
-	return &links{node: n, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*linkTo), from: make(map[*link.Link]struct{})}
+func newLinks(addr net.Addr, dial func(ctx context.Context, node string) (net.Conn, error), retired func() bool) *links {
+	return &links{addr: addr, dial: dial, retired: retired, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*linkTo), from: make(map[*link.Link]struct{})}
 }
 
 // Dial implements owner.Cluster.
@@ -85,7 +88,7 @@ func (l *links) open(ctx, reach context.Context, node string) (net.Conn, error) 
 		}
 		if time.Now().Before(to.alone) {
 			l.mu.Unlock()
-			return l.node.Cluster.Dial(ctx, node)
+			return l.dial(ctx, node)
 		}
 		m := to.making
 		if m == nil {
@@ -123,7 +126,7 @@ func (l *links) make(ctx, reach context.Context, node string, to *linkTo, m *mak
 		// A node that is silent answers none of the clients on the link. A process that retires has left the
 		// cluster, and passes on for as long as its clients stay.
 		stop := context.AfterFunc(reach, func() {
-			if !l.node.elsewhere.Load() {
+			if !l.retired() {
 				made.Close()
 			}
 		})
@@ -148,7 +151,7 @@ func (l *links) forget(node string, to *linkTo, made *link.Link, stop func() boo
 
 // connect makes the connection of a link.
 func (l *links) connect(ctx context.Context, node string) (*link.Link, error) {
-	conn, err := l.node.Cluster.Dial(ctx, node)
+	conn, err := l.dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +226,7 @@ func (l *links) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (l *links) Addr() net.Addr { return l.node.ln.Addr() }
+func (l *links) Addr() net.Addr { return l.addr }
 
 // Close ends all links.
 func (l *links) Close() error {

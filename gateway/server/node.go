@@ -105,7 +105,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
-	n.links = newLinks(n)
+	n.links = newLinks(ln.Addr(), n.Cluster.Dial, n.elsewhere.Load)
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e}, n.links)
 	n.ln = tls.NewListener(quietListener{ln}, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
