@@ -37,8 +37,8 @@ const (
 	lostAfter = 3 // beats
 )
 
-// A frame has a header of 8 bytes: its kind, a number of 24 bits and the id of its stream of 32 bits.
-// The number is that of the bytes that follow, or of credit.
+// A kind is that of a frame. A frame has a header of 8 bytes: its kind, a number of 24 bits and the id of its
+// stream of 32 bits. The number is that of the bytes that follow, or of credit; in a reset 1 for ErrRefused.
 type kind uint8
 
 const (
