@@ -24,6 +24,7 @@ import (
 	"reseat/gateway/demo"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
+	"reseat/gateway/link"
 	"reseat/gateway/owner"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
@@ -58,7 +59,7 @@ type member struct {
 	server   *http.Server
 	ln       net.Listener
 	served   bool // the listener
-	links    *links
+	links    *link.Links
 	// elsewhere: another process is this node, a predecessor or a successor.
 	elsewhere atomic.Bool
 }
@@ -105,7 +106,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
-	n.links = newLinks(ln.Addr(), n.Cluster.Dial, n.elsewhere.Load)
+	n.links = link.NewLinks(ln.Addr(), n.Cluster.Dial, n.elsewhere.Load)
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e}, n.links)
 	n.ln = tls.NewListener(quietListener{ln}, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
@@ -113,6 +114,15 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
+}
+
+// Dial implements owner.Cluster. Clients that are passed on share a link.
+func (n *member) Dial(ctx context.Context, node string) (net.Conn, error) {
+	reach, err := n.Reach(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return n.links.Open(ctx, reach, node)
 }
 
 // dialQuiet connects to another node.
@@ -217,7 +227,7 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
 	case hop.Passed(r.Header):
 		n.gateway.Owner().ServeNode(w, r, n.gateway)
-	case r.URL.Path == linkPath:
+	case r.URL.Path == link.Path:
 		n.links.ServeHTTP(w, r)
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")

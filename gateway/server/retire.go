@@ -63,7 +63,7 @@ func (p *process) retire(g *giving, signals <-chan os.Signal) int {
 	if p.node != nil {
 		p.node.elsewhere.Store(true)
 		p.node.Stop()
-		p.node.links.leave()
+		p.node.links.Leave()
 	}
 	quiet, requests := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -1,4 +1,4 @@
-package server
+package link
 
 import (
 	"bufio"
@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/link"
 )
 
 // A linked is a node and another that passes clients on to it.
 type linked struct {
 	t            *testing.T
-	front, owner *links
+	front, owner *Links
 	server       *http.Server
 	dials        atomic.Int64
 	older        atomic.Bool // the owner's version has no links
@@ -36,12 +35,12 @@ func newLinked(t *testing.T) *linked {
 		x.dials.Add(1)
 		return ln.Dial()
 	}
-	x.front, x.owner = newLinks(nil, dial, x.retired.Load), newLinks(nil, nil, nil)
+	x.front, x.owner = NewLinks(nil, dial, x.retired.Load), NewLinks(nil, nil, nil)
 	x.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == linkPath && x.older.Load():
+		case r.URL.Path == Path && x.older.Load():
 			http.NotFound(w, r)
-		case r.URL.Path == linkPath:
+		case r.URL.Path == Path:
 			r.TLS = new(tls.ConnectionState)
 			x.owner.ServeHTTP(w, r)
 		default:
@@ -62,18 +61,18 @@ func newLinked(t *testing.T) *linked {
 }
 
 // client opens a connection for one client, and makes sure that the owner serves it.
-func (x *linked) client(name string) net.Conn {
+func (x *linked) client(who string) net.Conn {
 	x.t.Helper()
-	conn, err := x.front.open(x.t.Context(), x.reach, "b")
+	conn, err := x.front.Open(x.t.Context(), x.reach, "b")
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	x.t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
-	fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: b\r\n\r\n", name)
-	got := make([]byte, 1+len(name))
-	if _, err := bufio.NewReader(conn).Read(got); err != nil || string(got) != "/"+name {
-		x.t.Fatalf("%q, %v; want /%s", got, err, name)
+	fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: b\r\n\r\n", who)
+	got := make([]byte, 1+len(who))
+	if _, err := bufio.NewReader(conn).Read(got); err != nil || string(got) != "/"+who {
+		x.t.Fatalf("%q, %v; want /%s", got, err, who)
 	}
 	return conn
 }
@@ -142,17 +141,17 @@ func TestLinksOfARetiredProcessGoOn(t *testing.T) {
 func TestLeftLinkIsReplaced(t *testing.T) {
 	x := newLinked(t)
 	c := x.client("first")
-	x.owner.leave()
+	x.owner.Leave()
 	x.owner.mu.Lock()
 	x.owner.leaving = false // the successor's
 	x.owner.mu.Unlock()
 	for x.dials.Load() == 1 { // the front may not have heard of it yet
-		conn, err := x.front.open(t.Context(), x.reach, "b")
+		conn, err := x.front.Open(t.Context(), x.reach, "b")
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprint(conn, "GET /early HTTP/1.1\r\nHost: b\r\n\r\n")
-		if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, link.ErrRefused) {
+		if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, ErrRefused) {
 			t.Fatal(err)
 		}
 		conn.Close()
@@ -165,13 +164,13 @@ func TestLeftLinkIsReplaced(t *testing.T) {
 
 func TestLinkIsForNodesAlone(t *testing.T) {
 	x := newLinked(t)
-	for name, r := range map[string]*http.Request{
-		"a stream":                {Header: http.Header{"Upgrade": {linkName}}},
+	for what, r := range map[string]*http.Request{
+		"a stream":                {Header: http.Header{"Upgrade": {name}}},
 		"a link of another level": {Header: http.Header{"Upgrade": {"reseat-link-9"}}, TLS: new(tls.ConnectionState)},
 	} {
 		rec := &status{}
 		x.owner.ServeHTTP(rec, r)
-		wstest.Equal(t, name+": status", rec.code, http.StatusNotFound)
+		wstest.Equal(t, what+": status", rec.code, http.StatusNotFound)
 	}
 }
 

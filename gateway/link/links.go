@@ -1,4 +1,4 @@
-package server
+package link
 
 import (
 	"bufio"
@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"reseat/gateway/link"
 )
 
 const (
-	// linkPath asks for a link: see gateway/link. Nodes of versions before it answer 404.
-	linkPath = "/node/v1/link"
-	linkName = "reseat-link-1" // in Upgrade
+	// Path at a node's listener asks for a link. Nodes of versions before it answer 404.
+	Path = "/node/v1/link"
+	name = "reseat-link-1" // in Upgrade
 	// linkTime is how long making a link may take.
 	linkTime = 5 * time.Second
 	// A node that has no links is asked again after askLinkAgain: it may have been upgraded.
@@ -27,9 +25,9 @@ const (
 
 var errNoLinks = errors.New("the node has no links")
 
-// links are those between this node and others. There is one to each node that clients are passed on to, and
+// Links are those between this node and others. There is one to each node that clients are passed on to, and
 // one from each that passes on clients.
-type links struct {
+type Links struct {
 	dial    func(ctx context.Context, node string) (net.Conn, error)
 	retired func() bool // another process is this node now
 	addr    net.Addr
@@ -39,14 +37,14 @@ type links struct {
 
 	mu      sync.Mutex
 	to      map[string]*linkTo
-	from    map[*link.Link]struct{}
+	from    map[*Link]struct{}
 	leaving bool
 	closing sync.Once
 }
 
 // A linkTo is the link to one node.
 type linkTo struct {
-	link   *link.Link
+	link   *Link
 	making *making   // not nil while a link is being made
 	alone  time.Time // until then each client has a connection of its own: the node has no links
 }
@@ -57,21 +55,14 @@ type making struct {
 	err  error
 }
 
-func newLinks(addr net.Addr, dial func(ctx context.Context, node string) (net.Conn, error), retired func() bool) *links {
-	return &links{addr: addr, dial: dial, retired: retired, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*linkTo), from: make(map[*link.Link]struct{})}
+// NewLinks returns the links of a node. dial connects to another's listener; addr is that of its own. retired
+// reports whether another process is this node now, which passes on nothing new.
+func NewLinks(addr net.Addr, dial func(ctx context.Context, node string) (net.Conn, error), retired func() bool) *Links {
+	return &Links{addr: addr, dial: dial, retired: retired, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*linkTo), from: make(map[*Link]struct{})}
 }
 
-// Dial implements owner.Cluster.
-func (n *member) Dial(ctx context.Context, node string) (net.Conn, error) {
-	reach, err := n.Reach(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	return n.links.open(ctx, reach, node)
-}
-
-// open returns a connection to a node for one client.
-func (l *links) open(ctx, reach context.Context, node string) (net.Conn, error) {
+// Open returns a connection to a node for one client. The link to it ends with reach.
+func (l *Links) Open(ctx, reach context.Context, node string) (net.Conn, error) {
 	for {
 		l.mu.Lock()
 		to := l.to[node]
@@ -109,7 +100,7 @@ func (l *links) open(ctx, reach context.Context, node string) (net.Conn, error) 
 }
 
 // make makes a link to a node.
-func (l *links) make(ctx, reach context.Context, node string, to *linkTo, m *making) {
+func (l *Links) make(ctx, reach context.Context, node string, to *linkTo, m *making) {
 	ctx, cancel := context.WithTimeout(ctx, linkTime)
 	defer cancel()
 	made, err := l.connect(ctx, node)
@@ -135,7 +126,7 @@ func (l *links) make(ctx, reach context.Context, node string, to *linkTo, m *mak
 }
 
 // forget waits for the end of a link.
-func (l *links) forget(node string, to *linkTo, made *link.Link, stop func() bool) {
+func (l *Links) forget(node string, to *linkTo, made *Link, stop func() bool) {
 	select {
 	case <-made.Done():
 	case <-l.over:
@@ -150,7 +141,7 @@ func (l *links) forget(node string, to *linkTo, made *link.Link, stop func() boo
 }
 
 // connect makes the connection of a link.
-func (l *links) connect(ctx context.Context, node string) (*link.Link, error) {
+func (l *Links) connect(ctx context.Context, node string) (*Link, error) {
 	conn, err := l.dial(ctx, node)
 	if err != nil {
 		return nil, err
@@ -158,7 +149,7 @@ func (l *links) connect(ctx context.Context, node string) (*link.Link, error) {
 	until, _ := ctx.Deadline()
 	conn.SetDeadline(until)
 	r := bufio.NewReader(conn)
-	if _, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", linkPath, linkName); err == nil {
+	if _, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", Path, name); err == nil {
 		var resp *http.Response
 		if resp, err = http.ReadResponse(r, nil); err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
 			err = errNoLinks
@@ -169,12 +160,12 @@ func (l *links) connect(ctx context.Context, node string) (*link.Link, error) {
 		return nil, err
 	}
 	conn.SetDeadline(time.Time{})
-	return link.New(conn, r, nil), nil
+	return New(conn, r, nil), nil
 }
 
 // ServeHTTP makes a link of a connection from another node.
-func (l *links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.TLS == nil || r.Header.Get("Upgrade") != linkName { // a stream of a link has no TLS of its own
+func (l *Links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.TLS == nil || r.Header.Get("Upgrade") != name { // a stream of a link has no TLS of its own
 		http.NotFound(w, r)
 		return
 	}
@@ -183,12 +174,12 @@ func (l *links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	conn.SetDeadline(time.Now().Add(linkTime))
-	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", linkName); err != nil {
+	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", name); err != nil {
 		conn.Close()
 		return
 	}
 	conn.SetDeadline(time.Time{})
-	made := link.New(conn, rw.Reader, l.take)
+	made := New(conn, rw.Reader, l.take)
 	l.mu.Lock()
 	l.from[made] = struct{}{}
 	if l.leaving {
@@ -206,8 +197,8 @@ func (l *links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take has the node's server serve a client.
-func (l *links) take(s *link.Stream) {
-	conn := link.Socket(s)
+func (l *Links) take(s *Stream) {
+	conn := Socket(s)
 	select {
 	case l.came <- conn:
 	case <-l.over:
@@ -216,7 +207,7 @@ func (l *links) take(s *link.Stream) {
 }
 
 // Accept implements net.Listener, for the clients that other nodes pass on.
-func (l *links) Accept() (net.Conn, error) {
+func (l *Links) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.came:
 		return c, nil
@@ -226,16 +217,16 @@ func (l *links) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (l *links) Addr() net.Addr { return l.addr }
+func (l *Links) Addr() net.Addr { return l.addr }
 
 // Close ends all links.
-func (l *links) Close() error {
+func (l *Links) Close() error {
 	l.closing.Do(func() { close(l.over) })
 	return nil
 }
 
-// leave has other nodes pass no more clients on to this process: its successor takes them.
-func (l *links) leave() {
+// Leave has other nodes pass no more clients on to this process: its successor takes them.
+func (l *Links) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leaving = true
@@ -247,10 +238,10 @@ func (l *links) leave() {
 var descLinks = prometheus.NewDesc("reseat_node_links", "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes.", []string{"direction"}, nil)
 
 // Describe implements prometheus.Collector.
-func (l *links) Describe(ch chan<- *prometheus.Desc) { ch <- descLinks }
+func (l *Links) Describe(ch chan<- *prometheus.Desc) { ch <- descLinks }
 
 // Collect implements prometheus.Collector.
-func (l *links) Collect(ch chan<- prometheus.Metric) {
+func (l *Links) Collect(ch chan<- prometheus.Metric) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := 0
