@@ -313,6 +313,28 @@ func TestLeave(t *testing.T) {
 	})
 }
 
+// A node cannot have another keep more than so many streams.
+func TestStreamsOfALinkAreBounded(t *testing.T) {
+	inPair(t, func(t *testing.T, p *pair) {
+		front, _ := p.open()
+		p.owner.mu.Lock()
+		for id := range uint32(maxStreams - 1) {
+			p.owner.streams[id+10] = nil
+		}
+		p.owner.mu.Unlock()
+		refused, err := p.front.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, refused, "", ErrRefused)
+		p.owner.mu.Lock()
+		clear(p.owner.streams)
+		p.owner.mu.Unlock()
+		p.open()
+		front.Close()
+	})
+}
+
 // What is written while the connection is busy goes out together.
 func TestWhatIsDueGoesOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
