@@ -141,7 +141,7 @@ func (l *Link) failLocked(err error) {
 		return
 	}
 	l.err = err
-	l.conn.Close()
+	go l.conn.Close() // TLS may wait with its last words
 	close(l.done)
 	l.changed.Broadcast()
 	for _, s := range l.streams {
