@@ -55,22 +55,52 @@ func (c *Cluster) Hello() Hello {
 // asked for an answer first, once for all, and a judgement ends the connections being made: their
 // clients get a retry delay before they give up by themselves.
 func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
+	w, err := c.way(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.reach, cancel)()
+	conn, err := c.dial(ctx, id, w.address, w.dials)
+	if err != nil && w.reach.Err() != nil {
+		err = ErrSilent
+	}
+	return conn, err
+}
+
+// Reach returns a context that ends when a node is judged silent or gone, or this one stops. The errors are
+// those of Dial for a node that is not dialled.
+func (c *Cluster) Reach(ctx context.Context, id string) (context.Context, error) {
+	w, err := c.way(ctx, id)
+	return w.reach, err
+}
+
+// A way leads to a node.
+type way struct {
+	address string
+	dials   chan struct{}
+	reach   context.Context
+}
+
+func (c *Cluster) way(ctx context.Context, id string) (way, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	p := c.peers[id]
 	if p != nil && p.silent && p.gone == "" {
 		c.mu.Unlock()
-		if j := c.Judge(ctx, id); j.Verdict != Alive {
-			return nil, ErrSilent
-		}
+		j := c.Judge(ctx, id)
 		c.mu.Lock()
+		if j.Verdict != Alive {
+			return way{}, ErrSilent
+		}
 		p = c.peers[id]
 	}
-	if p == nil || p.gone != "" {
-		c.mu.Unlock()
-		if p != nil {
-			return nil, ErrGone
-		}
-		return nil, ErrUnknown
+	switch {
+	case p == nil:
+		return way{}, ErrUnknown
+	case p.gone != "":
+		return way{}, ErrGone
 	}
 	if p.dials == nil {
 		p.dials = make(chan struct{}, maxDials)
@@ -78,16 +108,7 @@ func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if p.reach == nil {
 		p.reach, p.cut = context.WithCancel(c.ctx)
 	}
-	dials, address, reach := p.dials, p.Address, p.reach
-	c.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(reach, cancel)()
-	conn, err := c.dial(ctx, id, address, dials)
-	if err != nil && reach.Err() != nil {
-		err = ErrSilent
-	}
-	return conn, err
+	return way{p.Address, p.dials, p.reach}, nil
 }
 
 // dial connects as soon as there is a place in dials.

@@ -24,9 +24,11 @@ import (
 	"reseat/gateway/demo"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
+	"reseat/gateway/link"
 	"reseat/gateway/owner"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/upgrade"
 	"reseat/tokens"
 )
@@ -58,6 +60,7 @@ type member struct {
 	server   *http.Server
 	ln       net.Listener
 	served   bool // the listener
+	links    *link.Links
 	// elsewhere: another process is this node, a predecessor or a successor.
 	elsewhere atomic.Bool
 }
@@ -79,7 +82,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	}
 	cfg := cluster.Config{
 		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
-		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
+		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() }, Dialer: dialQuiet,
 	}
 	if over != nil {
 		is := over.Node()
@@ -105,13 +108,32 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
-	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
+	n.links = link.NewLinks(ln.Addr(), n.Cluster.Dial, n.elsewhere.Load)
+	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e}, n.links)
 	n.ln = secure.Terminate(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
+}
+
+// Dial implements owner.Cluster. Clients that are passed on share a link.
+func (n *member) Dial(ctx context.Context, node string) (net.Conn, error) {
+	reach, err := n.Reach(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return n.links.Open(ctx, reach, node)
+}
+
+// dialQuiet connects to another node.
+func dialQuiet(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {
@@ -182,6 +204,7 @@ func (n *member) end() {
 		cancel()
 	}
 	n.server.Close()
+	n.links.Close()
 	n.http.CloseIdleConnections()
 }
 
@@ -195,6 +218,8 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
 	case hop.Passed(r.Header):
 		n.gateway.Owner().ServeNode(w, r, n.gateway)
+	case r.URL.Path == link.Path:
+		n.links.ServeHTTP(w, r)
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(n.Hello())

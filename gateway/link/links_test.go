@@ -1,0 +1,181 @@
+package link
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"reseat/gateway/internal/test/wstest"
+)
+
+// A linked is a node and another that passes clients on to it.
+type linked struct {
+	t            *testing.T
+	front, owner *Links
+	server       *http.Server
+	dials        atomic.Int64
+	older        atomic.Bool // the owner's version has no links
+	retired      atomic.Bool // the front's process
+	reach        context.Context
+	lose         context.CancelFunc
+}
+
+func newLinked(t *testing.T) *linked {
+	x := &linked{t: t}
+	x.reach, x.lose = context.WithCancel(t.Context())
+	ln := wstest.NewListener(64 << 10)
+	dial := func(context.Context, string) (net.Conn, error) {
+		x.dials.Add(1)
+		return ln.Dial()
+	}
+	x.front, x.owner = NewLinks(nil, dial, x.retired.Load), NewLinks(nil, nil, nil)
+	x.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == Path && x.older.Load():
+			http.NotFound(w, r)
+		case r.URL.Path == Path:
+			r.TLS = new(tls.ConnectionState)
+			x.owner.ServeHTTP(w, r)
+		default:
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			fmt.Fprint(conn, r.URL.Path)
+			conn.Read(make([]byte, 1))
+			conn.Close()
+		}
+	})}
+	go x.server.Serve(ln)
+	go x.server.Serve(x.owner)
+	t.Cleanup(func() { x.front.Close(); x.server.Close(); x.owner.Close(); x.lose() })
+	return x
+}
+
+// client opens a connection for one client, and makes sure that the owner serves it.
+func (x *linked) client(who string) net.Conn {
+	x.t.Helper()
+	conn, err := x.front.Open(x.t.Context(), x.reach, "b")
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: b\r\n\r\n", who)
+	got := make([]byte, 1+len(who))
+	if _, err := bufio.NewReader(conn).Read(got); err != nil || string(got) != "/"+who {
+		x.t.Fatalf("%q, %v; want /%s", got, err, who)
+	}
+	return conn
+}
+
+func (x *linked) wantDials(n int64) {
+	x.t.Helper()
+	wstest.Equal(x.t, "connections between the nodes", x.dials.Load(), n)
+}
+
+func wantOver(t *testing.T, c net.Conn) {
+	t.Helper()
+	var timeout net.Error
+	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("%d bytes, %v; want the end", n, err)
+	}
+}
+
+func TestClientsOfANodeShareALink(t *testing.T) {
+	x := newLinked(t)
+	for i := range 5 {
+		x.client(fmt.Sprint("client", i))
+	}
+	x.wantDials(1)
+}
+
+// A node of an older version answers 404. It is asked again later: it may have been upgraded.
+func TestClientsOfAnOlderNodeHaveConnectionsOfTheirOwn(t *testing.T) {
+	x := newLinked(t)
+	x.older.Store(true)
+	x.client("first")
+	x.client("second")
+	x.wantDials(3) // one asked for a link
+	x.older.Store(false)
+	x.client("third")
+	x.wantDials(4)
+	x.front.mu.Lock()
+	x.front.to["b"].alone = x.front.to["b"].alone.Add(-askLinkAgain)
+	x.front.mu.Unlock()
+	x.client("fourth")
+	x.client("fifth")
+	x.wantDials(5)
+}
+
+// The clients of a node that is judged silent come back, and find out what becomes of their sessions.
+func TestLinkToASilentNodeEnds(t *testing.T) {
+	x := newLinked(t)
+	first, second := x.client("first"), x.client("second")
+	x.lose()
+	wantOver(t, first)
+	wantOver(t, second)
+}
+
+// A process that retires leaves the cluster, and passes on until its clients have gone.
+func TestLinksOfARetiredProcessGoOn(t *testing.T) {
+	x := newLinked(t)
+	c := x.client("first")
+	x.retired.Store(true)
+	x.lose()
+	x.client("second")
+	c.Write([]byte("x"))
+	wantOver(t, c) // as the owner does
+	x.wantDials(1)
+}
+
+// A node whose process has a successor takes no more clients on its links: they are for the successor.
+func TestLeftLinkIsReplaced(t *testing.T) {
+	x := newLinked(t)
+	c := x.client("first")
+	x.owner.Leave()
+	x.owner.mu.Lock()
+	x.owner.leaving = false // the successor's
+	x.owner.mu.Unlock()
+	for x.dials.Load() == 1 { // the front may not have heard of it yet
+		conn, err := x.front.Open(t.Context(), x.reach, "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET /early HTTP/1.1\r\nHost: b\r\n\r\n")
+		if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, ErrRefused) {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	x.client("second")
+	x.wantDials(2)
+	c.Write([]byte("x"))
+	wantOver(t, c)
+}
+
+func TestLinkIsForNodesAlone(t *testing.T) {
+	x := newLinked(t)
+	for what, r := range map[string]*http.Request{
+		"a stream":                {Header: http.Header{"Upgrade": {name}}},
+		"a link of another level": {Header: http.Header{"Upgrade": {"reseat-link-9"}}, TLS: new(tls.ConnectionState)},
+	} {
+		rec := &status{}
+		x.owner.ServeHTTP(rec, r)
+		wstest.Equal(t, what+": status", rec.code, http.StatusNotFound)
+	}
+}
+
+type status struct{ code int }
+
+func (s *status) Header() http.Header         { return http.Header{} }
+func (s *status) Write(p []byte) (int, error) { return len(p), nil }
+func (s *status) WriteHeader(code int)        { s.code = code }
