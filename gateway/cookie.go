@@ -71,8 +71,8 @@ func (g *Gateway) resumeByCookie(w http.ResponseWriter, r *front.Request, token 
 	return true
 }
 
-// plainElsewhere is resumeElsewhere for a plain client. It reports false if the client is to be
-// served here.
+// plainElsewhere is resumeElsewhere for a plain client. It reports false if this node must
+// serve the client.
 func (g *Gateway) plainElsewhere(w http.ResponseWriter, r *front.Request, token string) bool {
 	return g.elsewhere(w, r, g.owner.FindPlain(w, r, token), func() {
 		w.Header().Set("Retry-After", "1")

@@ -331,7 +331,7 @@ func inCounted(t *testing.T, p policy.Policy, family string, want map[string]flo
 // An act on a session of a player.
 type act func(*world, *wstest.Player, *wstest.Peer)
 
-// closedWith is an act that the client is told of.
+// closedWith is an act that closes the client's connection with a code.
 func closedWith(code int, cause func(*world, *wstest.Player)) act {
 	return func(w *world, p *wstest.Player, _ *wstest.Peer) {
 		cause(w, p)

@@ -209,7 +209,7 @@ func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
 }
 
 // A node lets go of a session as soon as it learns that another one has it: by a token of a later epoch, by a
-// write of its seat, or because it is told.
+// write of its seat, or because it is notified.
 func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 	eachInBubble(t, map[string]func(*durableNodes, *wstest.Player){
 		"token": func(d *durableNodes, q *wstest.Player) {
@@ -287,7 +287,7 @@ func TestSessionThatHasEndedElsewhereStaysEnded(t *testing.T) {
 	})
 }
 
-// A session that ends while the engine is away is not claimed once it is back, nor is its end told of again.
+// A session that ends while the engine is away is not claimed once it is back, nor is its end reported again.
 func TestEndIsWrittenOnceTheEngineIsBack(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
 		q, _ := d.beginDurable()

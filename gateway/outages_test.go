@@ -49,7 +49,7 @@ func (w *world) wantBack(p *wstest.Player) *wstest.Peer {
 	return game
 }
 
-// An outage is a session whose game server does with each dial as it is told: it answers with
+// An outage is a session whose game server answers each dial as the test asks: it answers with
 // a status, or does one of these.
 type outage struct {
 	*world
@@ -61,7 +61,7 @@ const (
 	closes  = -1
 )
 
-// inOutage runs f with a session whose game server accepts its first dial, and then does as told. Everything
+// inOutage runs f with a session whose game server accepts its first dial, and then does what the test asks. Everything
 // that was said before has been processed.
 func inOutage(t *testing.T, p policy.Policy, then int64, f func(*testing.T, outage, *wstest.Player, *wstest.Peer)) {
 	t.Helper()

@@ -475,7 +475,7 @@ func TestPlainClientResumesByCookieAtAnyNode(t *testing.T) {
 	})
 }
 
-// A plain client whose node cannot be reached is told to come again, not given a second seat;
+// A plain client whose node cannot be reached gets a Retry-After, not a second seat;
 // once the node is known to be lost it gets a new one.
 func TestPlainClientOfUnreachableNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,8 +34,8 @@ func (g *Gateway) arrivalOf(r *front.Request) dial.Arrival {
 	return a
 }
 
-// resumeElsewhere serves a resume of another node's session, or refuses it. It reports false if the
-// session is to be resumed here.
+// resumeElsewhere serves a resume of another node's session, or refuses it. It reports false if this
+// node must resume the session.
 func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool {
 	found := g.owner.Find(w, r)
 	return g.elsewhere(w, r, found, func() {
@@ -46,8 +46,8 @@ func (g *Gateway) resumeElsewhere(w http.ResponseWriter, r *front.Request) bool 
 	})
 }
 
-// elsewhere does what follows from where a session was found. It reports false if the client is to be
-// served here.
+// elsewhere acts on the result of a search: refuse refuses the client. It reports false if this node must
+// serve the client.
 func (g *Gateway) elsewhere(w http.ResponseWriter, r *front.Request, found owner.Found, refuse func()) bool {
 	switch {
 	case found.Refusal == nil:

@@ -32,7 +32,7 @@ func TestStreamHasEventsOfAllNodes(t *testing.T) {
 	})
 }
 
-// Nobody publishes the ends of a lost node's sessions: readers of all others are told to list the
+// Nobody publishes the ends of a lost node's sessions: readers of all others are asked to list the
 // sessions again, once, though each node finds it lost.
 func TestLostNodeIsAGap(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {

@@ -329,7 +329,7 @@ func TestMessageThatWasStoredTwiceIsShownOnce(t *testing.T) {
 	})
 }
 
-// NATS may lose its memory, and begin with the numbers that it began with. All readers are told, and no
+// NATS may lose its memory, and begin with the numbers that it began with. All readers are notified, and no
 // number means two events.
 func TestLogThatHasLostItsEventsIsAGap(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {

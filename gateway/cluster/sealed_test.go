@@ -126,7 +126,7 @@ func TestForgedRecordsMakeNoConnections(t *testing.T) {
 	})
 }
 
-// Nodes that come and go at one address are told apart by one question.
+// Nodes that come and go at one address are distinguished by one request.
 func TestNodesOfOneAddressAreAskedOnce(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.beats(peerID)
@@ -153,7 +153,7 @@ func TestNodesOfOneAddressAreAskedOnce(t *testing.T) {
 	})
 }
 
-// Else whoever may write there could have any session superseded.
+// Otherwise anybody who may write there could have any session superseded.
 func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
 	onSealedStage(t, func(t *testing.T, s *stage) {
 		store := newFakeStore()

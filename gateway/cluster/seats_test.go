@@ -100,7 +100,7 @@ func (n *node) renewErr(s cluster.Seat) error { return errOf(n.Renew(n.Context()
 // errUnclear stands for every error that is no verdict.
 var errUnclear = errors.New("no verdict")
 
-// wantErr checks an error, nil if there is to be none.
+// wantErr checks an error, nil if none is expected.
 func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	verdict := err == nil || errors.Is(err, cluster.ErrSeatTaken) || errors.Is(err, cluster.ErrNoSeat)

@@ -54,7 +54,7 @@ func (dr *Dialer) beginOutageLocked(e *registry.Record) {
 	})
 }
 
-// dialOutage waits and dials once. It reports whether the session is to be dialled for again.
+// dialOutage waits and dials once. It reports whether another dial must follow.
 func (dr *Dialer) dialOutage(ctx context.Context, e *registry.Record) (more bool) {
 	since, until := outageOf(e)
 	if since == 0 {
@@ -90,9 +90,9 @@ func (dr *Dialer) dialOutage(ctx context.Context, e *registry.Record) (more bool
 	return more
 }
 
-// result gives e the result of a dial in the outage that began at since, and reports whether e is to be dialled for
-// again. The result of an outage that has ended counts for nothing: a later one needs another request, with numbers
-// of its own.
+// result gives e the result of a dial in the outage that began at since, and reports whether another dial must
+// follow. It discards the result of an outage that has ended: a later one needs another request, with numbers of its
+// own.
 func (dr *Dialer) result(ctx context.Context, e *registry.Record, since session.Time, up *upstream.Conn, err error) (again bool) {
 	switch {
 	case err == nil:

@@ -218,7 +218,7 @@ func move(t *testing.T, list []FrozenConn, to *process) {
 }
 
 // idle waits until p has noted that its answers are written: bytes that come before are not
-// told from those of the request.
+// distinguished from those of the request.
 func (p *process) idle(t *testing.T) {
 	t.Helper()
 	for _, f := range p.frozen(t, 1, "") {
@@ -305,7 +305,7 @@ func keptAliveConnectionMovesBetweenRequests(t *testing.T) {
 	}
 }
 
-// Bytes that http.Server has read ahead cannot be told from those of a body.
+// Bytes that http.Server has read ahead cannot be distinguished from those of a body.
 func TestConnectionThatHasSentMoreThanARequestStays(t *testing.T) {
 	onBoth(t, connectionThatHasSentMoreThanARequestStays)
 }
@@ -339,7 +339,7 @@ func connectionThatHasSentMoreThanARequestStays(t *testing.T) {
 }
 
 // net/http reads while a handler runs, to notice that the client has closed. That must neither take bytes
-// from whoever takes the connection over, nor leave a deadline behind.
+// from the code that takes the connection over, nor leave a deadline behind.
 func TestTakenOverConnectionCanBeRead(t *testing.T) {
 	onBoth(t, func(t *testing.T) {
 		began, early := make(chan struct{}), make(chan struct{})

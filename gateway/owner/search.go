@@ -137,7 +137,7 @@ func (s *search) refuse(refusal *session.Refusal) Found {
 
 func (s *search) lost() bool { return s.v.Verdict == cluster.Gone || s.v.Verdict == cluster.Silent }
 
-// Find serves a resume of another node's session, or says that it is to be served here, or refused.
+// Find serves a resume of another node's session, or says that this node must serve or refuse it.
 // It claims a durable session whose node is lost.
 func (o *Owner) Find(w http.ResponseWriter, r *front.Request) Found {
 	if o.Cluster == nil {

@@ -77,7 +77,7 @@ type Seated struct {
 // three years. Beyond it a client's numbers are wrong, and would be the session's from then on.
 const maxAhead = 1 << 40
 
-// Check is Session.Check for a session that is to be claimed. sent is the newest message that the
+// Check is Session.Check for a session before its claim. sent is the newest message that the
 // client states to have sent; settledOK reports whether it could be read.
 func (s Seated) Check(r Resume, sent uint64, settledOK bool) *Refusal {
 	switch {

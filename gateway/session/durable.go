@@ -119,7 +119,7 @@ func (s *Session) gotFurther(r Resume) bool {
 }
 
 // goOnFrom continues from what r states, as if the session had been claimed with it. If that differs from
-// what the upstream was told, the upstream must be replaced, and what it has sent is worth nothing: a game
+// what the dial of the upstream stated, the upstream must be replaced, and what it has sent is worth nothing: a game
 // server that counts sends it to the next one again, and any other starts over there. goOnFrom then
 // reports true: see NeedsUpstream. An upstream that has closed is the last one; its messages get later numbers.
 func (s *Session) goOnFrom(now Time, r Resume) (replaced bool) {

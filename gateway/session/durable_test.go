@@ -117,7 +117,7 @@ func TestClaimWhoseClientNeverComesEnds(t *testing.T) {
 	}
 }
 
-// The client was told of an outage by the node before, which its next one knows nothing of.
+// The node before notified the client of an outage, which its next one knows nothing of.
 func TestClaimEndsOutageForClient(t *testing.T) {
 	claimed(t, redial).play(`join; client< ^hello, ^back`)
 }
@@ -130,7 +130,7 @@ func TestMessageOfOlderNodeProvesNoNews(t *testing.T) {
 	claimed(t, redial, hard).play(`join; client< ^hello, ^back; drop; states 101 40; join 1; client< ^hello, ^back`)
 }
 
-// hello.moved stays until a client was heard here; whoever has a token of this node's was.
+// hello.moved stays until a client was heard here; a client with a token of this node's was.
 func TestMovedIsSaidUntilClientIsHeard(t *testing.T) {
 	b := claimed(t)
 	b.play(`join; hello moved=failover; drop // its hello is lost
@@ -152,8 +152,8 @@ func TestMovedIsSaidUntilClientIsHeard(t *testing.T) {
 
 // ---- numbers that nobody has accepted
 
-// The client has got further at its older node, which had not died after all. What the upstream here
-// was told holds no longer, so it is dialled anew.
+// The client has got further at its older node, which had not died after all. What the dial of the upstream
+// here stated holds no longer, so it is dialled anew.
 func TestResumeThatGotFurtherElsewhereDialsAgain(t *testing.T) {
 	for _, now := range []session.Resume{old(103, 40), old(100, 44), old(103, 44)} {
 		for _, attached := range []bool{true, false} {
@@ -195,13 +195,13 @@ func TestResumeThatGotFurtherElsewhereDialsAgain(t *testing.T) {
 }
 
 // The numbers move while the upstream is dialled, for a client that has taken the dial over. A dial for a client that
-// got further is told its numbers from the first: none is wasted.
+// got further gets its numbers from the first: none is wasted.
 func TestClientThatTakesDialOverMayHaveGotFurther(t *testing.T) {
 	claimed(t).play(`told 41 101; dial mistold; states 105 42; join 1; hello received=42 replay=0; counts 42 42 105 105`)
 	claimed(t).play(`states 105 42; join 1; counts 42 42 105 105; states 100 40; told 43 106`) // also by an older attempt
 }
 
-// A dial that began before the numbers moved was told the older ones: its outcome is not taken.
+// A dial that began before the numbers moved stated the older ones: its outcome is not taken.
 func TestDialFromBeforeNumbersMovedIsNotTaken(t *testing.T) {
 	b := claimed(t)
 	b.play(`dial; ask`) // another dial begins, for a client that finds no upstream
@@ -230,7 +230,7 @@ func TestResumeThatGotFurtherEndsOutage(t *testing.T) {
 	b.play(`outage none; states 102 41; join 1; counts 41 41 102 102`)
 }
 
-// The upstream has ended the session already: there is nobody to be told anything, and what it said
+// The upstream has ended the session already: there is nobody to notify, and what it said
 // before gets later numbers.
 func TestResumeThatGotFurtherGetsEnd(t *testing.T) {
 	claimed(t).play(`dial bye, Close 4000 won; states 103 41; join 0; client< ^hello, bye, ^end, Close 4000 won; counts 41 41 104 103`)
@@ -263,9 +263,9 @@ func TestTokenOfOwnEpochMovesNoNumbers(t *testing.T) {
 	b.play(`own; states 101 45; attach; counts 40 40 101 101; hello received=40`)
 }
 
-// ---- what a game server is told
+// ---- what a dial states to the game server
 
-// Every redial of a durable session is told where both sides go on.
+// Every redial of a durable session states where both sides go on.
 func TestCountsOfEachRedial(t *testing.T) {
 	attached(t, durable, hard, redial).play(`told 1 1; client> one, two; game> a, b, "\x01\x03hal"; client reads; game< one, two
 		breaks; client> three; told 3 3 // three waits; hal was never whole
@@ -274,7 +274,7 @@ func TestCountsOfEachRedial(t *testing.T) {
 }
 
 // A write to an older upstream is in flight while the next one is dialled. If that takes a message whole, the
-// next one was told too low a number, and would take other messages for repeats: it is replaced.
+// dial of the next one stated too low a number, and would take other messages for repeats: it is replaced.
 func TestUpstreamThatWasToldTooLowCountIsReplaced(t *testing.T) {
 	const one = 9 // bytes
 	for _, when := range []string{"before it is connected", "before its client is attached", "attached"} {
@@ -311,7 +311,7 @@ func TestUpstreamThatWasToldTooLowCountIsReplaced(t *testing.T) {
 }
 
 // A dial begins for a client that finds no upstream, while another one gets the upstream that it waited for. That dial
-// is not needed, and what it is told says nothing about the upstream that is there.
+// is not needed, and what it states says nothing about the upstream that is there.
 func TestCountOfUnneededDialReplacesNothing(t *testing.T) {
 	for _, taken := range []string{"0", "all"} { // of its Close frame
 		attached(t, durable, hard).play(`client> one; game< one; drop; game lends; dial; resume 0; client reads
@@ -467,7 +467,7 @@ func TestRepeatsWithoutUpstream(t *testing.T) {
 	attached(t, durable).play(`client> one, two, three; drop; resume 0; client reads; client> one; upgrade; client> two, three, four; game< one, two, three, four`)
 }
 
-// Its client may be told so when it comes back at this node, which has not forgotten the session yet.
+// Its client may get that close code when it comes back at this node, which has not forgotten the session yet.
 func TestResumeOfSessionThatHasMovedIsToComeBack(t *testing.T) {
 	for name, leave := range map[string]func(b *table){
 		"fenced":     func(b *table) { b.s.Fence(b.now) },

@@ -141,7 +141,7 @@ func TestHandOffWithoutUpstreamIsReadyAtOnce(t *testing.T) {
 		options      []option
 		script, then string
 	}{
-		{[]option{redial}, "breaks", "^hello, ^back, a"}, // its client was told of the outage
+		{[]option{redial}, "breaks", "^hello, ^back, a"}, // its client was notified of the outage
 		{[]option{redial}, "drop; breaks", "^hello, a"},
 		{[]option{redial, hard}, "drop", "^hello, a"},
 		{[]option{redial, hard}, "game lends; drop", "^hello, a"},

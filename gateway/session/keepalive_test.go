@@ -142,7 +142,7 @@ func TestAutoDoesNotSendWhatClientHasStoppedSending(t *testing.T) {
 	}
 }
 
-// A keepalive that has become another one is replaced; two that go on side by side are not told apart.
+// A keepalive that has become another one is replaced; two that go on side by side are not distinguished.
 func TestNewerKeepaliveReplacesOne(t *testing.T) {
 	b := noticing(t, session.KeepaliveAuto)
 	b.beats(frame.Text, "lobby", steady, steady)

@@ -110,7 +110,7 @@ func (a *Attachment) notePing(now Time, p probe) {
 
 // answered removes the newest ping with that id and all older ones: a client may answer
 // the newest alone, protocol section 5.4. Pings to a plain client that carry the same
-// count cannot be told apart, and the newest may not even be written yet, so answered
+// count cannot be distinguished, and the newest may not even be written yet, so answered
 // returns the oldest of them: too long a round trip does less harm than too short a one.
 func (a *Attachment) answered(id uint64) (p probe, ok bool) {
 	same := func(p probe) bool { return p.id == id }

@@ -294,7 +294,7 @@ func TestNextUpstreamHearsThatClientIsAway(t *testing.T) {
 	words := notices(session.Notices{Detach: "away", Resume: "here"})
 	attached(t, redial, words).play(`drop; game< away; breaks; resume 0; client> waits; drop; next; game< waits, away
 		resume 0; game< here; breaks
-		drop; resume 0; next; game< // nobody was there to be told`)
+		drop; resume 0; next; game< // no client was attached to notify`)
 	connecting(t, conf(redial, words), "").play(`reserve; breaks; next; game<; resume 0; game<`)
 }
 
@@ -324,7 +324,7 @@ func TestHardDetachInOutage(t *testing.T) {
 	}
 }
 
-// The dial of an outage may hang until another outage is on. Its upstream was told the counts of the first one.
+// The dial of an outage may hang until another outage is on. It stated the counts of the first one.
 func TestUpstreamOfEndedOutageIsNotTaken(t *testing.T) {
 	b := attached(t, redial, hard)
 	b.play(`breaks`)

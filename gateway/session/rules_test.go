@@ -42,7 +42,7 @@ func TestClientThatReceivesLargeMessageKeepsCloseAnswerTimeout(t *testing.T) {
 	}
 }
 
-// A bug of the gateway's ends the session, and both sides are told that it was one.
+// A bug of the gateway's ends the session, and both close codes say so.
 func TestFailureIsInternalErrorForBothSides(t *testing.T) {
 	b := attached(t)
 	b.s.Fail(b.now)

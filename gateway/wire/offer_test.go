@@ -56,7 +56,7 @@ func TestSettledIsReadFromBothPlaces(t *testing.T) {
 		{lines: []string{"reseat.v1, reseat.settled.17.20"}, header: []string{"17 20"}, want: Settled{17, 20}, ok: true},
 		{lines: []string{"reseat.v1, reseat.settled.17.20, reseat.settled.17.21"}},
 		{lines: []string{"reseat.v1"}, header: []string{"17 20", "17 21"}},
-		{lines: []string{"reseat.v1, reseat.settled.20.17"}}, // told of more than it has sent
+		{lines: []string{"reseat.v1, reseat.settled.20.17"}}, // acked more than it has sent
 		{lines: []string{"reseat.v1, reseat.settled.17"}},
 		{lines: []string{"reseat.v1, reseat.settled."}},
 		{lines: []string{"reseat.v1, reseat.settled.1.2.3"}},

@@ -51,7 +51,7 @@ var calm = map[string]string{
 	`reseat_cluster_engine_up`:                                      "1x300 0 1x60", // a restart
 	`reseat_cluster_nodes{state="up"}`:                              "3x360",
 	`reseat_cluster_nodes{state="gone"}`:                            "1x360",
-	`reseat_cluster_nodes{state="silent"}`:                          "0x300 1x2 0x60", // an hour ago, and it was told of then
+	`reseat_cluster_nodes{state="silent"}`:                          "0x300 1x2 0x60", // an hour ago, and it was reported then
 	`reseat_forwards_total{direction="out",result="ok"}`:            "0+40x360",
 	`reseat_forwards_total{direction="out",result="gone"}`:          "0+9x360",
 	`reseat_forwards_total{direction="out",result="unreachable"}`:   "0+0.3x360",

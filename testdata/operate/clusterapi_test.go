@@ -134,7 +134,7 @@ func TestEventsContinueAtAnotherNodeAndAfterAnUpgrade(t *testing.T) {
 // A session is changed through any node as at its own. A node that stands still has its sessions all the time:
 // resumes get 4504 meanwhile, and the control API names the node as missing. Once it was killed, it is found out
 // though nobody asks for its sessions: the log and the list of nodes say how many it had, and readers of events are
-// told. Its players get 4404 for good; those of other nodes notice nothing.
+// notified. Its players get 4404 for good; those of other nodes notice nothing.
 func TestStoppedNodeIsWaitedForAndKilledOneIsFoundOut(t *testing.T) {
 	c := newCluster(t, 3)
 	p, other, at := c.join(0), c.join(1), c.nodes[1]

@@ -131,7 +131,7 @@ func TestSlowRequestsLeaveRoomForResumes(t *testing.T) {
 }
 
 // --buffer-total holds back a game server that floods detached or stalled players: the
-// gateway uses no memory beyond it. A stalled player is held back, or told that it reads too
+// gateway uses no memory beyond it. A stalled player is held back, or notified that it reads too
 // little.
 func TestFastGameServersAreBoundedByBufferTotal(t *testing.T) {
 	defer func(p string) { program = p }(program)

@@ -184,7 +184,7 @@ func TestValuesForNATSMatchTheManifest(t *testing.T) {
 		t.Errorf("NATS reads its password from %+v, the gateway from %+v", ref, password)
 	}
 	release := regexp.MustCompile(`helm install (\S+) nats/nats --values nats-values\.yaml`).FindStringSubmatch(file(t, "deploy/kubernetes.yaml"))
-	if release == nil || url != "nats://reseat:$(NATS_PASSWORD)@"+release[1]+":4222" {
+	if release == nil || url != "plaintext://reseat:$(NATS_PASSWORD)@"+release[1]+":4222" {
 		t.Errorf("%q: the gateways connect to %q", release, url)
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"maps"
 	"math/big"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -31,11 +34,18 @@ func scrape(t *testing.T) exposed {
 	t.Helper()
 	cert, key := certificate(t)
 	secret := write(t, filepath.Join(t.TempDir(), "secret"), "whsec_"+strings.Repeat("MDEy", 8)+"\n")
-	g := start(t, "--demo", "--tls-cert="+cert, "--tls-key="+key, "--webhook=http://127.0.0.1:9/", "--webhook-secret-file="+secret,
+	game := newGame(t, 0)
+	g := start(t, "--upstream="+game.url(), "--tls-cert="+cert, "--tls-key="+key, "--webhook=http://127.0.0.1:9/", "--webhook-secret-file="+secret,
 		"--token-key-file="+tokenKey(t), "--cluster="+startNATS(t).url(), "--node-listen=127.0.0.1:0")
 	eventually(t, "the node has joined", func() bool {
 		return bytes.Contains(g.get("/metrics"), []byte("\nreseat_cluster_engine_seconds_bucket"))
 	})
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	player, _, err := websocket.Dial(t.Context(), "wss://"+g.addr+"/", &websocket.DialOptions{HTTPClient: insecure}) // the event loops begin
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer player.CloseNow()
 	families, err := new(expfmt.TextParser).TextToMetricFamilies(bytes.NewReader(g.get("/metrics")))
 	if err != nil {
 		t.Fatal(err)

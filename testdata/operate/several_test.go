@@ -121,7 +121,7 @@ func TestDrainingGatewayKeepsItsPlayersBehindNginx(t *testing.T) {
 	})
 }
 
-// drainTheFirst drains the first gateway, after tell has told the proxy.
+// drainTheFirst drains the first gateway, after tell has reconfigured the proxy.
 func (p *pair) drainTheFirst(t *testing.T, tell func()) {
 	t.Helper()
 	var players []*player

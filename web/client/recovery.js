@@ -216,7 +216,7 @@ export class Recovery {
     else this.#resume();
   }
 
-  /** One attempt to resume. It runs beside a live connection that is suspected, or is to be moved. */
+  /** One attempt to resume. It runs beside a live connection that is suspected, or that is moved. */
   #resume() {
     const attempts = this.#session._attempts;
     this.#retryTimer._clear();

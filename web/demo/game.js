@@ -297,7 +297,7 @@ export class Game extends EventTarget {
     this.dispatchEvent(new Event('state'));
   }
 
-  /** Counts the ticks that were never told. @param {number} tick the newest that is over */
+  /** Counts the ticks that never arrived. @param {number} tick the newest that is over */
   #passTo(tick) {
     if (this.tick > 0 && tick > this.tick) this.totals.updatesMissed += tick - this.tick;
     this.tick = Math.max(this.tick, tick);

@@ -89,7 +89,9 @@ describe('the demo in a cluster', () => {
       await demo.part('cut-reset').click(); // at n3, which did not serve the page
       await demo.until('it is back', ({ proof: now }) => now.resumes === 3 && now.state === 'playing');
       assert.deepEqual(
-        demo.complaints.filter((text) => !/ERR_(CONNECTION_(REFUSED|RESET)|SOCKET_NOT_CONNECTED)/.test(text)),
+        demo.complaints.filter(
+          (text) => !/ERR_(CONNECTION_(REFUSED|RESET)|SOCKET_NOT_CONNECTED|EMPTY_RESPONSE)/.test(text),
+        ),
         [],
         'the browser complains of the nodes that are gone alone',
       );

@@ -79,7 +79,7 @@ describe('the demo', { concurrency: 3 }, () => {
       for (const side of ['reseat', 'plain']) await demo.says(`${side}-survived`, /^0 survived$/); // it is not over
       const back = await demo.until(
         'the first one is back',
-        ({ proof }) => proof.resumes === 1 && proof.phase === 'playing',
+        ({ proof }) => proof.resumes === 1 && proof.phase === 'playing' && proof.up.received > before.proof.up.received,
       );
       assert.equal(back.plain.state, 'silent', 'the plain one waits');
       wantKept(before.proof, back.proof);

@@ -573,7 +573,7 @@ func (e *Engine) noteFailed(stream string, err error) {
 	e.again()
 }
 
-// lookForStreams notes which of the suspected streams have been lost. It reports whether some are to be looked
+// lookForStreams notes which of the suspected streams have been lost. It reports whether some must be looked
 // for later: operations may fail by the thousand.
 func (e *Engine) lookForStreams() (later bool) {
 	e.mu.Lock()

@@ -211,7 +211,7 @@ func TestEmptySocketIsNotReadAgainBeforeAnEdge(t *testing.T) {
 	arrives("abc")
 	read("abc")
 	arrives("d")
-	read("") // it has been told of no edge
+	read("") // it was notified of no edge
 	lent.Arrived(false)
 	read("d")
 	arrives("12345678")

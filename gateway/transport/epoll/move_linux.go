@@ -13,7 +13,7 @@ import (
 //
 // Between loops: the loop that has the session does it alone, at the end of a turn, by hand. It takes the session
 // out; then, with both mailboxes locked, the session's letters go to the other loop, behind a first one that has it
-// join there. So calls are made once and in order, whoever posts them meanwhile.
+// join there. So calls are made once and in order, even if others post meanwhile.
 //
 // For an upgrade: the loops pause, sessions are frozen, those that another has taken over are dropped, and the
 // loops go on with the rest.

@@ -538,7 +538,7 @@ func TestSocketsLeftByATurnAreServedNext(t *testing.T) {
 	}
 }
 
-// A turn ends after a bounded number of bytes, whoever sends them, and goes on with who is next.
+// A turn ends after a bounded number of bytes, of any sessions, and the next turn begins with the next socket.
 func TestTurnMovesABoundedNumberOfBytes(t *testing.T) {
 	tb := newTable(t, 16)
 	large, _ := fromClient(string(make([]byte, 150<<10)))

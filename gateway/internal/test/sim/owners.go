@@ -20,9 +20,9 @@ import (
 //   - O3: it gets a prefix of what each upstream sends, and none of an older one after one of a newer.
 //   - O4: its own messages are written in order, twice only by different owners, and not once they are settled; with
 //     redelivery off never twice.
-//   - O5: what it is told is held was written to a game server.
+//   - O5: what the owner acks was written to a game server.
 //   - F6: an owner that is not certain says nothing for a client that is not there.
-//   - counts: an upstream is told the numbers of the first messages in both directions.
+//   - counts: a dial states the numbers of the first messages in both directions.
 
 const (
 	ownedFor  = time.Second     // how long a node acts for a player after it was certain to have the session,
@@ -44,7 +44,7 @@ type lineage struct {
 	redeliver bool   // --failover-redeliver
 
 	// The game servers behind it, all of them together.
-	dials  int     // so many were told where to go on
+	dials  int     // so many stated where to go on
 	newest int     // of which this one is the newest that was connected
 	got    []wrote // got[n]: what became of the client's message n
 	whole  uint64  // all up to it were written to some connection
@@ -62,7 +62,7 @@ type wrote struct {
 	by    *game
 }
 
-// A promise is what an upstream is told when it is dialled: the numbers of the first message of the client's
+// A promise is what a dial states to the upstream: the numbers of the first message of the client's
 // that it gets, and of its own first.
 type promise struct {
 	dial     int // which dial of the session it is; 0: of no durable one
@@ -480,7 +480,7 @@ func (g *game) noteConfirmed() {
 	}
 }
 
-// ---- what the client states, and what an upstream was told
+// ---- what the client states, and what a dial stated
 
 // movedHere returns what hello says of how the session came here.
 func (g *game) movedHere() string {
@@ -573,7 +573,7 @@ func (line *lineage) promises(up, down uint64) promise {
 	return promise{line.dials, up, down}
 }
 
-// tells begins a dial: it returns what the upstream is told, for a client that states r. The seat is written before,
+// tells begins a dial: it returns what the dial states, for a client that states r. The seat is written before,
 // which a former owner cannot.
 func (g *game) tells(r session.Resume) promise {
 	if g.line.owner != g {
@@ -613,7 +613,7 @@ func (g *game) partsMoved(u *upstream) {
 
 // ---- the game servers, all together
 
-// hears records what u was told.
+// hears records what the dial of u stated.
 func (u *upstream) hears(told promise) {
 	line := u.g.line
 	u.told = told
@@ -647,7 +647,7 @@ func (u *upstream) number(r *record, it item) {
 	}
 }
 
-// checkPromise checks that the client's message n is what u was told.
+// checkPromise checks that the client's message n is the one that the dial of u stated.
 func (u *upstream) checkPromise(n uint64) {
 	if u.g.cfg.Durable && u.received == 0 && n != u.told.up {
 		u.g.fail("counts", "upstream %d was told that the first message would be %d, and it is %d", u.no, u.told.up, n)
@@ -925,7 +925,7 @@ func (g *game) talkOn() {
 }
 
 // breakInWrite breaks the upstream, or the client's connection, while a write to the upstream is in flight that is
-// reported only when the next one has been told where to go on.
+// reported only when the next one has stated where to go on.
 func (g *game) breakInWrite() bool {
 	if !g.cfg.Durable || g.core.State() != session.Attached || g.ups.replaced || g.leaving > 0 {
 		return false

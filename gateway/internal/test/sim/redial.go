@@ -171,7 +171,7 @@ func (g *game) checkOutage(i session.Info) {
 }
 
 // checkLoss checks an upstream that is not replaced: its session goes on only until the client
-// has been told.
+// has been notified.
 func (g *game) checkLoss() {
 	u := g.ups
 	if !g.redials() || g.out.over || g.seen.ends > 0 || g.outOfMemoryAtStart {

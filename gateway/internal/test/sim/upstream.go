@@ -19,7 +19,7 @@ type upstream struct {
 	leg  *leg
 	ten  *session.Upstream // the core's name for it
 	no   int               // which of its owner's upstreams it is, from 1
-	told promise           // what it was told when it was dialled
+	told promise           // what its dial stated
 	nth  int               // messages of it that were numbered
 	says flow
 

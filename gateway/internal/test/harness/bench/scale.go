@@ -208,8 +208,8 @@ func (p *pair) stop() {
 	p.cmd.Wait()
 }
 
-// scaleLoad is the load generator: it is told its pairSpec, says the address of its game server, is told that of the
-// proxy, says when it is ready, and is told to begin.
+// scaleLoad runs the load generator. It reads its pairSpec, writes the address of its game server, reads that of the
+// proxy, reports that it is ready, and begins at the next input.
 func scaleLoad() error {
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	var spec pairSpec

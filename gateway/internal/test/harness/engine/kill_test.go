@@ -189,7 +189,7 @@ func (c *counters) judge(t *testing.T, what string, s store) {
 }
 
 // Twelve clients count up eight keys by conditional writes, in the bucket of players, which is in memory, and in
-// those of seats, which are in files. None is accepted twice or lost, and nobody is told that a record is not there,
+// those of seats, which are in files. None is accepted twice or lost, and no reader gets "not found" for a record that exists,
 // such as while its bucket has no leader.
 func TestNoConditionalWriteIsAcceptedTwiceOrLost(t *testing.T) {
 	t.Parallel()

@@ -276,7 +276,7 @@ func (d *diary) sees(what string, f func() bool) {
 	})
 }
 
-// seesRecord waits until a node's record has a value, "" if there is to be none.
+// seesRecord waits until a node's record has a value, "" if none is expected.
 func (d *diary) seesRecord(id, value string) {
 	d.Helper()
 	d.sees(fmt.Sprintf("the record of %s is %q", id, value), func() bool { return d.records[id] == value })

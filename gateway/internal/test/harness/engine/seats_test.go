@@ -164,7 +164,7 @@ func TestReadsByLeadersAreLimited(t *testing.T) {
 	}
 }
 
-// While a bucket is lost its seats cannot be read or written, and nobody is told that there are none. Then
+// While a bucket is lost its seats cannot be read or written, and no reader gets "not found". Then
 // owners hear that they may write theirs.
 func TestLostBucketOfSeatsIsFilledAgain(t *testing.T) {
 	t.Parallel()
