@@ -2,21 +2,20 @@
 // connection between the two.
 //
 // Each client has a Stream. What streams write is collected, and written to the connection as soon as the
-// one before is: what is due at the same time goes out together. What arrives goes straight into the
-// socket of the client, or of its session, if that accepts it: see Stream.PipeTo. A stream holds at
-// most window bytes for a slow reader, and the other end sends no more than that; so nobody waits for
+// one before is, or at the end of an event loop's turn: what is due at the same time goes out together. A stream
+// holds at most window bytes for a slow reader, and the other end sends no more than that; so nobody waits for
 // somebody else's client.
+//
+// Two goroutines move the bytes of a link (Run), or an event loop does (Host): it calls Arrived and TakeDue.
 //
 // Both ends send a sign of life each beat. A Link from which nothing comes for lostAfter of those ends,
 // and all of its streams with it.
 package link
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -66,33 +65,58 @@ var (
 
 // A Link is one end of a connection between two nodes. Its methods may be called from any goroutine.
 type Link struct {
-	conn   net.Conn
+	addr   [2]net.Addr   // local and remote
 	accept func(*Stream) // nil: this end opens the streams
 
-	mu      sync.Mutex // guards what follows, and all streams
-	changed sync.Cond  // due has got shorter or longer, or err is set
-	due     []byte     // frames to be written
-	err     error      // why the link has ended
-	heard   bool       // anything, since the last beat
-	leaving bool       // no more streams are opened
-	last    uint32     // id
-	streams map[uint32]*Stream
-	done    chan struct{}
+	mu       sync.Mutex // guards what follows, and all streams
+	changed  sync.Cond  // due has got shorter or longer, or err is set
+	wake     func()     // something is due, or err is set; nil: nobody needs to be woken
+	host     any        // the event loop that moves the bytes; nil: goroutines
+	partial  []byte     // the beginning of a frame that arrives
+	due      []byte     // frames to be written
+	waiting  []*Stream  // they may send more once due is shorter
+	err      error      // why the link has ended
+	heard    bool       // anything, since the last beat
+	woken    bool       // a goroutine, by what has arrived
+	leaving  bool       // no more streams are opened
+	last     uint32     // id
+	streams  map[uint32]*Stream
+	ended    chan struct{} // err is set
+	done     chan struct{} // the connection is closed
+	released sync.Once
 }
 
-// New returns a Link on conn, which it owns. r reads from conn. The one end opens the streams, the other
+// New returns a Link between two addresses. Run or Host must follow. The one end opens the streams, the other
 // has accept, which is called with each in a goroutine of its own.
-func New(conn net.Conn, r io.Reader, accept func(*Stream)) *Link {
-	l := &Link{conn: conn, accept: accept, streams: make(map[uint32]*Stream), done: make(chan struct{})}
+func New(local, remote net.Addr, accept func(*Stream)) *Link {
+	l := &Link{addr: [2]net.Addr{local, remote}, accept: accept, streams: make(map[uint32]*Stream), ended: make(chan struct{}), done: make(chan struct{})}
 	l.changed.L = &l.mu
-	go l.write()
-	go l.read(bufio.NewReaderSize(r, 4*maxFrame))
 	go l.watch()
 	return l
 }
 
-// Done is closed when the link has ended.
+// Run has goroutines move the bytes of the link, over conn, which it owns.
+func (l *Link) Run(conn net.Conn) {
+	go l.write(conn)
+	go l.read(conn)
+}
+
+// Host names the event loop that moves the bytes of the link, for Arrived. wake is called when something is due, or
+// the link has ended; it must not block, or call the link.
+func (l *Link) Host(on any, wake func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.host, l.wake = on, wake
+	if len(l.due) > 0 || l.err != nil {
+		wake()
+	}
+}
+
+// Done is closed when the link has ended, and its connection is closed.
 func (l *Link) Done() <-chan struct{} { return l.done }
+
+// Released notes that the connection of a link that has ended is closed.
+func (l *Link) Released() { l.released.Do(func() { close(l.done) }) }
 
 // Open opens a stream.
 func (l *Link) Open() (*Stream, error) {
@@ -128,9 +152,10 @@ func (l *Link) Leave() {
 }
 
 // Close ends the link and its streams.
-func (l *Link) Close() { l.fail(net.ErrClosed) }
+func (l *Link) Close() { l.Fail(net.ErrClosed) }
 
-func (l *Link) fail(err error) {
+// Fail is Close for a link whose connection has failed.
+func (l *Link) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failLocked(err)
@@ -141,11 +166,17 @@ func (l *Link) failLocked(err error) {
 		return
 	}
 	l.err = err
-	go l.conn.Close() // TLS may wait with its last words
-	close(l.done)
-	l.changed.Broadcast()
+	close(l.ended)
+	l.wakeLocked()
 	for _, s := range l.streams {
-		s.endLocked(fmt.Errorf("the link has ended: %w", err))
+		s.endLocked(fmt.Errorf("the link has ended: %w", err), nil)
+	}
+}
+
+func (l *Link) wakeLocked() {
+	l.changed.Broadcast()
+	if l.wake != nil {
+		l.wake()
 	}
 }
 
@@ -165,20 +196,63 @@ func (l *Link) stream(id uint32) *Stream {
 
 // frame has a frame written. n is the number in it, if that is not the length of p.
 func (l *Link) frame(k kind, id uint32, p []byte, n ...int) {
+	if l.err != nil {
+		return
+	}
 	number := uint32(len(p))
 	if len(n) > 0 {
 		number = uint32(n[0])
 	}
 	if len(l.due) == 0 {
-		l.changed.Broadcast()
+		defer l.wakeLocked()
 	}
 	l.due = binary.BigEndian.AppendUint32(l.due, uint32(k)<<24|number)
 	l.due = binary.BigEndian.AppendUint32(l.due, id)
 	l.due = append(l.due, p...)
 }
 
+// Due reports whether something is due, or the link has ended.
+func (l *Link) Due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.due) > 0 || l.err != nil
+}
+
+// Err returns why the link has ended, nil if it has not.
+func (l *Link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// TakeDue takes what is due, in place of out, whose memory it reuses. on is that of Arrived.
+func (l *Link) TakeDue(out []byte, on any) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.takeLocked(out, on)
+}
+
+func (l *Link) takeLocked(out []byte, on any) []byte {
+	if cap(out) > maxDue {
+		out = nil
+	}
+	out, l.due = l.due, out[:0]
+	if len(l.waiting) > 0 {
+		waiting := l.waiting
+		l.waiting = nil
+		for _, s := range waiting {
+			s.waits = false
+			s.note(on)
+		}
+		l.changed.Broadcast()
+	}
+	return out
+}
+
 // write writes what is due.
-func (l *Link) write() {
+func (l *Link) write(conn net.Conn) {
+	defer l.Released()
+	defer conn.Close()
 	var out []byte
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,10 +264,10 @@ func (l *Link) write() {
 		l.mu.Unlock()
 		runtime.Gosched() // whoever can run now may have something to write
 		l.mu.Lock()
-		out, l.due = l.due, out[:0]
+		out = l.takeLocked(out, nil)
 		l.changed.Broadcast()
 		l.mu.Unlock()
-		_, err := l.conn.Write(out)
+		_, err := conn.Write(out)
 		l.mu.Lock()
 		if err != nil {
 			l.failLocked(err)
@@ -207,7 +281,7 @@ func (l *Link) watch() {
 	defer tick.Stop()
 	for missed := 0; ; {
 		select {
-		case <-l.done:
+		case <-l.ended:
 			return
 		case <-tick.C:
 		}
@@ -226,42 +300,52 @@ func (l *Link) watch() {
 }
 
 // read takes what arrives to the streams.
-func (l *Link) read(r *bufio.Reader) {
+func (l *Link) read(conn net.Conn) {
+	buf := make([]byte, 4*maxFrame)
 	for {
-		h, err := r.Peek(headerSize)
+		n, err := conn.Read(buf)
+		l.Arrived(buf[:n], nil)
 		if err != nil {
-			l.fail(err)
+			l.Fail(err)
 			return
 		}
-		k, n, id := kind(h[0]), int(binary.BigEndian.Uint32(h)&0xffffff), binary.BigEndian.Uint32(h[4:])
-		r.Discard(headerSize)
-		var p []byte
-		if k == data {
-			if n > maxFrame {
-				l.fail(errFlood)
-				return
-			}
-			if p, err = r.Peek(n); err != nil {
-				l.fail(err)
-				return
-			}
-		}
-		l.mu.Lock()
-		l.heard = true
-		err = l.arrived(k, n, id, p)
-		if err != nil {
-			l.failLocked(err)
-		}
-		l.mu.Unlock()
-		if err != nil {
-			return
-		}
-		r.Discard(len(p))
 	}
 }
 
+// Arrived takes bytes of the connection to the streams, and reports whether that has woken a goroutine. on is the
+// event loop that calls it, nil if a goroutine does.
+func (l *Link) Arrived(p []byte, on any) (woken bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard, l.woken = l.heard || len(p) > 0, false
+	if len(l.partial) > 0 {
+		l.partial = append(l.partial, p...)
+		p = l.partial
+	}
+	for l.err == nil && len(p) >= headerSize {
+		k, n, id := kind(p[0]), int(binary.BigEndian.Uint32(p)&0xffffff), binary.BigEndian.Uint32(p[4:])
+		size := headerSize
+		if k == data {
+			if n > maxFrame {
+				l.failLocked(errFlood)
+				break
+			}
+			size += n
+		}
+		if len(p) < size {
+			break
+		}
+		if err := l.arrived(k, n, id, p[headerSize:size], on); err != nil {
+			l.failLocked(err)
+		}
+		p = p[size:]
+	}
+	l.partial = append(l.partial[:0], p...)
+	return l.woken
+}
+
 // arrived takes one frame. Of a stream that this end has closed already, nothing is of use.
-func (l *Link) arrived(k kind, n int, id uint32, p []byte) error {
+func (l *Link) arrived(k kind, n int, id uint32, p []byte, on any) error {
 	s := l.streams[id]
 	switch {
 	case k == alive:
@@ -273,24 +357,25 @@ func (l *Link) arrived(k kind, n int, id uint32, p []byte) error {
 			l.frame(reset, id, nil, 1)
 			return nil
 		}
+		l.woken = true
 		go l.accept(l.stream(id))
 	case k > leave || k == open:
 		return fmt.Errorf("frame of kind %d for stream %d", k, id)
 	case s == nil:
 	case k == data:
-		return s.arrived(p)
+		return s.arrived(p, on)
 	case k == end:
 		s.ended = true
-		s.changed.Broadcast()
+		s.note(on)
 	case k == credit:
 		s.send += n
-		s.changed.Broadcast()
+		s.note(on)
 	case k == reset:
 		err := errReset
 		if n == 1 {
 			err = ErrRefused
 		}
-		s.endLocked(err)
+		s.endLocked(err, on)
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/pipe"
 )
 
 // A pair is two ends of a link.
@@ -28,8 +27,10 @@ type pair struct {
 // on makes a pair on a connection.
 func on(t *testing.T, a, b net.Conn) *pair {
 	p := &pair{t: t, below: a, other: b, came: make(chan *Stream, 1000)}
-	p.front = New(a, a, nil)
-	p.owner = New(b, b, func(s *Stream) { p.came <- s })
+	p.front = New(a.LocalAddr(), a.RemoteAddr(), nil)
+	p.front.Run(a)
+	p.owner = New(b.LocalAddr(), b.RemoteAddr(), func(s *Stream) { p.came <- s })
+	p.owner.Run(b)
 	t.Cleanup(func() { p.front.Close(); p.owner.Close() })
 	return p
 }
@@ -385,116 +386,106 @@ func (c *counted) count() int {
 	return c.n
 }
 
-// Bytes that take the way through Write are not overtaken, and hold up TryWrite no longer than they take.
-func TestTryWriteKeepsTheOrder(t *testing.T) {
+// What an event loop does without waiting succeeds again once it is notified.
+func TestStreamIsUsedWithoutWaiting(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		front, owner := p.open()
-		long := strings.Repeat("b", maxFrame+1)
-		for _, try := range []struct {
-			what string
-			want bool
-		}{{"a", true}, {long, false}, {"c", false}} {
-			if got := owner.TryWrite([]byte(try.what)); got != try.want {
-				t.Errorf("TryWrite of %d bytes: %v", len(try.what), got)
+		notified := 0
+		front.Watch(func(any) { notified++ })
+		wantNotified := func(what string) {
+			t.Helper()
+			synctest.Wait()
+			if notified == 0 {
+				t.Errorf("%s: nobody is notified", what)
+			}
+			notified = 0
+		}
+		b := make([]byte, 2*window)
+		wantRead := func(want int, wantErr error) {
+			t.Helper()
+			if n, err := front.Receive(b); n != want || !errors.Is(err, wantErr) {
+				t.Errorf("%d, %v; want %d, %v", n, err, want, wantErr)
 			}
 		}
-		owner.Write([]byte(long + "c"))
-		if !owner.TryWrite([]byte("d")) {
-			t.Error("TryWrite writes nothing more")
+		wantRead(0, nil)
+		owner.Write([]byte("abc"))
+		wantNotified("bytes")
+		wantRead(3, nil)
+		n, full, err := front.Send(b)
+		if n != window || !full || err != nil {
+			t.Errorf("%d bytes are sent, full %v, %v; want a window", n, full, err)
+		}
+		synctest.Wait()
+		io.ReadFull(owner, b[:window])
+		wantNotified("credit")
+		if n, full, err := front.Send(b[:10]); n != 10 || full || err != nil {
+			t.Errorf("%d bytes are sent, full %v, %v", n, full, err)
 		}
 		owner.CloseWrite()
-		wantEnd(t, front, "a"+long+"cd", io.EOF)
+		wantNotified("an end")
+		wantRead(0, io.EOF)
+		owner.Close()
+		wantNotified("a close")
+		wantRead(0, errReset)
 	})
 }
 
-// A slowSocket accepts nothing until it is released.
-type slowSocket struct {
-	net.Conn
-	release chan struct{}
-	got     []byte
-}
-
-func (s *slowSocket) Write(p []byte) (int, error) {
-	<-s.release
-	s.got = append(s.got, p...)
-	return len(p), nil
-}
-
-// What arrives does not overtake what PipeTo is still writing, even if the socket would take it.
-func TestPipeToKeepsTheOrder(t *testing.T) {
-	inPair(t, func(t *testing.T, p *pair) {
-		front, owner := p.open()
-		s := &slowSocket{release: make(chan struct{})}
-		go front.PipeTo(s)
-		owner.Write([]byte("first "))
-		synctest.Wait()
-		p.front.mu.Lock()
-		front.sink = func(p []byte) int { s.got = append(s.got, p...); return len(p) }
-		p.front.mu.Unlock()
-		owner.Write([]byte("second "))
-		synctest.Wait()
-		close(s.release)
-		synctest.Wait()
-		owner.Write([]byte("third"))
-		synctest.Wait()
-		wstest.Equal(t, "written", string(s.got), "first second third")
+// Streams that a link has no room for go on once it has written.
+func TestFullLinkHoldsStreamsUpUntilItHasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		front := New(nil, nil, nil)
+		defer front.Close()
+		front.Host(t, func() {})
+		var held []*Stream
+		notified := 0
+		for len(held) < 2 {
+			s, err := front.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, _, _ := s.Send(make([]byte, window)); n < window {
+				s.Watch(func(on any) {
+					notified++
+					if on != t {
+						t.Errorf("on %v, want the loop", on)
+					}
+				})
+				held = append(held, s)
+			}
+		}
+		if n := len(front.TakeDue(nil, t)); n < maxDue || n > maxDue+2*maxFrame {
+			t.Errorf("%d bytes are due, want no more than %d", n, maxDue)
+		}
+		wstest.Equal(t, "streams notified", notified, 2)
+		for _, s := range held {
+			if s.Watch(nil); s.Room(10) != 10 {
+				t.Error("no room after it was written")
+			}
+		}
 	})
 }
 
-// overSockets returns the ends of a client's way over a link: the client's own, and the one that a session gets.
-func overSockets(t *testing.T) (client, session net.Conn) {
-	t.Helper()
-	a, b := wstest.TCPPair(t, nil)
-	p := on(t, a, b)
-	front, owner := p.open()
-	gateway, client := wstest.TCPPair(t, nil)
-	session = Socket(owner)
-	go pipe.Copy(gateway, front)
-	t.Cleanup(func() { client.Close(); session.Close() })
-	return client, session
-}
-
-// What goes straight through and what has to wait stay in order, both ways.
-func TestSocketsCarryMoreThanTheyHold(t *testing.T) {
-	client, session := overSockets(t)
-	sent := make([]byte, 20<<20)
-	rand.Read(sent)
-	var all sync.WaitGroup
-	for _, way := range [][2]net.Conn{{client, session}, {session, client}} {
-		all.Go(func() {
-			for rest := sent; len(rest) > 0; {
-				n := min(len(rest), 1+int(rest[0])*200)
-				if _, err := way[0].Write(rest[:n]); err != nil {
-					t.Error(err)
-					return
-				}
-				rest = rest[n:]
-			}
-			way[0].(interface{ CloseWrite() error }).CloseWrite()
-		})
-		all.Go(func() {
-			time.Sleep(50 * time.Millisecond) // until everything is full
-			if got, err := io.ReadAll(way[1]); err != nil || !bytes.Equal(got, sent) {
-				t.Errorf("%d bytes of %d, %v", len(got), len(sent), err)
-			}
-		})
-	}
-	all.Wait()
-}
-
-func TestSocketsEndTogether(t *testing.T) {
-	for _, of := range []string{"client", "session"} {
-		client, session := overSockets(t)
-		client.Write([]byte("up"))
-		io.ReadFull(session, make([]byte, 2))
-		one, other := client, session
-		if of == "session" {
-			one, other = session, client
+// Frames may arrive in pieces of any size.
+func TestFramesArriveInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		came := make(chan *Stream, 10)
+		front, owner := New(nil, nil, nil), New(nil, nil, func(s *Stream) { came <- s })
+		defer front.Close()
+		defer owner.Close()
+		var sent string
+		s, _ := front.Open()
+		for i := range 50 {
+			text := strings.Repeat("x", i)
+			s.Send([]byte(text))
+			sent += text
 		}
-		one.Close()
-		other.SetReadDeadline(time.Now().Add(30 * time.Second))
-		if n, err := other.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("after the end of the %s: %d, %v", of, n, err)
+		s.CloseWrite()
+		all := front.TakeDue(nil, nil)
+		for n := 1; len(all) > 0; n = n%23 + 1 {
+			n = min(n, len(all))
+			owner.Arrived(all[:n], nil)
+			all = all[n:]
 		}
-	}
+		wantEnd(t, <-came, sent, io.EOF)
+	})
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"reseat/gateway/transport/rawconn"
 )
 
 const (
@@ -28,9 +30,7 @@ var errNoLinks = errors.New("the node has no links")
 // Links are those between this node and others. There is one to each node that clients are passed on to, and
 // one from each that passes on clients.
 type Links struct {
-	dial    func(ctx context.Context, node string) (net.Conn, error)
-	retired func() bool // another process is this node now
-	addr    net.Addr
+	Options
 
 	came chan net.Conn // clients that other nodes pass on
 	over chan struct{} // closed by Close
@@ -40,6 +40,18 @@ type Links struct {
 	from    map[*Link]struct{}
 	leaving bool
 	closing sync.Once
+}
+
+// Options are those of Links.
+type Options struct {
+	Addr net.Addr // of the node's own listener
+	// Dial connects to another's.
+	Dial func(ctx context.Context, node string) (net.Conn, error)
+	// Retired reports whether another process is this node now, which passes on nothing new.
+	Retired func() bool
+	// Host has an event loop move the bytes of a link, over conn, which it owns then: see Link.Host. It reports false
+	// if there is none.
+	Host func(l *Link, conn net.Conn) bool
 }
 
 // A linkTo is the link to one node.
@@ -55,10 +67,9 @@ type making struct {
 	err  error
 }
 
-// NewLinks returns the links of a node. dial connects to another's listener; addr is that of its own. retired
-// reports whether another process is this node now, which passes on nothing new.
-func NewLinks(addr net.Addr, dial func(ctx context.Context, node string) (net.Conn, error), retired func() bool) *Links {
-	return &Links{addr: addr, dial: dial, retired: retired, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*linkTo), from: make(map[*Link]struct{})}
+// NewLinks returns the links of a node.
+func NewLinks(o Options) *Links {
+	return &Links{Options: o, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*linkTo), from: make(map[*Link]struct{})}
 }
 
 // Open returns a connection to a node for one client. The link to it ends with reach.
@@ -79,7 +90,7 @@ func (l *Links) Open(ctx, reach context.Context, node string) (net.Conn, error) 
 		}
 		if time.Now().Before(to.alone) {
 			l.mu.Unlock()
-			return l.dial(ctx, node)
+			return l.Dial(ctx, node)
 		}
 		m := to.making
 		if m == nil {
@@ -117,7 +128,7 @@ func (l *Links) make(ctx, reach context.Context, node string, to *linkTo, m *mak
 		// A node that is silent answers none of the clients on the link. A process that retires has left the
 		// cluster, and passes on for as long as its clients stay.
 		stop := context.AfterFunc(reach, func() {
-			if !l.retired() {
+			if !l.Retired() {
 				made.Close()
 			}
 		})
@@ -142,7 +153,7 @@ func (l *Links) forget(node string, to *linkTo, made *Link, stop func() bool) {
 
 // connect makes the connection of a link.
 func (l *Links) connect(ctx context.Context, node string) (*Link, error) {
-	conn, err := l.dial(ctx, node)
+	conn, err := l.Dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +170,19 @@ func (l *Links) connect(ctx context.Context, node string) (*Link, error) {
 		conn.Close()
 		return nil, err
 	}
+	return l.begin(conn, r, nil), nil
+}
+
+// begin begins a link over conn. r has read from it.
+func (l *Links) begin(conn net.Conn, r *bufio.Reader, accept func(*Stream)) *Link {
 	conn.SetDeadline(time.Time{})
-	return New(conn, r, nil), nil
+	made := New(conn.LocalAddr(), conn.RemoteAddr(), accept)
+	early, _ := r.Peek(r.Buffered())
+	made.Arrived(early, nil)
+	if l.Host == nil || !l.Host(made, conn) {
+		made.Run(conn)
+	}
+	return made
 }
 
 // ServeHTTP makes a link of a connection from another node.
@@ -178,8 +200,7 @@ func (l *Links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		conn.Close()
 		return
 	}
-	conn.SetDeadline(time.Time{})
-	made := New(conn, rw.Reader, l.take)
+	made := l.begin(conn, rw.Reader, l.take)
 	l.mu.Lock()
 	l.from[made] = struct{}{}
 	if l.leaving {
@@ -198,7 +219,7 @@ func (l *Links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // take has the node's server serve a client.
 func (l *Links) take(s *Stream) {
-	conn := Socket(s)
+	conn := rawconn.Over(s)
 	select {
 	case l.came <- conn:
 	case <-l.over:
@@ -217,7 +238,7 @@ func (l *Links) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (l *Links) Addr() net.Addr { return l.addr }
+func (l *Links) Addr() net.Addr { return l.Options.Addr }
 
 // Close ends all links.
 func (l *Links) Close() error {

@@ -35,7 +35,7 @@ func newLinked(t *testing.T) *linked {
 		x.dials.Add(1)
 		return ln.Dial()
 	}
-	x.front, x.owner = NewLinks(nil, dial, x.retired.Load), NewLinks(nil, nil, nil)
+	x.front, x.owner = NewLinks(Options{Dial: dial, Retired: x.retired.Load}), NewLinks(Options{})
 	x.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == Path && x.older.Load():

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"os"
@@ -8,53 +9,68 @@ import (
 	"time"
 )
 
-// pieceSize is the size of one write of PipeTo.
-const pieceSize = 4 << 10
-
 // A Stream is the connection of one client, at one end of a Link. One goroutine may read and one
 // write at a time; the other methods may be called from any goroutine.
+//
+// It is a rawconn.Virtual: an event loop reads and writes it without blocking.
 type Stream struct {
 	link *Link
 	id   uint32
 
 	// Guarded by the link's mutex:
 	changed sync.Cond
-	in      []byte           // has arrived, and is not read
-	room    int              // how much more may arrive
-	owed    int              // how much was read that the other end has not been told of
-	ended   bool             // nothing more arrives
-	send    int              // how much the other end has room for
-	besides int              // bytes that are on the way to Write: see TryWrite
-	done    bool             // no more is written
-	err     error            // why it has ended both ways
-	sink    func([]byte) int // takes what arrives: see PipeTo
-	sinking bool             // PipeTo has bytes that came before
+	in      []byte       // has arrived, and is not read
+	room    int          // how much more may arrive
+	owed    int          // how much was read that the other end has not been told of
+	ended   bool         // nothing more arrives
+	send    int          // how much the other end has room for
+	waits   bool         // it is in link.waiting
+	done    bool         // no more is written
+	err     error        // why it has ended both ways
+	ready   func(on any) // see Watch
 	reads   deadline
 	writes  deadline
 }
 
-// arrived takes bytes of the stream. The link's mutex is held, but not while sink is called.
-func (s *Stream) arrived(p []byte) error {
+// Host returns the event loop of the stream's link, nil if it has none.
+func (s *Stream) Host() any {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	return s.link.host
+}
+
+// Watch implements rawconn.Virtual.
+func (s *Stream) Watch(ready func(on any)) {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	s.ready = ready
+}
+
+// note wakes whoever reads or writes.
+func (s *Stream) note(on any) {
+	if s.ready != nil {
+		s.ready(on)
+		return
+	}
+	s.changed.Broadcast()
+	s.link.woken = true
+}
+
+// arrived takes bytes of the stream.
+func (s *Stream) arrived(p []byte, on any) error {
 	if s.room -= len(p); s.room < 0 {
 		return errFlood
 	}
-	if s.sink != nil && len(s.in) == 0 && !s.sinking {
-		sink := s.sink
-		s.link.mu.Unlock()
-		n := sink(p)
-		s.link.mu.Lock()
-		s.took(n)
-		p = p[n:]
-	}
-	if len(p) > 0 {
-		s.in = append(s.in, p...)
-		s.changed.Broadcast()
-	}
+	s.in = append(s.in, p...)
+	s.note(on)
 	return nil
 }
 
-// took gives the other end credit for n bytes, once that is worth a frame.
+// took notes that n bytes were read. It gives the other end credit for them once that is worth a frame.
 func (s *Stream) took(n int) {
+	if s.in = s.in[n:]; len(s.in) == 0 {
+		s.in = nil
+	}
 	if s.owed += n; s.owed >= window/2 && s.err == nil {
 		s.link.frame(credit, s.id, nil, s.owed)
 		s.room += s.owed
@@ -62,106 +78,118 @@ func (s *Stream) took(n int) {
 	}
 }
 
-// Read implements net.Conn. What has arrived before an end or an error is read before it.
-func (s *Stream) Read(p []byte) (int, error) {
+// Peek returns what can be read at once, which Took takes. The error is that of Read.
+func (s *Stream) Peek() ([]byte, error) {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
-	n, err := s.readLocked(p)
+	return s.peek()
+}
+
+// Took notes that n bytes of Peek were used.
+func (s *Stream) Took(n int) {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	if n <= len(s.in) {
+		s.took(n)
+	}
+}
+
+func (s *Stream) peek() ([]byte, error) {
+	switch {
+	case s.err == net.ErrClosed:
+		return nil, s.err
+	case len(s.in) > 0:
+		return s.in, nil
+	case s.err == nil && s.ended:
+		return nil, io.EOF
+	}
+	return nil, s.err
+}
+
+// Receive reads what is there. It returns 0 and no error if that is nothing now.
+func (s *Stream) Receive(p []byte) (int, error) {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	in, err := s.peek()
+	n := copy(p, in)
 	s.took(n)
 	return n, err
 }
 
-func (s *Stream) readLocked(p []byte) (int, error) {
+// Read implements net.Conn. What has arrived before an end or an error is read before it.
+func (s *Stream) Read(p []byte) (int, error) {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
 	for {
-		switch {
-		case s.reads.over():
+		if s.reads.over() {
 			return 0, os.ErrDeadlineExceeded
-		case s.err == net.ErrClosed:
-			return 0, s.err
-		case len(s.in) > 0:
-			n := copy(p, s.in)
-			if s.in = s.in[n:]; len(s.in) == 0 {
-				s.in = nil
-			}
-			return n, nil
-		case s.err != nil:
-			return 0, s.err
-		case s.ended:
-			return 0, io.EOF
+		}
+		if in, err := s.peek(); len(in) > 0 || err != nil {
+			n := copy(p, in)
+			s.took(n)
+			return n, err
 		}
 		s.changed.Wait()
 	}
 }
 
-// PipeTo writes to conn all that is read, until an error. What the socket of conn takes at once goes there as
-// it arrives.
-func (s *Stream) PipeTo(conn net.Conn) error {
-	buf := make([]byte, pieceSize)
-	sink := sinkOf(conn)
+// Send writes as much of p as the other end and the link have room for, and reports whether that was less than all.
+func (s *Stream) Send(p []byte) (n int, full bool, err error) {
+	l := s.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.err != nil || s.done {
+		return 0, false, cmp.Or(s.err, net.ErrClosed)
+	}
+	for n < len(p) {
+		size := s.roomLocked(len(p) - n)
+		if size == 0 {
+			return n, true, nil
+		}
+		l.frame(data, s.id, p[n:n+size])
+		s.send -= size
+		n += size
+	}
+	return n, false, nil
+}
+
+// Room returns how many bytes Send would write now, up to n.
+func (s *Stream) Room(n int) int {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
-	s.sink = sink
-	for {
-		n, err := s.readLocked(buf)
-		if err != nil {
-			return err
+	return s.roomLocked(n)
+}
+
+// roomLocked returns the size of the next frame. Whoever sends is notified when there is more room than none.
+func (s *Stream) roomLocked(n int) int {
+	l := s.link
+	if len(l.due) > maxDue {
+		if !s.waits {
+			s.waits = true
+			l.waiting = append(l.waiting, s)
 		}
-		s.sinking = true
-		s.link.mu.Unlock()
-		_, err = conn.Write(buf[:n])
-		s.link.mu.Lock()
-		s.sinking = false
-		s.took(n)
-		if err != nil {
-			return err
-		}
+		return 0
 	}
+	return max(0, min(n, s.send, maxFrame))
 }
 
 // Write implements net.Conn.
 func (s *Stream) Write(p []byte) (n int, err error) {
-	l := s.link
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(p) > 0 {
-		switch {
-		case s.writes.over():
-			return n, os.ErrDeadlineExceeded
-		case s.err != nil:
-			return n, s.err
-		case s.done:
-			return n, net.ErrClosed
-		case s.send <= 0:
+	for {
+		k, full, err := s.Send(p[n:])
+		if n += k; !full || err != nil {
+			return n, err
+		}
+		s.link.mu.Lock()
+		for s.err == nil && !s.done && !s.writes.over() && s.roomLocked(1) == 0 {
 			s.changed.Wait()
-		case len(l.due) > maxDue:
-			l.changed.Wait()
-		default:
-			piece := p[:min(len(p), s.send, maxFrame)]
-			s.writeLocked(piece)
-			s.besides = max(0, s.besides-len(piece))
-			n, p = n+len(piece), p[len(piece):]
+		}
+		over := s.writes.over()
+		s.link.mu.Unlock()
+		if over {
+			return n, os.ErrDeadlineExceeded
 		}
 	}
-	return n, nil
-}
-
-func (s *Stream) writeLocked(p []byte) {
-	s.link.frame(data, s.id, p)
-	s.send -= len(p)
-}
-
-// TryWrite writes p if that is possible without waiting. If it reports false, the caller has p get to Write
-// by another way; until it has, TryWrite writes nothing.
-func (s *Stream) TryWrite(p []byte) bool {
-	l := s.link
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s.besides > 0 || s.err != nil || s.done || s.send < len(p) || len(p) > maxFrame || len(l.due) > maxDue {
-		s.besides += len(p)
-		return false
-	}
-	s.writeLocked(p)
-	return true
 }
 
 // CloseWrite ends the direction to the other end.
@@ -182,24 +210,24 @@ func (s *Stream) Close() error {
 	if s.err == nil {
 		s.link.frame(reset, s.id, nil)
 	}
-	s.endLocked(net.ErrClosed)
+	s.endLocked(net.ErrClosed, nil)
 	return nil
 }
 
-func (s *Stream) endLocked(err error) {
+func (s *Stream) endLocked(err error, on any) {
 	if s.err == nil || err == net.ErrClosed {
 		s.err = err
 	}
 	delete(s.link.streams, s.id)
-	s.changed.Broadcast()
+	s.note(on)
 	s.link.endIdleLocked()
 }
 
 // LocalAddr implements net.Conn.
-func (s *Stream) LocalAddr() net.Addr { return s.link.conn.LocalAddr() }
+func (s *Stream) LocalAddr() net.Addr { return s.link.addr[0] }
 
 // RemoteAddr implements net.Conn.
-func (s *Stream) RemoteAddr() net.Addr { return s.link.conn.RemoteAddr() }
+func (s *Stream) RemoteAddr() net.Addr { return s.link.addr[1] }
 
 // A deadline is that of one direction.
 type deadline struct {

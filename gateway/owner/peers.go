@@ -181,14 +181,19 @@ func (o *Owner) relay(w http.ResponseWriter, r *front.Request, owner net.Conn, f
 	if _, err = client.Write(first); err == nil {
 		_, err = owner.Write(early)
 	}
-	if err != nil || !o.relays.add(client, owner) {
-		client.Close()
-		owner.Close()
-		return
-	}
 	client.SetWriteDeadline(time.Time{})
-	pipe.Copy(client, owner)
-	o.relays.remove(client)
+	if err == nil && o.relays.add(owner, nil) {
+		if o.Driver.Relay(client, owner, func() { o.relays.remove(owner) }) {
+			return
+		}
+		defer o.relays.remove(owner)
+		if o.relays.add(owner, client) {
+			pipe.Copy(client, owner)
+			return
+		}
+	}
+	client.Close()
+	owner.Close()
 }
 
 // Forwarded counts the client connections that other nodes pass on to this one, and those that

@@ -25,30 +25,23 @@ func Copy(a, b net.Conn) {
 // forward copies from one connection to the other, and then ends that direction. After an
 // error both are closed: the other direction cannot be of use any more.
 func forward(to, from net.Conn) {
-	if errors.Is(all(to, from), io.EOF) {
-		if w, ok := to.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
-			return
-		}
-	}
-	to.Close()
-	from.Close()
-}
-
-// all copies until an error. A connection with a method PipeTo does that itself.
-func all(to, from net.Conn) error {
-	if p, ok := from.(interface{ PipeTo(net.Conn) error }); ok {
-		return p.PipeTo(to)
-	}
 	buf := make([]byte, bufferSize)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
-				return err
+				break
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			if w, ok := to.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
+				return
 			}
 		}
 		if err != nil {
-			return err
+			break
 		}
 	}
+	to.Close()
+	from.Close()
 }

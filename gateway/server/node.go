@@ -108,7 +108,9 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
-	n.links = link.NewLinks(ln.Addr(), n.Cluster.Dial, n.elsewhere.Load)
+	n.links = link.NewLinks(link.Options{
+		Addr: ln.Addr(), Dial: n.Cluster.Dial, Retired: n.elsewhere.Load, Host: func(l *link.Link, c net.Conn) bool { return n.gateway.Driver().HostLink(l, c) },
+	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e}, n.links)
 	n.ln = secure.Terminate(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
