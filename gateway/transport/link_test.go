@@ -17,6 +17,7 @@ import (
 type linkPair struct {
 	d            *transport.Driver
 	front, owner *link.Link
+	opening      sync.Mutex // until the stream has come
 	came         chan *link.Stream
 	relays       sync.WaitGroup
 }
@@ -54,6 +55,8 @@ func newLinkPair(t testing.TB, d *transport.Driver) *linkPair {
 // pass returns the connection that a session gets of a client which is passed on.
 func (p *linkPair) pass(t testing.TB, client net.Conn) (ours net.Conn) {
 	t.Helper()
+	p.opening.Lock()
+	defer p.opening.Unlock()
 	s, err := p.front.Open()
 	if err != nil {
 		t.Fatal(err)
