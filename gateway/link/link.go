@@ -19,6 +19,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -74,12 +75,13 @@ type Link struct {
 	host     any        // the event loop that moves the bytes; nil: goroutines
 	partial  []byte     // the beginning of a frame that arrives
 	due      []byte     // frames to be written
-	waiting  []*Stream  // they may send more once due is shorter
-	err      error      // why the link has ended
-	heard    bool       // anything, since the last beat
-	woken    bool       // a goroutine, by what has arrived
-	leaving  bool       // no more streams are opened
-	last     uint32     // id
+	isDue    atomic.Bool
+	waiting  []*Stream // they may send more once due is shorter
+	err      error     // why the link has ended
+	heard    bool      // anything, since the last beat
+	woken    bool      // a goroutine, by what has arrived
+	leaving  bool      // no more streams are opened
+	last     uint32    // id
 	streams  map[uint32]*Stream
 	ended    chan struct{} // err is set
 	done     chan struct{} // the connection is closed
@@ -174,6 +176,7 @@ func (l *Link) failLocked(err error) {
 }
 
 func (l *Link) wakeLocked() {
+	l.isDue.Store(true)
 	l.changed.Broadcast()
 	if l.wake != nil {
 		l.wake()
@@ -212,11 +215,7 @@ func (l *Link) frame(k kind, id uint32, p []byte, n ...int) {
 }
 
 // Due reports whether something is due, or the link has ended.
-func (l *Link) Due() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.due) > 0 || l.err != nil
-}
+func (l *Link) Due() bool { return l.isDue.Load() }
 
 // Err returns why the link has ended, nil if it has not.
 func (l *Link) Err() error {
@@ -237,6 +236,7 @@ func (l *Link) takeLocked(out []byte, on any) []byte {
 		out = nil
 	}
 	out, l.due = l.due, out[:0]
+	l.isDue.Store(l.err != nil)
 	if len(l.waiting) > 0 {
 		waiting := l.waiting
 		l.waiting = nil

@@ -3,7 +3,6 @@ package link
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,16 +15,12 @@ import (
 )
 
 const (
-	// Path at a node's listener asks for a link. Nodes of versions before it answer 404.
+	// Path at a node's listener asks for a link.
 	Path = "/node/v1/link"
 	name = "reseat-link-1" // in Upgrade
 	// linkTime is how long making a link may take.
 	linkTime = 5 * time.Second
-	// A node that has no links is asked again after askLinkAgain: it may have been upgraded.
-	askLinkAgain = time.Minute
 )
-
-var errNoLinks = errors.New("the node has no links")
 
 // Links are those between this node and others. There is one to each node that clients are passed on to, and
 // one from each that passes on clients.
@@ -57,8 +52,7 @@ type Options struct {
 // A linkTo is the link to one node.
 type linkTo struct {
 	link   *Link
-	making *making   // not nil while a link is being made
-	alone  time.Time // until then each client has a connection of its own: the node has no links
+	making *making // not nil while a link is being made
 }
 
 // making is the making of a link. err may be read once done is closed.
@@ -88,10 +82,6 @@ func (l *Links) Open(ctx, reach context.Context, node string) (net.Conn, error) 
 			}
 			to.link = nil
 		}
-		if time.Now().Before(to.alone) {
-			l.mu.Unlock()
-			return l.Dial(ctx, node)
-		}
 		m := to.making
 		if m == nil {
 			m = &making{done: make(chan struct{})}
@@ -104,7 +94,7 @@ func (l *Links) Open(ctx, reach context.Context, node string) (net.Conn, error) 
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if m.err != nil && !errors.Is(m.err, errNoLinks) {
+		if m.err != nil {
 			return nil, m.err
 		}
 	}
@@ -119,21 +109,18 @@ func (l *Links) make(ctx, reach context.Context, node string, to *linkTo, m *mak
 	defer l.mu.Unlock()
 	defer close(m.done)
 	to.making, m.err = nil, err
-	switch {
-	case errors.Is(err, errNoLinks):
-		to.alone = time.Now().Add(askLinkAgain)
-	case err != nil:
-	default:
-		to.link = made
-		// A node that is silent answers none of the clients on the link. A process that retires has left the
-		// cluster, and passes on for as long as its clients stay.
-		stop := context.AfterFunc(reach, func() {
-			if !l.Retired() {
-				made.Close()
-			}
-		})
-		go l.forget(node, to, made, stop)
+	if err != nil {
+		return
 	}
+	to.link = made
+	// A node that is silent answers none of the clients on the link. A process that retires has left the
+	// cluster, and passes on for as long as its clients stay.
+	stop := context.AfterFunc(reach, func() {
+		if !l.Retired() {
+			made.Close()
+		}
+	})
+	go l.forget(node, to, made, stop)
 }
 
 // forget waits for the end of a link.
@@ -163,7 +150,7 @@ func (l *Links) connect(ctx context.Context, node string) (*Link, error) {
 	if _, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", Path, name); err == nil {
 		var resp *http.Response
 		if resp, err = http.ReadResponse(r, nil); err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
-			err = errNoLinks
+			err = fmt.Errorf("the node answers %s", resp.Status)
 		}
 	}
 	if err != nil {

@@ -98,22 +98,16 @@ func TestClientsOfANodeShareALink(t *testing.T) {
 	x.wantDials(1)
 }
 
-// A node of an older version answers 404. It is asked again later: it may have been upgraded.
-func TestClientsOfAnOlderNodeHaveConnectionsOfTheirOwn(t *testing.T) {
+// A node that gives no link is an error, and is asked again for the next client.
+func TestLinkThatFailsIsMadeAgain(t *testing.T) {
 	x := newLinked(t)
 	x.older.Store(true)
-	x.client("first")
-	x.client("second")
-	x.wantDials(3) // one asked for a link
+	if _, err := x.front.Open(t.Context(), x.reach, "b"); err == nil {
+		t.Error("a node without links is not noticed")
+	}
 	x.older.Store(false)
-	x.client("third")
-	x.wantDials(4)
-	x.front.mu.Lock()
-	x.front.to["b"].alone = x.front.to["b"].alone.Add(-askLinkAgain)
-	x.front.mu.Unlock()
-	x.client("fourth")
-	x.client("fifth")
-	x.wantDials(5)
+	x.client("next")
+	x.wantDials(2)
 }
 
 // The clients of a node that is judged silent come back, and find out what becomes of their sessions.

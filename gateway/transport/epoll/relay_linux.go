@@ -79,7 +79,7 @@ func (l *Loop) flushLinks() {
 }
 
 func (k *linked) flush(l *Loop) {
-	for socket := k.g.layer.socket; ; {
+	for socket := k.g.layer.socket; len(socket.Pending) > 0 || k.link.Due(); {
 		full, err := socket.Flush()
 		if k.g.full = full; err != nil {
 			k.close(l, err)
@@ -89,9 +89,6 @@ func (k *linked) flush(l *Loop) {
 			return
 		}
 		k.out = k.link.TakeDue(k.out[:0], l)
-		if err == nil && len(k.out) == 0 {
-			return
-		}
 		if err == nil {
 			_, err = k.g.layer.conn.Write(k.out)
 		}
