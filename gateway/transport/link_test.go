@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/link"
 	"reseat/gateway/pipe"
+	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
 )
@@ -66,4 +68,57 @@ func (p *linkPair) pass(t testing.TB, client net.Conn) (ours net.Conn) {
 		go func() { pipe.Copy(client, s); p.relays.Done() }()
 	}
 	return rawconn.Over(<-p.came)
+}
+
+// A session need not be on the loop of its client's link.
+func TestSessionsOnOtherLoopsThanTheirLink(t *testing.T) {
+	d := newDriverOf(t, transport.Poll, 4)
+	overLink.Store(d, newLinkPair(t, d))
+	var all []chan struct{}
+	for range 8 {
+		all = append(all, newRig(t, d, zeroKey).traffic(t, 300, 5000, func(int) {}))
+	}
+	for _, over := range all {
+		<-over
+	}
+}
+
+// The front node's loop serves clients with TLS.
+func TestClientsWithTLSArePassedOn(t *testing.T) {
+	d := secureDriver(t, transport.Poll)
+	p := newLinkPair(t, d)
+	ours, theirs := clientPair(t, d)
+	r := newRigOf(t, d, zeroKey, p.pass(t, ours), theirs)
+	<-r.traffic(t, 300, 9000, func(int) {})
+	r.game.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(theirs); err != nil { // with a close_notify
+		t.Errorf("%d bytes, %v; want the end", len(got), err)
+	}
+}
+
+// For an upgrade a client on a link goes on in the older process, which forwards its bytes.
+func TestFrozenClientOnALinkIsUsableAfterDrop(t *testing.T) {
+	d := linkedDriver(t, transport.Poll)
+	r := newRig(t, d, zeroKey)
+	if err := r.echo(1); err != nil {
+		t.Fatal(err)
+	}
+	var f transport.Frozen
+	for err := session.ErrBusy; err != nil; {
+		resume := d.Pause()
+		if f, _, err = r.drive.Freeze(session.Formats[0]); err == nil {
+			r.drive.Drop()
+		}
+		resume()
+	}
+	defer close(r.events.closed) // the session is another's
+	go func() {
+		f.Down.Conn.Write([]byte("and on"))
+		io.Copy(f.Down.Conn, io.LimitReader(f.Down.Conn, 4))
+		f.Down.Conn.Close()
+	}()
+	r.client.Write([]byte("more"))
+	if got, err := io.ReadAll(r.client); string(got) != "and onmore" || err != nil {
+		t.Errorf("the client reads %q, %v", got, err)
+	}
 }
