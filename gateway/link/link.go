@@ -69,32 +69,36 @@ type Link struct {
 	addr   [2]net.Addr   // local and remote
 	accept func(*Stream) // nil: this end opens the streams
 
-	mu       sync.Mutex // guards what follows, and all streams
-	changed  sync.Cond  // due has got shorter or longer, or err is set
-	wake     func()     // something is due, or err is set; nil: nobody needs to be woken
-	host     any        // the event loop that moves the bytes; nil: goroutines
-	partial  []byte     // the beginning of a frame that arrives
-	due      []byte     // frames to be written
-	isDue    atomic.Bool
-	waiting  []*Stream // they may send more once due is shorter
-	err      error     // why the link has ended
-	heard    bool      // anything, since the last beat
-	woken    bool      // a goroutine, by what has arrived
-	leaving  bool      // no more streams are opened
-	last     uint32    // id
-	streams  map[uint32]*Stream
-	ended    chan struct{} // err is set
-	done     chan struct{} // the connection is closed
-	released sync.Once
+	mu      sync.Mutex // guards what follows, and all streams
+	changed sync.Cond  // due has got shorter or longer, or err is set
+	wake    func()     // something is due, or err is set; nil: nobody needs to be woken
+	host    any        // the event loop that moves the bytes; nil: goroutines
+	partial []byte     // the beginning of a frame that arrives
+	due     []byte     // frames to be written
+	isDue   atomic.Bool
+	waiting []*Stream // they may send more once due is shorter
+	err     error     // why the link has ended
+	heard   bool      // anything, since the last beat
+	woken   bool      // a goroutine, by what has arrived
+	leaving bool      // no more streams are opened
+	last    uint32    // id
+	streams map[uint32]*Stream
+	done    chan struct{} // closed when err is set
 }
 
-// New returns a Link between two addresses. Run or Host must follow. The one end opens the streams, the other
-// has accept, which is called with each in a goroutine of its own.
-func New(local, remote net.Addr, accept func(*Stream)) *Link {
-	l := &Link{addr: [2]net.Addr{local, remote}, accept: accept, streams: make(map[uint32]*Stream), ended: make(chan struct{}), done: make(chan struct{})}
+// New returns a Link. The one end opens the streams, the other has accept, which is called with each in a goroutine
+// of its own. What streams write is kept until Run or Host.
+func New(accept func(*Stream)) *Link {
+	l := &Link{accept: accept, streams: make(map[uint32]*Stream), done: make(chan struct{})}
 	l.changed.L = &l.mu
-	go l.watch()
 	return l
+}
+
+// Begin notes that the link has a connection, between two addresses. Run or Host follow.
+func (l *Link) Begin(local, remote net.Addr) {
+	defer l.lock()()
+	l.addr = [2]net.Addr{local, remote}
+	go l.watch()
 }
 
 // Run has goroutines move the bytes of the link, over conn, which it owns.
@@ -106,24 +110,24 @@ func (l *Link) Run(conn net.Conn) {
 // Host names the event loop that moves the bytes of the link, for Arrived. wake is called when something is due, or
 // the link has ended; it must not block, or call the link.
 func (l *Link) Host(on any, wake func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	l.host, l.wake = on, wake
-	if len(l.due) > 0 || l.err != nil {
+	if l.Due() {
 		wake()
 	}
 }
 
-// Done is closed when the link has ended, and its connection is closed.
-func (l *Link) Done() <-chan struct{} { return l.done }
+func (l *Link) lock() (unlock func()) {
+	l.mu.Lock()
+	return l.mu.Unlock
+}
 
-// Released notes that the connection of a link that has ended is closed.
-func (l *Link) Released() { l.released.Do(func() { close(l.done) }) }
+// Done is closed when the link has ended.
+func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Open opens a stream.
 func (l *Link) Open() (*Stream, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -137,17 +141,9 @@ func (l *Link) Open() (*Stream, error) {
 	return l.stream(l.last), nil
 }
 
-// Usable reports whether Open can be of use.
-func (l *Link) Usable() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err == nil && !l.leaving
-}
-
 // Leave has the other end open no more streams. The link ends with its last one.
 func (l *Link) Leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	l.leaving = true
 	l.frame(leave, 0, nil)
 	l.endIdleLocked()
@@ -158,8 +154,7 @@ func (l *Link) Close() { l.Fail(net.ErrClosed) }
 
 // Fail is Close for a link whose connection has failed.
 func (l *Link) Fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	l.failLocked(err)
 }
 
@@ -168,7 +163,7 @@ func (l *Link) failLocked(err error) {
 		return
 	}
 	l.err = err
-	close(l.ended)
+	close(l.done)
 	l.wakeLocked()
 	for _, s := range l.streams {
 		s.endLocked(fmt.Errorf("the link has ended: %w", err), nil)
@@ -219,15 +214,13 @@ func (l *Link) Due() bool { return l.isDue.Load() }
 
 // Err returns why the link has ended, nil if it has not.
 func (l *Link) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	return l.err
 }
 
 // TakeDue takes what is due, in place of out, whose memory it reuses. on is that of Arrived.
 func (l *Link) TakeDue(out []byte, on any) []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	return l.takeLocked(out, on)
 }
 
@@ -251,11 +244,9 @@ func (l *Link) takeLocked(out []byte, on any) []byte {
 
 // write writes what is due.
 func (l *Link) write(conn net.Conn) {
-	defer l.Released()
 	defer conn.Close()
 	var out []byte
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	for l.err == nil {
 		if len(l.due) == 0 {
 			l.changed.Wait()
@@ -281,7 +272,7 @@ func (l *Link) watch() {
 	defer tick.Stop()
 	for missed := 0; ; {
 		select {
-		case <-l.ended:
+		case <-l.done:
 			return
 		case <-tick.C:
 		}
@@ -315,8 +306,7 @@ func (l *Link) read(conn net.Conn) {
 // Arrived takes bytes of the connection to the streams, and reports whether that has woken a goroutine. on is the
 // event loop that calls it, nil if a goroutine does.
 func (l *Link) Arrived(p []byte, on any) (woken bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	l.heard, l.woken = l.heard || len(p) > 0, false
 	if len(l.partial) > 0 {
 		l.partial = append(l.partial, p...)

@@ -27,10 +27,11 @@ type pair struct {
 // on makes a pair on a connection.
 func on(t *testing.T, a, b net.Conn) *pair {
 	p := &pair{t: t, below: a, other: b, came: make(chan *Stream, 1000)}
-	p.front = New(a.LocalAddr(), a.RemoteAddr(), nil)
-	p.front.Run(a)
-	p.owner = New(b.LocalAddr(), b.RemoteAddr(), func(s *Stream) { p.came <- s })
-	p.owner.Run(b)
+	p.front, p.owner = New(nil), New(func(s *Stream) { p.came <- s })
+	for l, conn := range map[*Link]net.Conn{p.front: a, p.owner: b} {
+		l.Begin(conn.LocalAddr(), conn.RemoteAddr())
+		l.Run(conn)
+	}
 	t.Cleanup(func() { p.front.Close(); p.owner.Close() })
 	return p
 }
@@ -63,6 +64,12 @@ func wantEnd(t *testing.T, s net.Conn, content string, want error) {
 	if string(got) != content || !errors.Is(err, want) {
 		t.Errorf("%.40q, %v; want %.40q, %v", got, err, content, want)
 	}
+}
+
+func (l *Link) usable() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err == nil && !l.leaving
 }
 
 func (l *Link) count() int {
@@ -149,7 +156,7 @@ func TestUnreadableFramesEndTheLink(t *testing.T) {
 			synctest.Wait()
 			p.other.Write(frame)
 			synctest.Wait()
-			if p.front.Usable() {
+			if p.front.usable() {
 				t.Errorf("a frame %s is accepted", name)
 			}
 			front.Close()
@@ -267,7 +274,7 @@ func TestSilentLinkIsLost(t *testing.T) {
 		p := on(t, a, m)
 		front, _ := p.open()
 		time.Sleep(time.Hour)
-		if !p.front.Usable() {
+		if !p.front.usable() {
 			t.Fatal("a link without traffic has ended")
 		}
 		m.mu.Lock()
@@ -297,7 +304,7 @@ func TestLeave(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantEnd(t, refused, "", ErrRefused)
-		if _, err := p.front.Open(); !errors.Is(err, ErrRefused) || p.front.Usable() {
+		if _, err := p.front.Open(); !errors.Is(err, ErrRefused) || p.front.usable() {
 			t.Errorf("another stream: %v", err)
 		}
 		late.Close()
@@ -433,7 +440,7 @@ func TestStreamIsUsedWithoutWaiting(t *testing.T) {
 // Streams that a link has no room for go on once it has written.
 func TestFullLinkHoldsStreamsUpUntilItHasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		front := New(nil, nil, nil)
+		front := New(nil)
 		defer front.Close()
 		front.Host(t, func() {})
 		var held []*Stream
@@ -469,7 +476,7 @@ func TestFullLinkHoldsStreamsUpUntilItHasWritten(t *testing.T) {
 func TestFramesArriveInPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		came := make(chan *Stream, 10)
-		front, owner := New(nil, nil, nil), New(nil, nil, func(s *Stream) { came <- s })
+		front, owner := New(nil), New(func(s *Stream) { came <- s })
 		defer front.Close()
 		defer owner.Close()
 		var sent string

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -9,172 +8,111 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"reseat/gateway/transport/rawconn"
 )
 
 const (
-	// Path at a node's listener asks for a link.
+	// Path at a node's listener makes a link of a connection: frames follow the request.
 	Path = "/node/v1/link"
-	name = "reseat-link-1" // in Upgrade
 	// linkTime is how long making a link may take.
 	linkTime = 5 * time.Second
 )
 
 // Links are those between this node and others. There is one to each node that clients are passed on to, and
-// one from each that passes on clients.
+// one from each that passes on clients. It is a net.Listener, for these clients.
 type Links struct {
 	Options
-
-	came chan net.Conn // clients that other nodes pass on
-	over chan struct{} // closed by Close
+	came  chan net.Conn // clients that other nodes pass on
+	over  chan struct{} // closed by Close
+	close func()
 
 	mu      sync.Mutex
-	to      map[string]*linkTo
+	to      map[string]*Link
 	from    map[*Link]struct{}
 	leaving bool
-	closing sync.Once
 }
 
 // Options are those of Links.
 type Options struct {
-	Addr net.Addr // of the node's own listener
-	// Dial connects to another's.
-	Dial func(ctx context.Context, node string) (net.Conn, error)
-	// Retired reports whether another process is this node now, which passes on nothing new.
-	Retired func() bool
-	// Host has an event loop move the bytes of a link, over conn, which it owns then: see Link.Host. It reports false
-	// if there is none.
-	Host func(l *Link, conn net.Conn) bool
-}
-
-// A linkTo is the link to one node.
-type linkTo struct {
-	link   *Link
-	making *making // not nil while a link is being made
-}
-
-// making is the making of a link. err may be read once done is closed.
-type making struct {
-	done chan struct{}
-	err  error
+	Listener net.Addr                                                 // of the node
+	Dial     func(ctx context.Context, node string) (net.Conn, error) // connects to another's
+	Retired  func() bool                                              // another process is this node now, which passes on nothing new
+	Host     func(l *Link, conn net.Conn) bool                        // has an event loop move the bytes of a link, if there is one, and own conn
 }
 
 // NewLinks returns the links of a node.
 func NewLinks(o Options) *Links {
-	return &Links{Options: o, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*linkTo), from: make(map[*Link]struct{})}
+	l := &Links{Options: o, came: make(chan net.Conn), over: make(chan struct{}), to: make(map[string]*Link), from: make(map[*Link]struct{})}
+	l.close = sync.OnceFunc(func() { close(l.over) })
+	return l
 }
 
-// Open returns a connection to a node for one client. The link to it ends with reach.
-func (l *Links) Open(ctx, reach context.Context, node string) (net.Conn, error) {
-	for {
-		l.mu.Lock()
-		to := l.to[node]
-		if to == nil {
-			to = new(linkTo)
-			l.to[node] = to
-		}
-		if to.link != nil {
-			if s, err := to.link.Open(); err == nil {
-				l.mu.Unlock()
-				return s, nil
-			}
-			to.link = nil
-		}
-		m := to.making
-		if m == nil {
-			m = &making{done: make(chan struct{})}
-			to.making = m
-			go l.make(context.WithoutCancel(ctx), reach, node, to, m)
-		}
-		l.mu.Unlock()
-		select {
-		case <-m.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if m.err != nil {
-			return nil, m.err
-		}
-	}
-}
-
-// make makes a link to a node.
-func (l *Links) make(ctx, reach context.Context, node string, to *linkTo, m *making) {
-	ctx, cancel := context.WithTimeout(ctx, linkTime)
-	defer cancel()
-	made, err := l.connect(ctx, node)
+// Open returns a connection to a node for one client, on the link to that node. If there is none, it begins one. The
+// link ends with reach.
+func (l *Links) Open(reach context.Context, node string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer close(m.done)
-	to.making, m.err = nil, err
-	if err != nil {
-		return
+	if to := l.to[node]; to != nil {
+		if s, err := to.Open(); err == nil {
+			return s, nil
+		}
 	}
-	to.link = made
-	// A node that is silent answers none of the clients on the link. A process that retires has left the
-	// cluster, and passes on for as long as its clients stay.
-	stop := context.AfterFunc(reach, func() {
+	made := New(nil)
+	l.to[node] = made
+	go l.connect(made, reach, node)
+	return made.Open()
+}
+
+// connect makes the connection of a link, and waits for its end. A node that is silent answers none of the clients on
+// the link. A process that retires has left the cluster, and passes on for as long as its clients stay.
+func (l *Links) connect(made *Link, reach context.Context, node string) {
+	ctx, cancel := context.WithTimeout(context.Background(), linkTime)
+	defer cancel()
+	conn, err := l.Dial(ctx, node)
+	if err == nil {
+		_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\n\r\n", Path)
+	}
+	if err != nil {
+		made.Fail(err)
+	}
+	if conn != nil {
+		l.begin(made, conn, nil)
+	}
+	defer context.AfterFunc(reach, func() {
 		if !l.Retired() {
 			made.Close()
 		}
-	})
-	go l.forget(node, to, made, stop)
+	})()
+	l.wait(made)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.to[node] == made {
+		delete(l.to, node)
+	}
 }
 
-// forget waits for the end of a link.
-func (l *Links) forget(node string, to *linkTo, made *Link, stop func() bool) {
+// begin has the bytes of a link moved. early was read from its connection.
+func (l *Links) begin(made *Link, conn net.Conn, early []byte) {
+	conn.SetDeadline(time.Time{})
+	made.Begin(conn.LocalAddr(), conn.RemoteAddr())
+	made.Arrived(early, nil)
+	if l.Host == nil || !l.Host(made, conn) {
+		made.Run(conn)
+	}
+}
+
+// wait waits for the end of a link.
+func (l *Links) wait(made *Link) {
 	select {
 	case <-made.Done():
 	case <-l.over:
 		made.Close()
 	}
-	stop()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if to.link == made {
-		delete(l.to, node)
-	}
-}
-
-// connect makes the connection of a link.
-func (l *Links) connect(ctx context.Context, node string) (*Link, error) {
-	conn, err := l.Dial(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	until, _ := ctx.Deadline()
-	conn.SetDeadline(until)
-	r := bufio.NewReader(conn)
-	if _, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", Path, name); err == nil {
-		var resp *http.Response
-		if resp, err = http.ReadResponse(r, nil); err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
-			err = fmt.Errorf("the node answers %s", resp.Status)
-		}
-	}
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return l.begin(conn, r, nil), nil
-}
-
-// begin begins a link over conn. r has read from it.
-func (l *Links) begin(conn net.Conn, r *bufio.Reader, accept func(*Stream)) *Link {
-	conn.SetDeadline(time.Time{})
-	made := New(conn.LocalAddr(), conn.RemoteAddr(), accept)
-	early, _ := r.Peek(r.Buffered())
-	made.Arrived(early, nil)
-	if l.Host == nil || !l.Host(made, conn) {
-		made.Run(conn)
-	}
-	return made
 }
 
 // ServeHTTP makes a link of a connection from another node.
 func (l *Links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.TLS == nil || r.Header.Get("Upgrade") != name { // a stream of a link has no TLS of its own
+	if r.TLS == nil { // a stream of a link has no TLS of its own
 		http.NotFound(w, r)
 		return
 	}
@@ -182,23 +120,16 @@ func (l *Links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	conn.SetDeadline(time.Now().Add(linkTime))
-	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", name); err != nil {
-		conn.Close()
-		return
-	}
-	made := l.begin(conn, rw.Reader, l.take)
+	made := New(l.take)
 	l.mu.Lock()
 	l.from[made] = struct{}{}
 	if l.leaving {
 		made.Leave()
 	}
 	l.mu.Unlock()
-	select {
-	case <-made.Done():
-	case <-l.over:
-		made.Close()
-	}
+	early, _ := rw.Peek(rw.Reader.Buffered())
+	l.begin(made, conn, early)
+	l.wait(made)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.from, made)
@@ -206,15 +137,14 @@ func (l *Links) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // take has the node's server serve a client.
 func (l *Links) take(s *Stream) {
-	conn := rawconn.Over(s)
 	select {
-	case l.came <- conn:
+	case l.came <- rawconn.Over(s):
 	case <-l.over:
-		conn.Close()
+		s.Close()
 	}
 }
 
-// Accept implements net.Listener, for the clients that other nodes pass on.
+// Accept implements net.Listener.
 func (l *Links) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.came:
@@ -225,13 +155,10 @@ func (l *Links) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (l *Links) Addr() net.Addr { return l.Options.Addr }
+func (l *Links) Addr() net.Addr { return l.Listener }
 
 // Close ends all links.
-func (l *Links) Close() error {
-	l.closing.Do(func() { close(l.over) })
-	return nil
-}
+func (l *Links) Close() error { l.close(); return nil }
 
 // Leave has other nodes pass no more clients on to this process: its successor takes them.
 func (l *Links) Leave() {
@@ -243,21 +170,9 @@ func (l *Links) Leave() {
 	}
 }
 
-var descLinks = prometheus.NewDesc("reseat_node_links", "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes.", []string{"direction"}, nil)
-
-// Describe implements prometheus.Collector.
-func (l *Links) Describe(ch chan<- *prometheus.Desc) { ch <- descLinks }
-
-// Collect implements prometheus.Collector.
-func (l *Links) Collect(ch chan<- prometheus.Metric) {
+// Count counts the links from other nodes, and those to others.
+func (l *Links) Count() (in, out int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := 0
-	for _, to := range l.to {
-		if to.link != nil {
-			out++
-		}
-	}
-	ch <- prometheus.MustNewConstMetric(descLinks, prometheus.GaugeValue, float64(len(l.from)), "in")
-	ch <- prometheus.MustNewConstMetric(descLinks, prometheus.GaugeValue, float64(out), "out")
+	return len(l.from), len(l.to)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ type linked struct {
 	front, owner *Links
 	server       *http.Server
 	dials        atomic.Int64
-	older        atomic.Bool // the owner's version has no links
+	down         atomic.Bool // the owner
 	retired      atomic.Bool // the front's process
 	reach        context.Context
 	lose         context.CancelFunc
@@ -33,26 +34,26 @@ func newLinked(t *testing.T) *linked {
 	ln := wstest.NewListener(64 << 10)
 	dial := func(context.Context, string) (net.Conn, error) {
 		x.dials.Add(1)
+		if x.down.Load() {
+			return nil, errDown
+		}
 		return ln.Dial()
 	}
 	x.front, x.owner = NewLinks(Options{Dial: dial, Retired: x.retired.Load}), NewLinks(Options{})
 	x.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == Path && x.older.Load():
-			http.NotFound(w, r)
-		case r.URL.Path == Path:
+		if r.URL.Path == Path {
 			r.TLS = new(tls.ConnectionState)
 			x.owner.ServeHTTP(w, r)
-		default:
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			fmt.Fprint(conn, r.URL.Path)
-			conn.Read(make([]byte, 1))
-			conn.Close()
+			return
 		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprint(conn, r.URL.Path)
+		conn.Read(make([]byte, 1))
+		conn.Close()
 	})}
 	go x.server.Serve(ln)
 	go x.server.Serve(x.owner)
@@ -60,10 +61,12 @@ func newLinked(t *testing.T) *linked {
 	return x
 }
 
+var errDown = errors.New("the node is down")
+
 // client opens a connection for one client, and makes sure that the owner serves it.
 func (x *linked) client(who string) net.Conn {
 	x.t.Helper()
-	conn, err := x.front.Open(x.t.Context(), x.reach, "b")
+	conn, err := x.front.Open(x.reach, "b")
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -98,14 +101,18 @@ func TestClientsOfANodeShareALink(t *testing.T) {
 	x.wantDials(1)
 }
 
-// A node that gives no link is an error, and is asked again for the next client.
+// Clients of a node that cannot be reached learn why. The next one tries again.
 func TestLinkThatFailsIsMadeAgain(t *testing.T) {
 	x := newLinked(t)
-	x.older.Store(true)
-	if _, err := x.front.Open(t.Context(), x.reach, "b"); err == nil {
-		t.Error("a node without links is not noticed")
+	x.down.Store(true)
+	conn, err := x.front.Open(x.reach, "b")
+	if err != nil {
+		t.Fatal(err)
 	}
-	x.older.Store(false)
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, errDown) {
+		t.Errorf("%v, want %v", err, errDown)
+	}
+	x.down.Store(false)
 	x.client("next")
 	x.wantDials(2)
 }
@@ -140,7 +147,7 @@ func TestLeftLinkIsReplaced(t *testing.T) {
 	x.owner.leaving = false // the successor's
 	x.owner.mu.Unlock()
 	for x.dials.Load() == 1 { // the front may not have heard of it yet
-		conn, err := x.front.Open(t.Context(), x.reach, "b")
+		conn, err := x.front.Open(x.reach, "b")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,20 +163,9 @@ func TestLeftLinkIsReplaced(t *testing.T) {
 	wantOver(t, c)
 }
 
-func TestLinkIsForNodesAlone(t *testing.T) {
+func TestStreamIsMadeNoLink(t *testing.T) {
 	x := newLinked(t)
-	for what, r := range map[string]*http.Request{
-		"a stream":                {Header: http.Header{"Upgrade": {name}}},
-		"a link of another level": {Header: http.Header{"Upgrade": {"reseat-link-9"}}, TLS: new(tls.ConnectionState)},
-	} {
-		rec := &status{}
-		x.owner.ServeHTTP(rec, r)
-		wstest.Equal(t, what+": status", rec.code, http.StatusNotFound)
-	}
+	rec := httptest.NewRecorder()
+	x.owner.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, Path, nil))
+	wstest.Equal(t, "status", rec.Code, http.StatusNotFound)
 }
-
-type status struct{ code int }
-
-func (s *status) Header() http.Header         { return http.Header{} }
-func (s *status) Write(p []byte) (int, error) { return len(p), nil }
-func (s *status) WriteHeader(code int)        { s.code = code }

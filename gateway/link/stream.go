@@ -34,15 +34,13 @@ type Stream struct {
 
 // Host returns the event loop of the stream's link, nil if it has none.
 func (s *Stream) Host() any {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	return s.link.host
 }
 
 // Watch implements rawconn.Virtual.
 func (s *Stream) Watch(ready func(on any)) {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	s.ready = ready
 }
 
@@ -80,15 +78,13 @@ func (s *Stream) took(n int) {
 
 // Peek returns what can be read at once, which Took takes. The error is that of Read.
 func (s *Stream) Peek() ([]byte, error) {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	return s.peek()
 }
 
 // Took notes that n bytes of Peek were used.
 func (s *Stream) Took(n int) {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	if n <= len(s.in) {
 		s.took(n)
 	}
@@ -108,8 +104,7 @@ func (s *Stream) peek() ([]byte, error) {
 
 // Receive reads what is there. It returns 0 and no error if that is nothing now.
 func (s *Stream) Receive(p []byte) (int, error) {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	in, err := s.peek()
 	n := copy(p, in)
 	s.took(n)
@@ -118,8 +113,7 @@ func (s *Stream) Receive(p []byte) (int, error) {
 
 // Read implements net.Conn. What has arrived before an end or an error is read before it.
 func (s *Stream) Read(p []byte) (int, error) {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	for {
 		if s.reads.over() {
 			return 0, os.ErrDeadlineExceeded
@@ -136,8 +130,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Send writes as much of p as the other end and the link have room for, and reports whether that was less than all.
 func (s *Stream) Send(p []byte) (n int, full bool, err error) {
 	l := s.link
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	if s.err != nil || s.done {
 		return 0, false, cmp.Or(s.err, net.ErrClosed)
 	}
@@ -155,8 +148,7 @@ func (s *Stream) Send(p []byte) (n int, full bool, err error) {
 
 // Room returns how many bytes Send would write now, up to n.
 func (s *Stream) Room(n int) int {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	return s.roomLocked(n)
 }
 
@@ -194,8 +186,7 @@ func (s *Stream) Write(p []byte) (n int, err error) {
 
 // CloseWrite ends the direction to the other end.
 func (s *Stream) CloseWrite() error {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	if s.err == nil && !s.done {
 		s.done = true
 		s.link.frame(end, s.id, nil)
@@ -205,8 +196,7 @@ func (s *Stream) CloseWrite() error {
 
 // Close implements net.Conn.
 func (s *Stream) Close() error {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
+	defer s.link.lock()()
 	if s.err == nil {
 		s.link.frame(reset, s.id, nil)
 	}
@@ -237,43 +227,28 @@ type deadline struct {
 
 func (d *deadline) over() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-func (s *Stream) set(d *deadline, t time.Time) {
-	d.at = t
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
-	}
-	if !t.IsZero() {
-		d.timer = time.AfterFunc(time.Until(t), func() {
-			s.link.mu.Lock()
-			defer s.link.mu.Unlock()
-			s.changed.Broadcast()
-		})
-	}
-	s.changed.Broadcast()
-}
-
 // SetDeadline implements net.Conn.
-func (s *Stream) SetDeadline(t time.Time) error {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	s.set(&s.reads, t)
-	s.set(&s.writes, t)
-	return nil
-}
+func (s *Stream) SetDeadline(t time.Time) error { return s.set(t, &s.reads, &s.writes) }
 
 // SetReadDeadline implements net.Conn.
-func (s *Stream) SetReadDeadline(t time.Time) error {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	s.set(&s.reads, t)
-	return nil
-}
+func (s *Stream) SetReadDeadline(t time.Time) error { return s.set(t, &s.reads) }
 
 // SetWriteDeadline implements net.Conn.
-func (s *Stream) SetWriteDeadline(t time.Time) error {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	s.set(&s.writes, t)
+func (s *Stream) SetWriteDeadline(t time.Time) error { return s.set(t, &s.writes) }
+
+func (s *Stream) set(t time.Time, of ...*deadline) error {
+	defer s.link.lock()()
+	for _, d := range of {
+		if d.timer != nil {
+			d.timer.Stop()
+		}
+		if d.at, d.timer = t, nil; !t.IsZero() {
+			d.timer = time.AfterFunc(time.Until(t), func() {
+				defer s.link.lock()()
+				s.changed.Broadcast()
+			})
+		}
+	}
+	s.changed.Broadcast()
 	return nil
 }

@@ -109,9 +109,9 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
 	n.links = link.NewLinks(link.Options{
-		Addr: ln.Addr(), Dial: n.Cluster.Dial, Retired: n.elsewhere.Load, Host: func(l *link.Link, c net.Conn) bool { return n.gateway.Driver().HostLink(l, c) },
+		Listener: ln.Addr(), Dial: n.Cluster.Dial, Retired: n.elsewhere.Load, Host: func(l *link.Link, c net.Conn) bool { return n.gateway.Driver().HostLink(l, c) },
 	})
-	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e}, n.links)
+	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
 	n.ln = secure.Terminate(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
@@ -126,7 +126,7 @@ func (n *member) Dial(ctx context.Context, node string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.links.Open(ctx, reach, node)
+	return n.links.Open(reach, node)
 }
 
 // dialQuiet connects to another node.
@@ -329,11 +329,12 @@ var (
 	descNodes    = prometheus.NewDesc("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", []string{"state"}, nil)
 	descEngineUp = prometheus.NewDesc("reseat_cluster_engine_up", "1 while this node is connected to NATS, else 0.", nil, nil)
 	descBeat     = prometheus.NewDesc("reseat_node_heartbeat_age_seconds", "How long ago the node that was heard last of all was heard; gone nodes do not count.", nil, nil)
+	descLinks    = prometheus.NewDesc("reseat_node_links", "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes.", []string{"direction"}, nil)
 	descSkew     = prometheus.NewDesc("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, nil)
 )
 
 func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descSkew} {
+	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descLinks, descSkew} {
 		ch <- d
 	}
 }
@@ -358,6 +359,9 @@ func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 		up = 1
 	}
 	skew, _ := m.e.Skew()
+	in, out := m.n.links.Count()
+	gauge(descLinks, float64(in), "in")
+	gauge(descLinks, float64(out), "out")
 	gauge(descEngineUp, up)
 	gauge(descBeat, oldest.Seconds())
 	gauge(descSkew, skew.Seconds())

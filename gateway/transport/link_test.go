@@ -37,9 +37,9 @@ func newLinkPair(t testing.TB, d *transport.Driver) *linkPair {
 	a, b := wstest.TCPPair(t, nil)
 	a, b = withTLS(t, testcert.New(t, "localhost"), a, b)
 	p := &linkPair{d: d, came: make(chan *link.Stream, 1)}
-	p.front = link.New(a.LocalAddr(), a.RemoteAddr(), nil)
-	p.owner = link.New(b.LocalAddr(), b.RemoteAddr(), func(s *link.Stream) { p.came <- s })
+	p.front, p.owner = link.New(nil), link.New(func(s *link.Stream) { p.came <- s })
 	for l, conn := range map[*link.Link]net.Conn{p.front: a, p.owner: b} {
+		l.Begin(conn.LocalAddr(), conn.RemoteAddr())
 		if !d.HostLink(l, conn) {
 			l.Run(conn)
 		}
@@ -47,7 +47,6 @@ func newLinkPair(t testing.TB, d *transport.Driver) *linkPair {
 	t.Cleanup(func() {
 		for _, l := range []*link.Link{p.front, p.owner} {
 			l.Close()
-			<-l.Done()
 		}
 		p.relays.Wait()
 	})

@@ -107,7 +107,6 @@ func (k *linked) close(l *Loop, err error) {
 	if k.g.fd >= 0 {
 		k.g.closeSocket(l, session.Shut)
 	}
-	k.link.Released()
 }
 
 // closeLinks ends what is left when the loop stops.
