@@ -68,7 +68,7 @@ func (l *Loop) linksWant() bool {
 		return false
 	}
 	l.asleep.Store(true)
-	return slices.ContainsFunc(l.links, func(k *linked) bool { return k.g.readable || !k.g.full && k.link.Due() })
+	return slices.ContainsFunc(l.links, func(k *linked) bool { return k.g.readable || k.link.Due() && (!k.g.full || k.link.Err() != nil) })
 }
 
 // flushLinks writes what is due on links.
