@@ -465,8 +465,9 @@ func TestFullLinkHoldsStreamsUpUntilItHasWritten(t *testing.T) {
 		}
 		wstest.Equal(t, "streams notified", notified, 2)
 		for _, s := range held {
-			if s.Watch(nil); s.Room(10) != 10 {
-				t.Error("no room after it was written")
+			s.Watch(nil)
+			if n, full, err := s.Send(make([]byte, 10)); n != 10 || full || err != nil {
+				t.Errorf("%d bytes are sent, full %v, %v", n, full, err)
 			}
 		}
 	})

@@ -146,12 +146,6 @@ func (s *Stream) Send(p []byte) (n int, full bool, err error) {
 	return n, false, nil
 }
 
-// Room returns how many bytes Send would write now, up to n.
-func (s *Stream) Room(n int) int {
-	defer s.link.lock()()
-	return s.roomLocked(n)
-}
-
 // roomLocked returns the size of the next frame. Whoever sends is notified when there is more room than none.
 func (s *Stream) roomLocked(n int) int {
 	l := s.link

@@ -30,7 +30,7 @@ func (l *Loop) Link(of *link.Link, h Handle) {
 		k := &linked{link: of, g: new(leg)}
 		h.open(l, k.g)
 		if l.closing || l.adopt(k.g, false) != nil {
-			k.close(l, io.ErrUnexpectedEOF)
+			k.close(l, errStopped)
 			return
 		}
 		l.links = append(l.links, k)
@@ -127,8 +127,8 @@ type relay struct {
 	stream *link.Stream
 	over   func()
 
-	ended   bool // the client sends nothing more
-	endedUp bool // nor does the session
+	rest  []byte                         // of what the client has sent: the stream had no room for it
+	ended struct{ client, session bool } // they send nothing more
 }
 
 // Relay begins a relay on l, the Host of the stream's link. l owns both. It calls over once it has closed them; over
@@ -159,7 +159,7 @@ func (r *relay) ready() {
 	if r.client.fd < 0 {
 		return
 	}
-	if !r.down() || !r.up() || r.ended && r.endedUp {
+	if !r.down() || !r.up() || r.ended.client && r.ended.session {
 		r.close()
 	}
 }
@@ -167,28 +167,28 @@ func (r *relay) ready() {
 // up passes on what the client sends, and reports false if that has failed.
 func (r *relay) up() bool {
 	l, g := r.loop, r.client
-	for n := 0; g.readable && !r.ended; n++ {
-		room := r.stream.Room(layerRead)
-		switch {
-		case room == 0:
-			return true // the stream is watched
-		case n == maxRecords:
+	for n := 0; len(r.rest) > 0 || g.readable && !r.ended.client; n++ {
+		if n == maxRecords {
 			l.enqueue(g)
 			return true
 		}
-		n, err := g.receive(l.buf[:room])
-		g.spent(l, n)
-		if n > 0 {
-			if _, _, failed := r.stream.Send(l.buf[:n]); failed != nil {
-				return false
-			}
+		p, ended := r.rest, error(nil)
+		if len(p) == 0 {
+			var size int
+			size, ended = g.receive(l.buf[:layerRead])
+			g.spent(l, size)
+			p = l.buf[:size]
 		}
+		sent, full, err := r.stream.Send(p)
+		r.rest = append(r.rest[:0], p[sent:]...)
 		switch {
-		case err == io.EOF:
-			r.ended = true
-			r.stream.CloseWrite()
-		case err != nil:
+		case err != nil || ended != nil && ended != io.EOF:
 			return false
+		case ended == io.EOF:
+			r.ended.client = true
+			r.stream.CloseWrite()
+		case full:
+			return true // the stream is watched
 		}
 	}
 	return true
@@ -203,14 +203,14 @@ func (r *relay) down() bool {
 			return false
 		}
 	}
-	for !r.endedUp {
+	for !r.ended.session {
 		p, err := r.stream.Peek()
 		switch {
 		case err == io.EOF:
 			if g.full {
 				return true
 			}
-			r.endedUp = true
+			r.ended.session = true
 			if g.layer != nil {
 				g.layer.conn.CloseWrite()
 				g.layer.socket.Flush()
