@@ -105,6 +105,7 @@ func (l *Link) Begin(local, remote net.Addr) {
 func (l *Link) Run(conn net.Conn) {
 	go l.write(conn)
 	go l.read(conn)
+	go func() { <-l.done; conn.Close() }() // which ends both
 }
 
 // Host names the event loop that moves the bytes of the link, for Arrived. wake is called when something is due, or
@@ -244,7 +245,6 @@ func (l *Link) takeLocked(out []byte, on any) []byte {
 
 // write writes what is due.
 func (l *Link) write(conn net.Conn) {
-	defer conn.Close()
 	var out []byte
 	defer l.lock()()
 	for l.err == nil {
