@@ -114,8 +114,8 @@
 //	events         recent events and their readers: the control API's stream, webhook
 //	admin          the admin address: API, dashboard, metrics, health
 //	cluster        the other nodes: which live, who has a session or a player; cluster/engine: NATS
-//	hop            what one node tells another about a client that it passes on; pipe: copies
-//	               the bytes of both
+//	hop            what one node tells another about a client that it passes on; link: the one
+//	               connection that carries all of them; pipe: copies the bytes of both
 //	config         flags, config file, environment; server is what the command does; asynclog:
 //	               log lines that never block
 //	demo           the demo's page and games; upstream/demo: its game server

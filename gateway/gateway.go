@@ -78,6 +78,9 @@ func (d *drain) stopLocked() {
 // Watch returns what operators see of the gateway.
 func (g *Gateway) Watch() *watch.Watch { return g.watch }
 
+// Driver returns what drives the sessions.
+func (g *Gateway) Driver() *transport.Driver { return g.driver }
+
 // Owner returns what knows where sessions are in a cluster.
 func (g *Gateway) Owner() *owner.Owner { return g.owner }
 

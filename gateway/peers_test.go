@@ -20,6 +20,7 @@ import (
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/internal/test/wstest"
+	nodelink "reseat/gateway/link"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
 	"reseat/gateway/transport"
@@ -41,6 +42,7 @@ type nodes struct {
 	requests []http.Header                // what came to node listeners
 
 	dialling    chan struct{} // not nil: dials fail once it is closed
+	refusals    int           // so many connections are refused by their link
 	lostAnswers bool          // to hand-offs
 	handingOver func()        // called when a node hands a session over
 }
@@ -63,6 +65,9 @@ func (m member) Dial(_ context.Context, node string) (net.Conn, error) {
 	if failing != nil {
 		<-failing
 	}
+	if m.refuses() {
+		return refusedStream{}, nil
+	}
 	if failing != nil || down || ln == nil {
 		return nil, errors.New("no answer")
 	}
@@ -73,6 +78,21 @@ func (m member) Dial(_ context.Context, node string) (net.Conn, error) {
 	}
 	return ln.Dial()
 }
+
+func (n *nodes) refuses() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refusals--
+	return n.refusals >= 0
+}
+
+// A refusedStream is one that the other node has not accepted.
+type refusedStream struct{ net.Conn }
+
+func (refusedStream) Write(p []byte) (int, error) { return len(p), nil }
+func (refusedStream) Read([]byte) (int, error)    { return 0, nodelink.ErrRefused }
+func (refusedStream) SetDeadline(time.Time) error { return nil }
+func (refusedStream) Close() error                { return nil }
 
 func (m member) Judge(_ context.Context, node string) cluster.Judgement {
 	m.mu.Lock()
@@ -280,6 +300,19 @@ func TestOwnerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 		began := time.Now()
 		n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
 		wstest.Equal(t, "it took", time.Since(began), 5*time.Second)
+	})
+}
+
+// An owner that is being upgraded refuses what reaches the old process. The new one is asked at once.
+func TestClientThatARetiringOwnerRefusesReachesItsSuccessor(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, game *wstest.Peer) {
+		p.Drop()
+		n.refusals = 1
+		p = n.at(1, p).Resume(0)
+		game.Pass(p, "down")
+		p.Drop()
+		n.refusals = 2
+		n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
 	})
 }
 

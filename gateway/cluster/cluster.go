@@ -76,7 +76,6 @@ type peer struct {
 	silent   bool               // not heard, while others are
 	gone     string             // the evidence, "" while it may live
 	left     bool               // it has announced its end
-	dials    chan struct{}      // a place for each connection being made; nil before the first
 	reach    context.Context    // of the connections being made; nil if there was none since the last cut
 	cut      context.CancelFunc // ends reach
 	judging  chan struct{}      // closed when the judgement under way is there

@@ -796,32 +796,6 @@ func TestDialReachesTheNodeAndNoOther(t *testing.T) {
 	})
 }
 
-// An upgraded node has the id of its predecessor, and not the key of its TLS sessions: the connection
-// begins a new one, with the better key exchange.
-func TestNodeWithoutItsTLSSessionsIsDialledAgain(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.beats(peerID)
-		for range 2 {
-			s.peerAnswers(peerID)
-			for i := range 2 {
-				conn, err := s.Dial(t.Context(), peerID)
-				if err != nil {
-					t.Fatal(err)
-				}
-				st := conn.(*tls.Conn).ConnectionState()
-				if resumed := i > 0; st.DidResume != resumed || (st.CurveID == tls.X25519MLKEM768) == resumed {
-					t.Errorf("connection %d: resumed %v, %v, want %v", i+1, st.DidResume, st.CurveID, resumed)
-				}
-				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n", HelloPath)
-				if _, err := io.Copy(io.Discard, conn); err != nil {
-					t.Error(err)
-				}
-				conn.Close()
-			}
-		}
-	})
-}
-
 // Nobody without a certificate of the cluster gets an answer at the node listener.
 func TestListenerRefusesStrangers(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {

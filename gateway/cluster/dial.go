@@ -18,11 +18,6 @@ const (
 	askTime = time.Second
 	// idleConns connections to a node are kept for the next request: a drain makes as many at a time.
 	idleConns = 32
-	// maxDials bounds the connections to a node that are made at once. When the players of a node come
-	// back all at once, the others wait for their turn for dialTurn, in order: a slow node does not
-	// fill this one.
-	maxDials = 64
-	dialTurn = 3 * time.Second
 	// refusedEvery limits the log lines about one address with other keys.
 	refusedEvery = time.Minute
 	// refusedKept bounds how many such addresses are remembered.
@@ -49,72 +44,65 @@ func (c *Cluster) Hello() Hello {
 }
 
 // Dial returns a TLS connection to a node's --node-listen. Both sides are verified, and the node has
-// this id. The error is ErrUnknown, ErrGone, ErrBusy, ErrSilent, ErrOtherNode, or that of the connection.
+// this id. The error is ErrUnknown, ErrGone, ErrSilent, ErrOtherNode, or that of the connection.
 //
 // The kernel of a process that stands still goes on taking connections. So a node that is not heard is
 // asked for an answer first, once for all, and a judgement ends the connections being made: their
 // clients get a retry delay before they give up by themselves.
 func (c *Cluster) Dial(ctx context.Context, id string) (net.Conn, error) {
-	c.mu.Lock()
-	p := c.peers[id]
-	if p != nil && p.silent && p.gone == "" {
-		c.mu.Unlock()
-		if j := c.Judge(ctx, id); j.Verdict != Alive {
-			return nil, ErrSilent
-		}
-		c.mu.Lock()
-		p = c.peers[id]
+	w, err := c.way(ctx, id)
+	if err != nil {
+		return nil, err
 	}
-	if p == nil || p.gone != "" {
-		c.mu.Unlock()
-		if p != nil {
-			return nil, ErrGone
-		}
-		return nil, ErrUnknown
-	}
-	if p.dials == nil {
-		p.dials = make(chan struct{}, maxDials)
-	}
-	if p.reach == nil {
-		p.reach, p.cut = context.WithCancel(c.ctx)
-	}
-	dials, address, reach := p.dials, p.Address, p.reach
-	c.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(reach, cancel)()
-	conn, err := c.dial(ctx, id, address, dials)
-	if err != nil && reach.Err() != nil {
+	defer context.AfterFunc(w.reach, cancel)()
+	conn, err := c.connect(ctx, id, w.address)
+	if err != nil && w.reach.Err() != nil {
 		err = ErrSilent
 	}
 	return conn, err
 }
 
-// dial connects as soon as there is a place in dials.
-func (c *Cluster) dial(ctx context.Context, id, address string, dials chan struct{}) (net.Conn, error) {
-	select {
-	case dials <- struct{}{}:
-		defer func() { <-dials }()
-		return c.connect(ctx, id, address)
-	case <-time.After(dialTurn):
-		return nil, ErrBusy
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// Reach returns a context that ends when a node is judged silent or gone, or this one stops. The errors are
+// those of Dial for a node that is not dialled.
+func (c *Cluster) Reach(ctx context.Context, id string) (context.Context, error) {
+	w, err := c.way(ctx, id)
+	return w.reach, err
+}
+
+// A way leads to a node.
+type way struct {
+	address string
+	reach   context.Context
+}
+
+func (c *Cluster) way(ctx context.Context, id string) (way, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.peers[id]
+	if p != nil && p.silent && p.gone == "" {
+		c.mu.Unlock()
+		j := c.Judge(ctx, id)
+		c.mu.Lock()
+		if j.Verdict != Alive {
+			return way{}, ErrSilent
+		}
+		p = c.peers[id]
 	}
+	switch {
+	case p == nil:
+		return way{}, ErrUnknown
+	case p.gone != "":
+		return way{}, ErrGone
+	}
+	if p.reach == nil {
+		p.reach, p.cut = context.WithCancel(c.ctx)
+	}
+	return way{p.Address, p.reach}, nil
 }
 
 func (c *Cluster) connect(ctx context.Context, id, address string) (net.Conn, error) {
-	conn, err := c.connectOnce(ctx, id, address)
-	if errors.Is(err, errNotResumed) { // an upgraded node has lost the key of its sessions
-		conn, err = c.connectOnce(ctx, id, address)
-	}
-	if OtherKeys(err) {
-		c.Refused(address, err)
-	}
-	return conn, handshakeError(err)
-}
-
-func (c *Cluster) connectOnce(ctx context.Context, id, address string) (net.Conn, error) {
 	raw, err := c.cfg.Dialer(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -122,7 +110,10 @@ func (c *Cluster) connectOnce(ctx context.Context, id, address string) (net.Conn
 	conn := tls.Client(raw, c.cfg.Identity.client(id))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, err
+		if OtherKeys(err) {
+			c.Refused(address, err)
+		}
+		return nil, handshakeError(err)
 	}
 	return conn, nil
 }
@@ -204,8 +195,6 @@ var (
 	ErrUnknown = errors.New("no such node is known")
 	// ErrGone: that node has ended.
 	ErrGone = errors.New("that node is gone")
-	// ErrBusy: too many connections to that node are being made, and for too long.
-	ErrBusy = errors.New("too many connections to that node are being made")
 	// ErrSilent: that node does not answer.
 	ErrSilent = errors.New("that node does not answer")
 	// ErrOtherNode: another node answers at its address.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -33,22 +32,9 @@ type Identity struct {
 }
 
 type credentials struct {
-	leaf     tls.Certificate
-	pool     *x509.CertPool
-	sessions tls.ClientSessionCache // to go on with at the next connection to a node
-
-	mu    sync.Mutex
-	known map[shown]time.Time // until when a certificate is good, which was verified
+	leaf tls.Certificate
+	pool *x509.CertPool
 }
-
-// shown is a certificate that a node has shown, and for what: each of its connections shows the same.
-type shown struct {
-	sum   [sha256.Size]byte
-	usage x509.ExtKeyUsage
-}
-
-// maxKnown is more than a cluster has nodes.
-const maxKnown = 1000
 
 // DerivedIdentity makes certificates of the token keys, so that nodes with the same keys know
 // each other. Each private key gives an authority; the first signs this node's certificate.
@@ -104,7 +90,7 @@ func (i *Identity) Load(id string) error {
 	if len(seeds) == 0 {
 		return errNoKeys
 	}
-	c := &credentials{pool: x509.NewCertPool(), sessions: tls.NewLRUClientSessionCache(maxKnown)}
+	c := &credentials{pool: x509.NewCertPool()}
 	for n, seed := range seeds {
 		ca, key, err := authority(seed)
 		if err != nil {
@@ -138,7 +124,7 @@ func (i *Identity) Server(id func() string, refused func(address string, err err
 			c := i.now.Load()
 			address := h.Conn.RemoteAddr().String()
 			return &tls.Config{
-				MinVersion: tls.VersionTLS13, NextProtos: []string{speaks},
+				MinVersion: tls.VersionTLS13, NextProtos: []string{speaks}, DynamicRecordSizingDisabled: true,
 				Certificates: []tls.Certificate{c.leaf}, ClientAuth: tls.RequireAnyClientCert,
 				VerifyConnection: func(st tls.ConnectionState) error {
 					err := c.verify(st, x509.ExtKeyUsageClientAuth)
@@ -152,81 +138,38 @@ func (i *Identity) Server(id func() string, refused func(address string, err err
 	}
 }
 
-// resumedCurves are the key exchanges of a connection that goes on with an earlier TLS session. The
-// secret of that session goes into its keys as well (RFC 8446 section 7.1), so that they are as safe
-// against recording as those of the session's first connection, whose key exchange is a hybrid with
-// ML-KEM: with it the handshake would cost twice as much.
-var resumedCurves = []tls.CurveID{tls.CurveP256}
-
-// errNotResumed: the node did not go on with an earlier session.
-var errNotResumed = errors.New("TLS session not resumed")
-
 // client is the configuration of a connection to a node. With "" for the id, any node will
-// do. After errNotResumed the next attempt begins a new TLS session.
+// do.
 func (i *Identity) client(id string) *tls.Config {
 	c := i.now.Load()
 	name := id
 	if name == "" {
 		name = anyNode
 	}
-	config := &tls.Config{
+	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}, Certificates: []tls.Certificate{c.leaf}, ServerName: name + nodeDomain,
-		InsecureSkipVerify: true, // VerifyConnection does it, of each connection: first the chain, then the name
+		DynamicRecordSizingDisabled: true, // a link carries what many clients wait for
+		InsecureSkipVerify:          true, // VerifyConnection does it: first the chain, then the name
+		VerifyConnection: func(st tls.ConnectionState) error {
+			if err := c.verify(st, x509.ExtKeyUsageServerAuth); err != nil {
+				return err
+			}
+			if id != "" && st.PeerCertificates[0].Subject.CommonName != id {
+				return ErrOtherNode
+			}
+			return nil
+		},
 	}
-	resume := false
-	if id != "" {
-		config.ClientSessionCache = c.sessions
-		if session, _ := c.sessions.Get(config.ServerName); session != nil {
-			resume, config.CurvePreferences = true, resumedCurves
-		}
-	}
-	config.VerifyConnection = func(st tls.ConnectionState) error {
-		if resume && !st.DidResume {
-			c.sessions.Put(config.ServerName, nil)
-			return errNotResumed
-		}
-		if err := c.verify(st, x509.ExtKeyUsageServerAuth); err != nil {
-			return err
-		}
-		if id != "" && st.PeerCertificates[0].Subject.CommonName != id {
-			return ErrOtherNode
-		}
-		return nil
-	}
-	return config
 }
 
 // verify checks the chain of a peer's certificate.
 func (c *credentials) verify(st tls.ConnectionState, usage x509.ExtKeyUsage) error {
-	key := shown{sha256.Sum256(st.PeerCertificates[0].Raw), usage}
-	now := time.Now()
-	c.mu.Lock()
-	good := now.Before(c.known[key])
-	c.mu.Unlock()
-	if good {
-		return nil
-	}
 	opts := x509.VerifyOptions{Roots: c.pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
 	for _, more := range st.PeerCertificates[1:] {
 		opts.Intermediates.AddCert(more)
 	}
-	chains, err := st.PeerCertificates[0].Verify(opts)
-	if err != nil {
-		return err
-	}
-	until := chains[0][0].NotAfter
-	for _, cert := range chains[0] {
-		if cert.NotAfter.Before(until) {
-			until = cert.NotAfter
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil || len(c.known) >= maxKnown {
-		c.known = make(map[shown]time.Time)
-	}
-	c.known[key] = until
-	return nil
+	_, err := st.PeerCertificates[0].Verify(opts)
+	return err
 }
 
 // The texts of TLS alerts, which crypto/tls gives no type. A peer that has other keys says bad

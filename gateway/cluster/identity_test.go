@@ -102,9 +102,6 @@ func meet(t *testing.T, from, to *Identity, id, want string) (err, refused error
 	t.Helper()
 	at := to.Server(func() string { return id }, func(_ string, err error) { refused = err })
 	_, err = meetAt(t, from, at, want)
-	if errors.Is(err, errNotResumed) { // at is another listener than that of an earlier meeting
-		_, err = meetAt(t, from, at, want)
-	}
 	return handshakeError(err), refused
 }
 
@@ -132,74 +129,6 @@ func meetAt(t *testing.T, from *Identity, at *tls.Config, want string) (st tls.C
 }
 
 const frontID, ownerID = "0000000a", "0000000b"
-
-// A meeting is of two nodes, whose keys are those of the texts: what one sees of the other, which listens.
-type meeting struct {
-	t           *testing.T
-	texts       map[string]string // of frontID and ownerID
-	front, owns *Identity
-	at          *tls.Config
-	refused     error // what the owner says of the front node's keys
-}
-
-func newMeeting(t *testing.T) *meeting {
-	m := &meeting{t: t, texts: map[string]string{frontID: "k", ownerID: "k"}}
-	identity := func(id string) *Identity {
-		return DerivedIdentity(func(purpose string, n int) ([][]byte, error) { return derivedOf(m.texts[id])(purpose, n) })
-	}
-	m.front, m.owns = identity(frontID), identity(ownerID)
-	m.load()
-	m.at = m.owns.Server(func() string { return ownerID }, func(_ string, err error) { m.refused = err })
-	return m
-}
-
-// load has both read their keys again.
-func (m *meeting) load() {
-	m.t.Helper()
-	must(m.t, 0, errors.Join(m.front.Load(frontID), m.owns.Load(ownerID)))
-}
-
-func (m *meeting) connect() (tls.ConnectionState, error) {
-	m.t.Helper()
-	return meetAt(m.t, m.front, m.at, ownerID)
-}
-
-// A TLS session is no way around the keys: those of now decide, on either side.
-func TestTLSSessionEndsWithTheKeys(t *testing.T) {
-	for name, late := range map[string]string{"of the front node": frontID, "of the owner": ownerID} {
-		t.Run(name, func(t *testing.T) {
-			m := newMeeting(t)
-			for range 2 {
-				if _, err := m.connect(); err != nil || m.refused != nil {
-					t.Fatal(err, m.refused)
-				}
-			}
-			m.texts[late] = "x"
-			m.load()
-			if st, err := m.connect(); !OtherKeys(err) {
-				t.Errorf("%v (resumed %v), want other keys", err, st.DidResume)
-			}
-			m.texts[frontID], m.texts[ownerID] = "y", "y"
-			m.load()
-			if st, err := m.connect(); err != nil || st.DidResume {
-				t.Errorf("%v, resumed %v, want a new session", err, st.DidResume)
-			}
-		})
-	}
-}
-
-// The node still trusts the session that its peer goes on with, but not its peer's certificate any more.
-func TestOwnerWithNewKeysRefusesAnOldTLSSession(t *testing.T) {
-	m := newMeeting(t)
-	if _, err := m.connect(); err != nil {
-		t.Fatal(err)
-	}
-	m.texts[ownerID] = "x"
-	must(t, 0, m.owns.Load(ownerID))
-	if st, err := m.connect(); err == nil || m.refused == nil {
-		t.Errorf("%v, %v, resumed %v, want a refusal", err, m.refused, st.DidResume)
-	}
-}
 
 // trust checks that a node takes another one for what it is, and is taken for one itself.
 func trust(t *testing.T, what string, from, to *Identity, id, want string) {

@@ -76,13 +76,13 @@ type Players interface {
 // relays are the connections that are passed on, until close.
 type relays struct {
 	mu     sync.Mutex
-	conns  map[net.Conn]net.Conn
+	conns  map[net.Conn]net.Conn // by the connection to the owner that of the client, nil if an event loop has it
 	closed bool
 	none   chan struct{} // closed when there is no relay; nil: nobody waits
 }
 
 // add reports false after close.
-func (l *relays) add(client, owner net.Conn) bool {
+func (l *relays) add(owner, client net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -91,14 +91,14 @@ func (l *relays) add(client, owner net.Conn) bool {
 	if l.conns == nil {
 		l.conns = make(map[net.Conn]net.Conn)
 	}
-	l.conns[client] = owner
+	l.conns[owner] = client
 	return true
 }
 
-func (l *relays) remove(client net.Conn) {
+func (l *relays) remove(owner net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.conns, client)
+	delete(l.conns, owner)
 	l.noteLocked()
 }
 
@@ -132,8 +132,10 @@ func (l *relays) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	for client, owner := range l.conns {
-		client.Close()
+	for owner, client := range l.conns {
+		if client != nil {
+			client.Close()
+		}
 		owner.Close()
 	}
 }

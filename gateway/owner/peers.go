@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"reseat/gateway/front"
 	"reseat/gateway/handshake"
 	"reseat/gateway/hop"
+	"reseat/gateway/link"
 	"reseat/gateway/pipe"
 	"reseat/gateway/registry"
 	"reseat/tokens"
@@ -123,6 +125,14 @@ func (o *Owner) sessionIsGone(rt *front.Route, v cluster.Judgement) bool {
 func (o *Owner) askOwner(r *front.Request, node string) (net.Conn, []byte, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
+	conn, first, err := o.ask(ctx, r, node)
+	if errors.Is(err, link.ErrRefused) { // it is being upgraded: its successor listens
+		conn, first, err = o.ask(ctx, r, node)
+	}
+	return conn, first, err
+}
+
+func (o *Owner) ask(ctx context.Context, r *front.Request, node string) (net.Conn, []byte, error) {
 	conn, err := o.Cluster.Dial(ctx, node)
 	if err != nil {
 		return nil, nil, err
@@ -171,14 +181,19 @@ func (o *Owner) relay(w http.ResponseWriter, r *front.Request, owner net.Conn, f
 	if _, err = client.Write(first); err == nil {
 		_, err = owner.Write(early)
 	}
-	if err != nil || !o.relays.add(client, owner) {
-		client.Close()
-		owner.Close()
-		return
-	}
 	client.SetWriteDeadline(time.Time{})
-	pipe.Copy(client, owner)
-	o.relays.remove(client)
+	if err == nil && o.relays.add(owner, nil) {
+		if o.Driver.Relay(client, owner, func() { o.relays.remove(owner) }) {
+			return
+		}
+		defer o.relays.remove(owner)
+		if o.relays.add(owner, client) {
+			pipe.Copy(client, owner)
+			return
+		}
+	}
+	client.Close()
+	owner.Close()
 }
 
 // Forwarded counts the client connections that other nodes pass on to this one, and those that

@@ -143,7 +143,7 @@ func (o *Owner) Find(w http.ResponseWriter, r *front.Request) Found {
 	if o.Cluster == nil {
 		return here
 	}
-	claims, err := o.Keys.VerifyForOwner(r.Offer.Token)
+	claims, err := o.Keys.VerifyForOwner(r.Offer.Token, o.Registry.Memo)
 	if err != nil || o.isHere(claims) {
 		return here
 	}
@@ -185,7 +185,7 @@ func (o *Owner) FindPlain(w http.ResponseWriter, r *front.Request, token string)
 	if o.Cluster == nil {
 		return here
 	}
-	claims, err := o.Keys.VerifyForOwner(token)
+	claims, err := o.Keys.VerifyForOwner(token, o.Registry.Memo)
 	if err != nil {
 		return here
 	}
@@ -224,7 +224,7 @@ func (o *Owner) AnswerNode(w http.ResponseWriter, r *front.Request) bool {
 		return false
 	}
 	if r.Offer.Resume {
-		claims, err := o.Keys.VerifyForOwner(r.Offer.Token)
+		claims, err := o.Keys.VerifyForOwner(r.Offer.Token, o.Registry.Memo)
 		if err != nil || !o.HasSeat(claims.Session) {
 			return false
 		}

@@ -24,9 +24,11 @@ import (
 	"reseat/gateway/demo"
 	"reseat/gateway/events"
 	"reseat/gateway/hop"
+	"reseat/gateway/link"
 	"reseat/gateway/owner"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/upgrade"
 	"reseat/tokens"
 )
@@ -58,6 +60,7 @@ type member struct {
 	server   *http.Server
 	ln       net.Listener
 	served   bool // the listener
+	links    *link.Links
 	// elsewhere: another process is this node, a predecessor or a successor.
 	elsewhere atomic.Bool
 }
@@ -79,7 +82,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	}
 	cfg := cluster.Config{
 		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
-		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() },
+		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() }, Dialer: dialQuiet,
 	}
 	if older != nil {
 		is := older.Node()
@@ -105,6 +108,9 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		defer cancel()
 		n.players.Announce(ctx, n.gateway.Owner().Supersede)
 	})
+	n.links = link.NewLinks(link.Options{
+		Listener: ln.Addr(), Dial: n.Cluster.Dial, Retired: n.elsewhere.Load, Host: func(l *link.Link, c net.Conn) bool { return n.gateway.Driver().HostLink(l, c) },
+	})
 	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
 	n.ln = secure.Terminate(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
@@ -112,6 +118,24 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
+}
+
+// Dial implements owner.Cluster. Clients that are passed on share a link.
+func (n *member) Dial(ctx context.Context, node string) (net.Conn, error) {
+	reach, err := n.Reach(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return n.links.Open(reach, node)
+}
+
+// dialQuiet connects to another node.
+func dialQuiet(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {
@@ -182,6 +206,7 @@ func (n *member) end() {
 		cancel()
 	}
 	n.server.Close()
+	n.links.Close()
 	n.http.CloseIdleConnections()
 }
 
@@ -195,6 +220,8 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch id, isPlayer := strings.CutPrefix(r.URL.Path, playersPath); {
 	case hop.Passed(r.Header):
 		n.gateway.Owner().ServeNode(w, r, n.gateway)
+	case r.URL.Path == link.Path:
+		n.links.ServeHTTP(w, r)
 	case r.URL.Path == cluster.HelloPath && r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(n.Hello())
@@ -302,11 +329,12 @@ var (
 	descNodes    = prometheus.NewDesc("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", []string{"state"}, nil)
 	descEngineUp = prometheus.NewDesc("reseat_cluster_engine_up", "1 while this node is connected to NATS, else 0.", nil, nil)
 	descBeat     = prometheus.NewDesc("reseat_node_heartbeat_age_seconds", "How long ago the node that was heard last of all was heard; gone nodes do not count.", nil, nil)
+	descLinks    = prometheus.NewDesc("reseat_node_links", "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes.", []string{"direction"}, nil)
 	descSkew     = prometheus.NewDesc("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, nil)
 )
 
 func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descSkew} {
+	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descLinks, descSkew} {
 		ch <- d
 	}
 }
@@ -331,6 +359,9 @@ func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 		up = 1
 	}
 	skew, _ := m.e.Skew()
+	in, out := m.n.links.Count()
+	gauge(descLinks, float64(in), "in")
+	gauge(descLinks, float64(out), "out")
 	gauge(descEngineUp, up)
 	gauge(descBeat, oldest.Seconds())
 	gauge(descSkew, skew.Seconds())

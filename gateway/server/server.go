@@ -521,6 +521,7 @@ func (p *process) listenForNodes() {
 	if !p.node.served {
 		p.node.served = true
 		go p.listenOn(p.node.server, p.node.ln)
+		go p.listenOn(p.node.server, p.node.links)
 	}
 }
 

@@ -68,6 +68,7 @@ func (p *process) LeaveNode() {
 	if p.node != nil {
 		p.node.elsewhere.Store(true)
 		p.node.Stop()
+		p.node.links.Leave()
 	}
 }
 

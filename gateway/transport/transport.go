@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"reseat/gateway/link"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
 	"reseat/gateway/transport/netio"
@@ -205,6 +206,42 @@ func (d *Driver) Wait() {
 		all.Wait()
 	}
 	d.net.Wait()
+}
+
+// HostLink has a loop move the bytes of a link, over conn, which it owns then. It reports false if none can.
+func (d *Driver) HostLink(of *link.Link, conn net.Conn) bool {
+	layer := layerOf(conn)
+	l := d.place()
+	if layer == nil || l == nil {
+		return false
+	}
+	h, err := take(conn)
+	if err == nil {
+		l.Link(of, h)
+	}
+	return err == nil
+}
+
+// Relay passes bytes between a client and the stream of a link that a loop hosts, until both directions have ended
+// or one end is broken; then it calls over, which must not block. It owns both, unless it reports false: no loop can.
+func (d *Driver) Relay(client, stream net.Conn, over func()) bool {
+	s, ok := stream.(*link.Stream)
+	if !ok {
+		return false
+	}
+	l, ok := s.Host().(*epoll.Loop)
+	if !ok {
+		return false
+	}
+	h, ok := handleOf(client)
+	if !ok {
+		return false
+	}
+	if _, looped := client.(*epoll.Conn); !looped && !h.Layered() {
+		client.Close() // the loop has a duplicate of its descriptor
+	}
+	l.Relay(h, s, over)
+	return true
 }
 
 // handleOf returns conn for a loop, false if no loop can serve it. The Handle is unusable if no descriptor could

@@ -95,11 +95,13 @@ type rig struct {
 	client, game net.Conn
 }
 
-// drivers runs a test with each driver, and with clients over TLS: goroutines and loops serve those too.
+// drivers runs a test with each driver, and with clients over TLS, and passed on over a link: goroutines and loops
+// serve those too.
 func drivers(t *testing.T, test func(t *testing.T, d *transport.Driver)) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) { test(t, newDriver(t, kind)) })
 		t.Run(name+", TLS", func(t *testing.T) { test(t, secureDriver(t, kind)) })
+		t.Run(name+", link", func(t *testing.T) { test(t, linkedDriver(t, kind)) })
 	}
 }
 
@@ -122,11 +124,18 @@ func clientPair(t testing.TB, d *transport.Driver) (ours, theirs net.Conn) {
 // secured puts TLS on a connection if d's clients use it.
 func secured(t testing.TB, d *transport.Driver, ours, theirs net.Conn) (net.Conn, net.Conn) {
 	t.Helper()
+	if v, ok := overLink.Load(d); ok {
+		return v.(*linkPair).pass(t, ours), theirs
+	}
 	v, ok := overTLS.Load(d)
 	if !ok {
 		return ours, theirs
 	}
-	pair := v.(*testcert.Pair)
+	return withTLS(t, v.(*testcert.Pair), ours, theirs)
+}
+
+func withTLS(t testing.TB, pair *testcert.Pair, ours, theirs net.Conn) (net.Conn, net.Conn) {
+	t.Helper()
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +143,7 @@ func secured(t testing.TB, d *transport.Driver, ours, theirs net.Conn) (net.Conn
 	server := tls.Server(rawconn.Quiet(ours), &tls.Config{Certificates: []tls.Certificate{cert}})
 	config := pair.Client()
 	config.ServerName = "localhost"
-	client := tls.Client(theirs, config)
+	client := tls.Client(rawconn.Quiet(theirs), config)
 	shaken := make(chan error, 1)
 	go func() { shaken <- server.Handshake() }()
 	if err := errors.Join(client.Handshake(), <-shaken); err != nil {

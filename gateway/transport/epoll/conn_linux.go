@@ -513,22 +513,25 @@ func (h Handle) Release() {
 
 // begin makes h the connection of g, a leg of s, and starts watching it. It may close the leg. It is called by the
 // loop.
-func (h Handle) begin(s *Session, g *leg) {
+func (h Handle) begin(s *Session, g *leg) { s.begin(g, h.open(s.loop, g)) }
+
+// open makes h the connection of g, and reports whether l watches it already. g's descriptor is negative if the
+// connection is unusable.
+func (h Handle) open(l *Loop, g *leg) (watched bool) {
 	c := h.conn
 	if c == nil {
 		g.fd, g.forwarded = h.fd, h.forwarded
 		if h.layer != nil {
-			g.layer, g.readable = newLayer(h.layer, g.fd), true // it may have buffered input
+			g.putLayer(h.layer)
 		}
-		s.begin(g, false)
-		return
+		return false
 	}
 	g.fd = c.take()
-	here := c.loop == s.loop
+	here := c.loop == l
 	if !here && g.fd >= 0 {
 		unix.EpollCtl(c.loop.ep, unix.EPOLL_CTL_DEL, g.fd, nil)
 	}
 	g.ending = c.ending.Load()
 	g.readable = c.edge.Load() || c.more.Load() || g.ending
-	s.begin(g, here)
+	return here
 }

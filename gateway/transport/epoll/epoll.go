@@ -19,9 +19,10 @@
 // # Turns
 //
 // A loop works in turns: it takes the events of sockets, wakes handshakes, makes up to maxMail calls from its
-// mailbox (a client that attaches is one), fires alarms, and then serves sessions, the longest waiting first, until
-// it has served maxLegs sockets or moved maxEffort bytes. So a new connection or a resume waits for one turn, and a
-// session for one turn of each other session that has something to relay.
+// mailbox (a client that attaches is one), fires alarms, reads links, and then serves sessions, the longest waiting
+// first, until it has served maxLegs sockets or moved maxEffort bytes. So a new connection or a resume waits for one
+// turn, and a session for one turn of each other session that has something to relay. At its end a turn writes to each
+// link what has become due on it, for all clients together: see relay_linux.go.
 package epoll
 
 import (

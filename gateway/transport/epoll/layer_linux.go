@@ -25,9 +25,20 @@ const layerRead = 64 << 10
 // (RFC 8446 section 4.6.3) without reading the replies.
 const maxOwn = 64 << 10
 
-// newLayer makes the layer of a leg whose descriptor is fd.
-func newLayer(conn Layered, fd int) *layer {
-	return &layer{conn, rawconn.Below(conn).Lend(fd)}
+// putLayer puts a layer above g's descriptor. If that is an eventfd, a rawconn.Virtual is below the layer, and
+// events come without a system call if g's loop has them.
+func (g *leg) putLayer(conn Layered) {
+	fd := g.fd
+	g.layer = &layer{conn: conn}
+	g.layer.socket = rawconn.Below(conn).Lend(fd, func(on any) {
+		if l, _ := on.(*Loop); l != nil && l.legOf(int32(fd)) == g {
+			g.noteEvents(mayRead | mayWrite)
+			l.enqueue(g)
+		} else {
+			rawconn.Wake(fd)
+		}
+	})
+	g.readable = true // it may have buffered input
 }
 
 // receiveLayer is receive for a leg with a layer. The layer may buffer more than it returns, so g stays readable
@@ -55,8 +66,8 @@ func (s *Session) flushLayer(g *leg) bool {
 
 // sendLayer is send for a leg with a layer. Bytes that the layer has accepted count as written, even while its
 // output is pending.
-func (g *leg) sendLayer(bufs [][]byte) (n int, full bool, err error) {
-	l, socket := g.s.loop, g.layer.socket
+func (g *leg) sendLayer(l *Loop, bufs [][]byte) (n int, full bool, err error) {
+	socket := g.layer.socket
 	piece := bufs[0][:min(len(bufs[0]), layerPiece)]
 	if len(bufs) > 1 && len(piece) < layerPiece {
 		piece = l.plain[:0]

@@ -191,7 +191,7 @@ func TestEmptySocketIsNotReadAgainBeforeAnEdge(t *testing.T) {
 	fd := dup(t, conn.(*net.TCPConn))
 	defer syscall.Close(fd)
 	q := rawconn.Quiet(conn).(*rawconn.Conn)
-	lent := q.Lend(fd)
+	lent := q.Lend(fd, nil)
 	b := make([]byte, 8)
 	read := func(want string) {
 		t.Helper()

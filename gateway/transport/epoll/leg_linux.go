@@ -13,7 +13,8 @@ import (
 // A leg is one socket of a session. epoll reports edges, so an edge is remembered until
 // a system call finds that it no longer holds.
 type leg struct {
-	s     *Session
+	s     *Session    // nil: it is a relay's
+	relay *relay      // nil: it is a session's
 	leg   session.Leg // what the core calls it
 	fd    int         // negative: closed
 	layer *layer      // nil: the bytes are those of the socket
@@ -80,11 +81,11 @@ func (s *Session) follow(g *leg) {
 }
 
 // spent counts n bytes of g that were read or written.
-func (g *leg) spent(n int) {
+func (g *leg) spent(l *Loop, n int) {
 	if g.layer != nil {
 		n *= layerFactor
 	}
-	g.s.loop.effort += n
+	l.effort += n
 }
 
 // maxRecords is the max number of reads from a layer in one turn.
@@ -125,7 +126,7 @@ func (s *Session) read(g *leg) bool {
 		}
 	}
 	n, err := g.receive(room)
-	g.spent(n)
+	g.spent(s.loop, n)
 	s.received(g, room[:n])
 	if err != nil {
 		s.disconnected(g, err)
@@ -194,24 +195,24 @@ func (s *Session) write(g *leg) bool {
 		s.finish(g)
 		return false
 	}
-	n, full, err := g.send(l.out)
+	n, full, err := g.send(l, l.out)
 	clear(l.out)
 	s.wrote(g, n, full, err)
 	return true
 }
 
 // send writes as much of bufs as the socket accepts, or less, and reports whether that is full.
-func (g *leg) send(bufs [][]byte) (n int, full bool, err error) {
+func (g *leg) send(l *Loop, bufs [][]byte) (n int, full bool, err error) {
 	if g.layer != nil {
-		return g.sendLayer(bufs)
+		return g.sendLayer(l, bufs)
 	}
-	return g.s.loop.sender.Send(g.fd, bufs)
+	return l.sender.Send(g.fd, bufs)
 }
 
 // wrote records what a write has returned.
 func (s *Session) wrote(g *leg, n int, full bool, err error) {
 	g.full = full
-	g.spent(n)
+	g.spent(s.loop, n)
 	if s.core.Wrote(s.loop.now, g.leg, n, full) {
 		s.reportSocketState(g)
 	}
@@ -261,19 +262,24 @@ func (g *leg) close(f session.CloseMode) {
 	if g.fd < 0 {
 		return
 	}
+	s := g.s
+	g.closeSocket(s.loop, f)
+	s.open--
+	if g == s.down {
+		s.down = nil
+	}
+	s.older = slices.DeleteFunc(s.older, func(p *leg) bool { return p == g })
+}
+
+// closeSocket closes the socket of a leg of l.
+func (g *leg) closeSocket(l *Loop, f session.CloseMode) {
 	if f == session.Reset {
 		unix.SetsockoptLinger(g.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	}
 	if g.layer != nil {
 		g.closeLayer(f)
 	}
-	s := g.s
-	s.loop.legs[g.fd] = nil
+	l.legs[g.fd] = nil
 	unix.Close(g.fd) // this also removes it from the epoll set
 	g.fd, g.readable, g.deadline = -1, false, 0
-	s.open--
-	if g == s.down {
-		s.down = nil
-	}
-	s.older = slices.DeleteFunc(s.older, func(p *leg) bool { return p == g })
 }

@@ -1,8 +1,6 @@
 package epoll
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -89,6 +87,10 @@ type Loop struct {
 	connsMu sync.Mutex
 	conns   map[int]*Conn // that no session has taken over, by descriptor; nil once the loop stops
 
+	links  []*linked // see relay_linux.go
+	relays map[*relay]struct{}
+	asleep atomic.Bool // whoever makes something due on a link has to wake the loop
+
 	balance // see balance_linux.go
 
 	mailed  atomic.Bool // there is mail
@@ -114,7 +116,7 @@ func (all *Loops) newLoop(index int) (*Loop, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	l := &Loop{all: all, index: index, clock: all.clock, ep: ep, wakeFD: wakeFD, buf: make([]byte, readSize), conns: make(map[int]*Conn), notifier: newNotifier()}
+	l := &Loop{all: all, index: index, clock: all.clock, ep: ep, wakeFD: wakeFD, relays: make(map[*relay]struct{}), buf: make([]byte, readSize), conns: make(map[int]*Conn), notifier: newNotifier()}
 	// Each write is an edge of its own, so the eventfd is never read.
 	if err := l.watch(wakeFD, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		unix.Close(ep)
@@ -178,11 +180,14 @@ func (l *Loop) run() {
 		l.collect(l.events[:n])
 		l.deliver()
 		l.fireAlarms()
+		l.readLinks()
 		l.serve()
 		l.notify()
+		l.flushLinks()
 		l.endTurn()
 		if l.closing && l.sessions == 0 {
 			l.closeConns()
+			l.closeLinks()
 			if l.end() {
 				return
 			}
@@ -192,6 +197,7 @@ func (l *Loop) run() {
 
 // tick begins a turn: it reads the clock.
 func (l *Loop) tick() {
+	l.asleep.Store(false)
 	l.lastTurn, l.now = l.now, max(l.now, l.clock.Now())
 	if since := l.now.Sub(l.lastYield); since >= yieldEvery || l.woke && since >= yieldWoken {
 		runtime.Gosched()
@@ -206,8 +212,9 @@ func (l *Loop) tick() {
 func (l *Loop) collect(events []unix.EpollEvent) {
 	for _, e := range events {
 		if g := l.legOf(e.Fd); g != nil {
-			g.noteEvents(e.Events)
-			l.enqueue(g)
+			if g.noteEvents(e.Events); g.s != nil || g.relay != nil {
+				l.enqueue(g)
+			}
 		} else if int(e.Fd) != l.wakeFD {
 			l.noteConn(int(e.Fd), e.Events)
 		}
@@ -228,7 +235,11 @@ func (l *Loop) serve() {
 	for most := min(len(l.queue), maxLegs); n < most && l.effort < limit; n++ {
 		g := l.queue[n]
 		g.queued = false
-		g.s.ready(g)
+		if g.s != nil {
+			g.s.ready(g)
+		} else {
+			g.relay.ready()
+		}
 	}
 	left := copy(l.queue, l.queue[n:])
 	clear(l.queue[left:])
@@ -249,7 +260,7 @@ func (l *Loop) wait() int {
 	}
 	limit := time.Duration(-1)
 	switch {
-	case len(l.queue) > 0, l.mailed.Load():
+	case len(l.queue) > 0, l.mailed.Load(), l.linksWant():
 		limit = 0
 	case len(l.due) > 0:
 		limit = max(l.due[0].alarm.Sub(l.now), 0)
@@ -314,13 +325,7 @@ func (l *Loop) mailTo(m letter) bool {
 	return true
 }
 
-func (l *Loop) signal() {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	if _, err := unix.Write(l.wakeFD, one[:]); err != nil && !errors.Is(err, unix.EAGAIN) {
-		panic(fmt.Errorf("eventfd: %w", err)) // no other error is possible
-	}
-}
+func (l *Loop) signal() { rawconn.Wake(l.wakeFD) }
 
 // call runs f on the loop and waits for it.
 func (l *Loop) call(f func()) {

@@ -96,10 +96,11 @@ func (l *Loop) hand(list []*Session, to *Loop) {
 		s.away = true
 	}
 	l.queue = slices.DeleteFunc(l.queue, func(g *leg) bool {
-		if g.s.away {
+		gone := g.s != nil && g.s.away
+		if gone {
 			g.queued = false
 		}
-		return g.s.away
+		return gone
 	})
 	then := l.now
 	unlock := lockBoth(l, to)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"reseat/gateway/link"
 	"reseat/gateway/session"
 	"reseat/gateway/transport/rawconn"
 )
@@ -77,6 +78,8 @@ func (*Loop) New(*session.Session, Handle, session.Observer) *Session           
 func (*Loop) Accepted(int, net.Addr, net.Addr) (*Conn, error)                   { return nil, rawconn.ErrUnsupported }
 func (*Loop) Dial(context.Context, netip.AddrPort) (*Conn, error)               { return nil, rawconn.ErrUnsupported }
 func (*Loop) Adopt(*session.Session, Handle, Handle, session.Observer) *Session { return nil }
+func (*Loop) Link(*link.Link, Handle)                                           {}
+func (*Loop) Relay(Handle, *link.Stream, func())                                {}
 func (*Session) Freeze(int) (f session.Frozen, up, down Socket, err error) {
 	return f, up, down, session.ErrBusy
 }

@@ -2,6 +2,7 @@ package rawconn
 
 import (
 	"slices"
+	"syscall"
 )
 
 // A Lent is the socket of a Conn while an event loop has it. Reads and writes of the Conn, by a layer
@@ -10,10 +11,11 @@ import (
 type Lent struct {
 	Pending []byte // written by the layer, and not yet accepted by the socket
 
-	conn   *Conn
-	fd     int  // negative: closed
-	empty  bool // there is nothing to read until Arrived
-	ending bool // the end follows what is still to be read
+	conn    *Conn
+	virtual Virtual // not nil: it is below conn, and fd an eventfd
+	fd      int     // negative: closed
+	empty   bool    // there is nothing to read until Arrived
+	ending  bool    // the end follows what is still to be read
 }
 
 // ErrAgain means that there is nothing to read now. It is temporary, so that package tls continues after it.
@@ -26,10 +28,16 @@ func (again) Timeout() bool   { return true }
 func (again) Temporary() bool { return true }
 
 // Lend lends c's socket to an event loop, until Return. fd is a duplicate of its descriptor, which
-// stays the caller's; c closes its own. Nobody else may use c, or a layer above it, meanwhile.
-func (c *Conn) Lend(fd int) *Lent {
+// stays the caller's; c closes its own. Nobody else may use c, or a layer above it, meanwhile. ready is that of
+// a Virtual.
+func (c *Conn) Lend(fd int, ready func(on any)) *Lent {
 	c.lent = &Lent{conn: c, fd: fd}
-	c.stream.Close()
+	if v, ok := c.stream.(Virtual); ok {
+		c.lent.virtual = v
+		v.Watch(ready)
+	} else {
+		c.stream.Close()
+	}
 	return c.lent
 }
 
@@ -42,6 +50,13 @@ func (l *Lent) Arrived(ending bool) {
 
 // read reads once. A read that returned less than it had room for has emptied the socket.
 func (l *Lent) read(p []byte) (int, error) {
+	if l.virtual != nil {
+		n, err := l.virtual.Receive(p)
+		if n == 0 && err == nil {
+			err = ErrAgain
+		}
+		return n, err
+	}
 	if l.empty {
 		return 0, ErrAgain
 	}
@@ -61,29 +76,43 @@ func (l *Lent) Flush() (full bool, err error) {
 	if len(l.Pending) == 0 {
 		return false, nil
 	}
-	n, full, err := Send(l.fd, l.Pending)
+	send := func(p []byte) (int, bool, error) { return Send(l.fd, p) }
+	if l.virtual != nil {
+		send = l.virtual.Send
+	}
+	n, full, err := send(l.Pending)
 	if l.Pending = l.Pending[n:]; len(l.Pending) == 0 {
 		l.Pending = nil
 	}
 	return full, err
 }
 
-// Closed notes that the descriptor has been closed.
-func (l *Lent) Closed() { l.fd = -1 }
+// Closed notes that the descriptor is being closed. A Virtual ends with it.
+func (l *Lent) Closed() {
+	if l.fd = -1; l.virtual != nil {
+		l.virtual.Watch(nil)
+		l.virtual.Close()
+	}
+}
 
 // Return ends Lend: the Conn owns the descriptor, and its reads and writes block. What is pending is
 // written before anything else.
 func (l *Lent) Return() {
 	c := l.conn
 	c.lent = nil
-	conn, err := ConnOf(l.fd)
-	if err != nil {
-		return // out of descriptors: c is closed
-	}
-	c.stream = conn.(stream)
-	if c.raw, err = c.SyscallConn(); err != nil {
-		conn.Close()
-		return
+	if l.virtual != nil {
+		l.virtual.Watch(nil)
+		Release(l.fd)
+	} else {
+		conn, err := ConnOf(l.fd)
+		if err != nil {
+			return // out of descriptors: c is closed
+		}
+		c.stream = conn.(stream)
+		if c.raw, err = conn.(syscall.Conn).SyscallConn(); err != nil {
+			conn.Close()
+			return
+		}
 	}
 	if len(l.Pending) == 0 {
 		return
@@ -92,8 +121,8 @@ func (l *Lent) Return() {
 	c.out.mu.Lock()
 	go func() {
 		defer c.out.mu.Unlock()
-		if _, err := c.out.doLocked(c.raw.Write, pending); err != nil {
-			conn.Close() // what follows would make no sense without it
+		if _, err := c.writeLocked(pending); err != nil {
+			c.stream.Close() // what follows would make no sense without it
 		}
 	}()
 }

@@ -21,8 +21,11 @@ const (
 )
 
 // Take duplicates the descriptor of conn, a Stream. Close conn once the duplicate is in use: then the
-// runtime no longer polls the connection, which stays open.
+// runtime no longer polls the connection, which stays open. For a Virtual it returns an eventfd: see Wake.
 func Take(conn net.Conn) (fd int, err error) {
+	if _, ok := conn.(Virtual); ok {
+		return unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	}
 	if !Stream(conn) {
 		return -1, ErrUnsupported
 	}
@@ -53,6 +56,12 @@ func SetOptions(fd int) error {
 		}
 	}
 	return nil
+}
+
+// Wake makes an edge at an eventfd, for those who watch it.
+func Wake(fd int) {
+	one := uint64(1)
+	unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8) // it can fail only when it is full: then it was woken
 }
 
 // Release closes a descriptor that Take returned. It ignores a negative one.

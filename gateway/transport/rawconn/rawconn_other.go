@@ -13,6 +13,9 @@ const Supported = false
 // Take returns ErrUnsupported.
 func Take(net.Conn) (int, error) { return -1, ErrUnsupported }
 
+// Wake does nothing.
+func Wake(int) {}
+
 // Release does nothing.
 func Release(int) {}
 

@@ -74,11 +74,19 @@ func Subjects() []Subject {
 	return list
 }
 
-// Other returns another build of the gateway, for comparison.
+// Other returns another build of the gateway, for comparison. If the name begins with hop, it is a cluster like that
+// subject's, else one gateway; what follows @ is the driver.
 func Other(name, binary string) Subject {
+	flags, start := []string(nil), gateway
+	if _, driver, ok := strings.Cut(name, "@"); ok {
+		flags = []string{"--driver", driver}
+	}
+	if strings.HasPrefix(name, "hop") {
+		start = func(flags []string) starter { return nodes(2, true, flags) }
+	}
 	return Subject{Name: name, Title: "**Reseat**, build " + name, Resumable: true, Other: true, start: func(p Place, a netip.AddrPort) (*Proxy, error) {
 		p.Reseat = binary
-		return gateway(nil)(p, a)
+		return start(flags)(p, a)
 	}}
 }
 
