@@ -59,6 +59,13 @@ func seeds(f *testing.F, masks bool) {
 	add(0x80, "\x10pieces")
 	add(0x8A, "1")
 	add(0x82, string(make([]byte, 300)))
+	add(0x81, "\x10parts {\"bytes\":5,\"text\":true}")
+	add(0x82, "\x10\x10")
+	add(0x81, "\x10part 3")
+	add(0x02, "a")
+	add(0x80, "bc")
+	add(0x81, "\x10parts {\"bytes\":5}")
+	add(0x81, "data")
 	add(0x81, "\x10bye {\"code\":4000}")
 	add(0x88, "\x03\xe8done")
 	add(0x83, "reserved")
@@ -77,7 +84,10 @@ func FuzzClientBytes(f *testing.F) {
 
 // clientSays feeds a client's bytes to a session, and returns what the game server got.
 func clientSays(t *testing.T, reads [][]byte, resumable bool) ([]string, session.State) {
-	b := fuzzed(t, resumable)
+	b := connecting(t, conf(func(c *session.Config) { c.Resumable = resumable }), "")
+	p := b.pass()
+	p.Parts, p.Partial = resumable, resumable
+	b.att = b.s.AttachFirst(b.now, p)
 	var got []string
 	for _, p := range reads {
 		b.read(p)

@@ -93,7 +93,7 @@ func (s *Session) partsOut(a *Attachment, dst [][]byte) [][]byte {
 	}
 	size := int64(PartBytes)
 	if p.bytes > 0 {
-		size = s.trip.partSize()
+		size = p.size(s.trip.window())
 		n = min(n, max(1, int((s.trip.window()-p.unanswered())/size)))
 	}
 	if s.windowFull(a) {
@@ -115,7 +115,7 @@ func (s *Session) windowFull(a *Attachment) bool {
 		return false
 	}
 	p := a.parts
-	return p != nil && p.bytes > 0 && p.unanswered() > 0 && p.unanswered()+min(s.trip.partSize(), p.bytes-p.sent) > s.trip.window()
+	return p != nil && p.bytes > 0 && p.unanswered() > 0 && p.unanswered()+min(p.size(s.trip.window()), p.bytes-p.sent) > s.trip.window()
 }
 
 // window returns how much of a message may be unanswered.
@@ -126,8 +126,13 @@ func (r *roundTrip) window() int64 {
 	return int64(r.partWindow)
 }
 
-// partSize returns the size of a part: eight fill a small window, so that an answer need not wait for much.
-func (r *roundTrip) partSize() int64 { return min(r.window()/8, PartBytes) }
+// size returns the size of a part: eight fill a small window, so that an answer need not wait for much.
+func (p *parts) size(window int64) int64 {
+	if p.bytes <= window {
+		return PartBytes
+	}
+	return min(window/8, PartBytes)
+}
 
 // answer takes a `part` of the client: it has n bytes of the message. One that is about the message before is
 // behind its end, or does no harm.
