@@ -37,6 +37,7 @@ byte receivedUp, written, ackedUp;       /* upward; ackedUp is the newest ack se
 bit  owing;                         /* an ack is due on the attached connection */
 chan queue = [2*UP+1] of { byte };  /* received and not written */
 byte numbered, base, acked;         /* downward; the replay buffer holds (base, numbered] */
+byte replaced;                      /* bit n: message n, by a newer one */
 byte cursor, sent;                  /* written to the attached connection, to any */
 short over;                         /* why the session has ended */
 
@@ -66,7 +67,7 @@ bit  rivalAttached, rivalConfirmed;             /* the rival has been attached; 
 #endif
 hidden mtype k;
 hidden short n, code;
-hidden byte dialled, name[SLOTS];
+hidden byte dialled, name[SLOTS], from;
 
 #define MAX(a, b) (a > b -> a : b)
 #define MUST(what, why) if :: (what) -> skip :: else -> printf(why); assert(false) fi
@@ -302,6 +303,18 @@ inline onData(s) {
 	fi
 }
 
+inline onSkipped(s) {
+	if :: LISTENS || s != live -> conn[s].last = conn[s].last + n :: else -> skip fi;
+	do
+	:: conn[s].last > received ->
+		received++;
+		printf("client: message %d was replaced\n", received);
+		MUST(STATE(received), "BROKEN: a message is skipped that is no state\n");
+		MUST(received + 1 <= numbered && STATE(received + 1) || received + 2 <= numbered && STATE(received + 2), "BROKEN: the newest state is skipped\n")
+	:: else -> break
+	od
+}
+
 inline onMessage(s) {
 	down[s]?k,n;
 	if
@@ -309,6 +322,7 @@ inline onMessage(s) {
 	:: k == close && conn[s].client == TRYING -> onRefusal(s)
 	:: k == close && conn[s].client == LIVE -> onClose(s)
 	:: k == data -> onData(s)
+	:: k == skipped -> onSkipped(s)
 	:: k == ack ->
 		INSIDE(n <= outCursor, "BROKEN: an ack of what this connection was not given\n");
 		outAcked = MAX(n, outAcked); outReceived = MAX(n, outReceived)
@@ -355,7 +369,14 @@ endGateway:
 	:: d_step { conn[s].client != NOBODY && conn[s].gateway == NOBODY && !conn[s].mute -> handshake(s) }
 	:: d_step { conn[s].gateway != NOBODY && nempty(up[s]) && !conn[s].mute -> fromClient(s) }
 	:: d_step { conn[s].gateway != NOBODY && conn[s].gateway != GONE && (SEEMS_DEAD(s) || (!conn[s].mute && empty(up[s]) && (conn[s].cut || conn[s].client == GONE))) -> dropped(s) }
-	:: d_step { s == att && ROOM_DOWN(s) && cursor < numbered ->
+	:: d_step { s == att && ROOM_DOWN(s) && cursor < numbered && REPLACED(cursor + 1) ->
+		from = cursor;
+		do :: TOLD_AGAIN(from) -> from-- :: else -> break od;
+		do :: cursor < numbered && REPLACED(cursor + 1) -> cursor++ :: else -> break od;
+		sent = MAX(cursor, sent); forget();
+		printf("gateway: skips messages %d to %d on #%d\n", from + 1, cursor, name[s]);
+		sayDown(s, skipped, cursor - from); invariants() }
+	:: d_step { s == att && ROOM_DOWN(s) && cursor < numbered && !REPLACED(cursor + 1) ->
 		cursor++; sent = MAX(cursor, sent); forget();
 		printf("gateway: writes message %d to #%d\n", cursor, name[s]);
 		sayDown(s, data, cursor); invariants() }
@@ -418,6 +439,10 @@ proctype Session() {
 endQuiet:
 	do
 	:: d_step { numbered < DOWN && numbered - base < RING && !over && !noUpstream -> numbered++ }
+	:: d_step { STATES && att == NONE && !over && MAY_REPLACE(1) -> replaced = replaced | 2 }
+	:: d_step { STATES && att == NONE && !over && MAY_REPLACE(2) -> replaced = replaced | 4 }
+	:: d_step { STATES && att == NONE && !over && MAY_REPLACE(3) -> replaced = replaced | 8 }
+	:: d_step { STATES && att == NONE && !over && MAY_REPLACE(4) -> replaced = replaced | 16 }
 	:: d_step { nempty(queue) && !upstreamClosed && !noUpstream ->
 		queue?n; written++; seen++;
 		printf("game server: message %d\n", n);

@@ -48,9 +48,13 @@
 #define SUSPICION 0  /* a resume beside a live connection may be dropped, since that speaks, as often as it was begun */
 #endif
 
+#ifndef STATES
+#define STATES 0     /* messages 1, 2 and 4 down are states of one key: a newer one replaces an older one, section 3.2 */
+#endif
+
 /* ---- words */
 
-mtype = { hello, data, ack, bye, end, close, closed };
+mtype = { hello, data, skipped, ack, bye, end, close, closed };
 
 /* Close codes. */
 #define BYE_CODE   1000
@@ -186,3 +190,25 @@ mtype = { hello, data, ack, bye, end, close, closed };
 #else
 #define FINAL(s) (conn[s].token == token && conn[s].stated == received && live == NONE)
 #endif
+
+/* Section 3.2: of a state only the newest need come. */
+#define STATE(i)   ((i) != 3)
+#ifdef REPLACES_NEWEST
+#define NEWER(i)   true
+#else
+#define NEWER(i)   ((i) + 1 <= numbered && STATE((i) + 1) || (i) + 2 <= numbered && STATE((i) + 2))
+#endif
+#ifdef REPLACES_ANYTHING
+#define MAY_REPLACE(i) ((i) > base && (i) < numbered && (!STATE(i) || NEWER(i)) && !REPLACED(i))
+#else
+#define MAY_REPLACE(i) ((i) > base && (i) <= numbered && STATE(i) && NEWER(i) && !REPLACED(i))
+#endif
+#define REPLACED(i) ((replaced >> (i)) & 1)
+
+/* A client that has a part of a run is told the rest. */
+#ifdef WHOLE_RUN
+#define TOLD_AGAIN(i) ((i) > 0 && REPLACED(i))
+#else
+#define TOLD_AGAIN(i) false
+#endif
+

@@ -123,9 +123,11 @@ cd "$work"
 small=(-DUP=1 -DDOWN=1)
 tight=("${small[@]}" -DRING=1 -DWINDOW=1)
 doubt=(-DSUSPICION=1 -DSILENCE=1)
+states=(-DUP=0 -DDOWN=4 -DRING=4 -DSTATES=1)
 
 holds 'both directions, two messages each, three faults' -DFAULTS=3
 holds 'four messages down, three faults' -DUP=0 -DDOWN=4 -DFAULTS=3
+holds 'four messages down, three of them states, two faults' "${states[@]}"
 holds 'four messages up, three faults' -DUP=4 -DDOWN=0 -DFAULTS=3
 holds 'one message each way, windows of one, four faults' "${tight[@]}" -DFAULTS=4
 holds 'four connections at once, three faults' "${small[@]}" -DFAULTS=3 -DSLOTS=4
@@ -180,6 +182,9 @@ breaks 'ONLY_UNDER_WAY: attempts that were given up do not count' 'BROKEN: 4409 
 breaks 'ONLY_SINCE_NEWEST: only those given up since the newest hello do' 'BROKEN: 4409 is a verdict' -DONLY_SINCE_NEWEST
 breaks 'ONLY_UNDER_WAY, with suspicion: 4409 on the connection that spoke again' 'BROKEN: 4409 is a verdict' -DONLY_UNDER_WAY -DSUSPICION=1 -DFAULTS=1
 breaks 'DEAF_WHILE_TRYING: data of the older connection is not taken beside a resume' 'BROKEN I1' -DDEAF_WHILE_TRYING -DSUSPICION=1 -DOUTSIDE
+breaks 'WHOLE_RUN: a client that has a part of a run of replaced messages is told all of it' 'BROKEN: a message is skipped that is no state' -DWHOLE_RUN "${states[@]}"
+breaks 'REPLACES_ANYTHING: a message that is no state is replaced' 'BROKEN: a message is skipped that is no state' -DREPLACES_ANYTHING "${states[@]}"
+breaks 'REPLACES_NEWEST: the newest state is replaced' 'BROKEN: the newest state is skipped' -DREPLACES_NEWEST "${states[@]}"
 breaks 'NEVER_DEAD: nobody gives up a connection that has fallen silent' 'BROKEN: nothing goes on' -DNEVER_DEAD -DSILENCE=2 "${small[@]}"
 circles 'NO_VERDICT_EVER: a client that takes no refusal for an answer' 'refused with 4404' -DNO_VERDICT_EVER -DGRACE=1 "${small[@]}" -DFAULTS=1
 
