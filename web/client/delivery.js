@@ -83,8 +83,7 @@ export class Delivery {
       if (!entry) break;
       const data = escaped(entry.data);
       if (this._ackTimer._late >= MS.ackAlong - MS.ack) this._ack();
-      const large =
-        conn._resumesParts && size > 0 && entry.bytes >= size && upload._begin(data, size);
+      const large = conn._resumesParts && size > 0 && entry.bytes >= size && upload._begin(data, size);
       if (large) conn._say('parts', JSON.stringify(large));
       else conn._send(data);
     }
