@@ -1,8 +1,6 @@
 // @ts-check
 // The numbers below the panels, and the same for scripts.
 
-import { skippedToo } from './words.js';
-
 /** @typedef {import('./game.js').Game} Game */
 
 /**
@@ -70,7 +68,8 @@ export function showProof(proof) {
   show('reseat-back-ms', milliseconds(proof.lastResumeMs));
   show('reseat-back-unit', proof.lastResumeMs === null ? '' : 'ms, same seat');
   show('reseat-replayed', proof.lastReplay ?? '–');
-  show('reseat-replayed-when', proof.lastReplay === null ? '' : `last time${skippedToo(proof.lastSkipped)}`);
+  const skipped = proof.lastSkipped > 0 && `${number(proof.lastSkipped)} skipped`;
+  show('reseat-replayed-when', proof.lastReplay === null ? '' : skipped || 'last time');
 }
 
 /**

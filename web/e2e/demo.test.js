@@ -214,6 +214,24 @@ describe('the demo', { concurrency: 3 }, () => {
     demo.clean();
   });
 
+  test('of the states meanwhile the newest alone comes, and the page says how many were skipped', limit, async (t) => {
+    const { demo } = await open(t);
+    await demo.part('states').click();
+    const { proof } = await demo.until(
+      'all have come',
+      ({ proof, plain }) => proof.letters.came === 200 && plain.phase === 'playing' && plain.seatsLost === 1,
+    );
+    assert.ok(proof.lastSkipped > 20, `${proof.lastSkipped} states skipped`);
+    assert.deepEqual(
+      [proof.letters.inOrder, proof.letters.skipped, proof.lost, proof.updatesMissed],
+      [true, proof.lastSkipped, 0, 0],
+    );
+    wantWhole(proof);
+    await demo.says('reseat-letters', /^200 of 200 messages, in order; \d+ older states skipped$/);
+    await demo.says('story', /ReseatSocket no messages for \d+\.\d s, back, \d+ replayed, \d+ skipped/);
+    demo.clean();
+  });
+
   test('200 messages that are sent while both are away come to one of them, in order', limit, async (t) => {
     const { demo } = await open(t);
     await demo.part('letters').click();

@@ -196,6 +196,21 @@ test('a message that came whole on the older connection meanwhile is discarded o
   assert.deepEqual(w.take(), ['abcdefgh', 'resume 2 0', 'the next', 'replayed']);
 });
 
+test('nothing is stated of a message that came whole on an older connection', async () => {
+  const w = attached({ first: PARTIAL });
+  const old = w.last();
+  const parts = announce(old, 'abcdefgh', 2);
+  old.receive(parts[0]);
+  old.control('move', { within_ms: 0 });
+  await w.clock.advance(1);
+  for (const part of parts.slice(1)) old.receive(part);
+  w.last().resume({ ...PARTIAL, partial: { down: 2, up: 0 }, replay: 1 });
+  w.last().control('parts', { bytes: 8, text: true, from: 2 });
+  w.last().receive(parts[1]);
+  w.last().drop();
+  assert.equal(w.last().held, '0');
+});
+
 test('parts of another message, or from elsewhere, make the connection no good, and the next one states none', () => {
   for (const announced of [
     { bytes: 8, text: true },
@@ -314,6 +329,15 @@ test('of a large message a window is sent at first; the rest, and bye, wait for 
     [rest[0].length, ...rest.slice(1)],
     [40_000 - 36_864 + 2, 'after it', '^bye {"code":1000,"reason":""}'],
   );
+});
+
+test('bye waits for the rest of a large message', () => {
+  const w = attached({ first: GOES_ON });
+  w.socket.send(new Uint8Array(40_000));
+  w.socket.close();
+  assert.equal(w.last().take().length, 9);
+  w.last().control('part', 32_768);
+  assert.equal(w.last().take().at(-1), '^bye {"code":1000,"reason":""}');
 });
 
 test('the window follows what the line takes in a second, so that nothing waits longer behind parts', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { attached, said } from './helpers.js';
 
-// Messages that newer ones have replaced, protocol section 3.2.
+// Messages that newer ones have replaced, protocol section 3.
 
 test('skipped messages count as if they had come, and the application hears where', async () => {
   const w = attached();
