@@ -66,10 +66,13 @@ func (b *Buffer) Replace(n uint64, payload int64) {
 // Compactable reports whether there is something for Compact to remove.
 func (b *Buffer) Compactable() bool { return b.replaced != nil && len(b.replaced.dead) > 0 }
 
+// maxDead bounds the list of replaced messages whose bytes are still in the stream.
+const maxDead = 4096
+
 // Wasteful reports whether replaced messages take up so much memory that Compact is worth its time.
 func (b *Buffer) Wasteful() bool {
 	r := b.replaced
-	return r != nil && r.size > smallChunk && r.size > b.held
+	return r != nil && (r.size > smallChunk && r.size > b.held || len(r.dead) > maxDead)
 }
 
 // Oldest returns the end of the oldest message, or run, and whether newer messages have replaced it.

@@ -102,3 +102,22 @@ func TestRestoreRefusesRunsThatDoNotFit(t *testing.T) {
 		}
 	}
 }
+
+// Otherwise the list of them would grow beside a large buffer that is worth keeping.
+func TestManySmallReplacedMessagesAreWasteful(t *testing.T) {
+	b := New(NewStore(1<<30, nil))
+	send(t, b, 70000)
+	for n := range maxDead + 1 {
+		if b.Wasteful() {
+			t.Fatalf("after %d", n)
+		}
+		send(t, b, 1)
+		b.Replace(b.Last().N, 1)
+	}
+	if !b.Wasteful() {
+		t.Error("they are not")
+	}
+	if b.Compact(b.Base()); b.Wasteful() || b.Messages() != 1 || b.Replaced() != maxDead+1 {
+		t.Errorf("%d messages, %d replaced", b.Messages(), b.Replaced())
+	}
+}
