@@ -445,7 +445,10 @@ func TestFullLinkHoldsStreamsUpUntilItHasWritten(t *testing.T) {
 		front.Host(t, func() {})
 		var held []*Stream
 		notified := 0
-		for len(held) < 2 {
+		for i := 0; len(held) < 2; i++ {
+			if i > 2*maxDue/window {
+				t.Fatalf("%d streams are not held up", i)
+			}
 			s, err := front.Open()
 			if err != nil {
 				t.Fatal(err)
