@@ -14,20 +14,18 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/faults"
 	"reseat/gateway/policy"
-	"reseat/gateway/transport/rawconn"
 	"reseat/upstream"
 	"reseat/upstream/demo"
 	"reseat/web"
 )
 
-const (
-	everyPath  = "/*"
-	maxSilence = time.Minute
-)
+const everyPath = "/*"
 
 // A Showcase is the running game server.
 type Showcase struct {
+	game    *demo.Server
 	server  http.Server
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -41,7 +39,7 @@ func Start(cfg *gateway.Config) (*Showcase, error) {
 	}
 	game := demo.NewServer(demo.Config{})
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Showcase{server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
+	s := &Showcase{game: game, server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
 	s.running.Go(func() { game.Run(ctx) })
 	s.running.Go(func() { s.server.Serve(ln) })
 	p := cfg.Default
@@ -54,6 +52,9 @@ func Start(cfg *gateway.Config) (*Showcase, error) {
 	return s, nil
 }
 
+// Restart restarts the game server: demo.Server.
+func (s *Showcase) Restart() bool { return s.game.Restart() }
+
 // Close stops the game server.
 func (s *Showcase) Close() {
 	s.stop()
@@ -61,9 +62,9 @@ func (s *Showcase) Close() {
 	s.running.Wait()
 }
 
-// Serve adds the page, and the disconnects that its buttons cause, to g. A Listener must
-// serve the client address, and the node listener. place is nil without a cluster.
-func Serve(g *gateway.Gateway, place *Place) {
+// Serve adds the page, and the disconnects that its buttons cause, to g. Listeners of lines must
+// serve the client address and other nodes. place is nil without a cluster.
+func Serve(g *gateway.Gateway, lines *faults.Lines, place *Place) {
 	pages := web.Demo
 	if place != nil {
 		pages = web.DemoInCluster
@@ -71,7 +72,7 @@ func Serve(g *gateway.Gateway, place *Place) {
 	for p, h := range pages() {
 		g.Page(p, h)
 	}
-	g.Page(cutPath, place.shared(place.cutter(g)))
+	g.Page(cutPath, place.shared(place.cutter(g, lines)))
 	g.Page(nodesPath, place.shared(place.nodes(g)))
 }
 
@@ -83,7 +84,7 @@ type cut struct {
 }
 
 // cutter disconnects clients of this node's sessions.
-func cutter(g *gateway.Gateway) http.HandlerFunc {
+func cutter(lines *faults.Lines) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
 			http.Error(w, "want a POST of application/json", http.StatusBadRequest)
@@ -94,13 +95,17 @@ func cutter(g *gateway.Gateway) http.HandlerFunc {
 			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
 			return
 		}
-		conn, ok := rawconn.Lowest(g.Control().ClientConn(c.Session)).(*Conn) // of the other node, if one has passed the client on
-		if !ok {
-			http.Error(w, "no such connection", http.StatusNotFound)
+		f := faults.Fault{Name: c.How}
+		switch f.Name {
+		case faults.Silence:
+			f.For = min(max(time.Duration(c.MS)*time.Millisecond, 0), time.Minute)
+		case faults.Reset, faults.Close:
+		default:
+			http.Error(w, "how: want close, reset or silence", http.StatusBadRequest)
 			return
 		}
-		if !c.make(g, conn) {
-			http.Error(w, "how: want close, reset or silence", http.StatusBadRequest)
+		if err := lines.Apply(c.Session, f); err != nil { // of the other node, if one has passed the client on
+			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -113,19 +118,4 @@ func readCut(w http.ResponseWriter, r *http.Request) (c cut, body []byte, err er
 		err = json.Unmarshal(body, &c)
 	}
 	return c, body, err
-}
-
-func (c cut) make(g *gateway.Gateway, conn *Conn) bool {
-	switch c.How {
-	case "close":
-		g.Control().CloseClient(c.Session, 1001, "cut by the demo")
-	case "reset":
-		conn.SetLinger(0)
-		conn.Close()
-	case "silence":
-		conn.Silence(min(max(time.Duration(c.MS)*time.Millisecond, 0), maxSilence))
-	default:
-		return false
-	}
-	return true
 }

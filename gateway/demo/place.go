@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/faults"
 	"reseat/gateway/handshake"
 )
 
@@ -71,8 +72,8 @@ type overview struct {
 }
 
 // NodeHandler serves what the other nodes ask, below NodePath.
-func (p *Place) NodeHandler(g *gateway.Gateway) http.Handler {
-	cut := cutter(g)
+func (p *Place) NodeHandler(g *gateway.Gateway, lines *faults.Lines) http.Handler {
+	cut := cutter(lines)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case nodeCut:
@@ -116,8 +117,8 @@ func (p *Place) shared(h http.Handler) http.Handler {
 }
 
 // cutter disconnects a client, at the node that has its session. p may be nil.
-func (p *Place) cutter(g *gateway.Gateway) http.Handler {
-	own := cutter(g)
+func (p *Place) cutter(g *gateway.Gateway, lines *faults.Lines) http.Handler {
+	own := cutter(lines)
 	if p == nil {
 		return own
 	}

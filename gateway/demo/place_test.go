@@ -14,6 +14,7 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/cluster"
 	"reseat/gateway/demo"
+	"reseat/gateway/faults"
 	"reseat/gateway/owner"
 	"reseat/tokens"
 )
@@ -77,7 +78,9 @@ func newPage(t *testing.T, f *fake) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	demo.Serve(g, place)
+	lines := faults.NewLines()
+	lines.Serve(faults.Options{Client: func(string) net.Conn { return nil }})
+	demo.Serve(g, lines, place)
 	return g
 }
 
@@ -137,7 +140,7 @@ func TestNodeIsNotOfferedToPagesOfOtherOrigins(t *testing.T) {
 		newPage(t, f).ServeHTTP(httptest.NewRecorder(), r)
 		_, path, _ := strings.Cut(f.asked[0], there)
 		var got struct{ URL string }
-		if w := ask(place.NodeHandler(g), http.MethodGet, path, ""); json.Unmarshal(w.Body.Bytes(), &got) != nil || got.URL != want {
+		if w := ask(place.NodeHandler(g, nil), http.MethodGet, path, ""); json.Unmarshal(w.Body.Bytes(), &got) != nil || got.URL != want {
 			t.Errorf("a page of %s: %s, want %q", host, w.Body, want)
 		}
 	}

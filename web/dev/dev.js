@@ -1,0 +1,29 @@
+// @ts-check
+// The entry of /reseat.dev.js, a classic script that a gateway with --dev puts before its others: it
+// must run before the page, or the client, takes the WebSocket of the browser.
+import { Links, tap } from './links.js';
+import { ReseatDev } from './panel.js';
+
+const KEY = Symbol.for('reseat.dev');
+const scope = /** @type {any} */ (globalThis);
+
+/** In a frame the panel appears with the first socket, elsewhere at once. */
+function start() {
+  const links = new Links();
+  tap(scope, links);
+  scope[KEY] = links;
+  const show = () => {
+    if (!customElements.get('reseat-dev')) customElements.define('reseat-dev', ReseatDev);
+    const panel = /** @type {ReseatDev} */ (document.createElement('reseat-dev'));
+    panel.links = links;
+    document.documentElement.append(panel); // frameworks replace what is in the body
+  };
+  const when = () => {
+    if (window === window.top || links.all.length > 0) show();
+    else links.addEventListener('change', show, { once: true });
+  };
+  if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', when, { once: true });
+  else when();
+}
+
+if (scope.document && scope.WebSocket && !scope[KEY]) start();
