@@ -45,6 +45,9 @@ const STATES = {
   plain: 'no Reseat',
 };
 
+/** Elements that show none of their content. */
+const NO_CONTENT = /^(CANVAS|VIDEO|IFRAME|IMG|OBJECT|EMBED)$/;
+
 /** The order in which the badge shows states. */
 const WORST = /** @type {const} */ (['closed', 'detached', 'silent', 'connecting', 'attached', 'plain']);
 
@@ -171,7 +174,13 @@ export class ReseatDev extends HTMLElement {
   links = /** @type {any} */ (null);
   /** @type {Map<Link, Row>} */
   #rows = new Map();
-  #badge = make('button', { type: 'button', class: 'badge', 'aria-expanded': 'false', click: () => this.toggle(true) });
+  #badge = make('button', {
+    type: 'button',
+    class: 'badge',
+    title: 'Alt+Shift+R',
+    'aria-expanded': 'false',
+    click: () => this.toggle(true),
+  });
   #says = make('span');
   #list = make('div');
   #notice = make('p', { class: 'notice', role: 'status' });
@@ -259,6 +268,7 @@ export class ReseatDev extends HTMLElement {
     if (this.hasAttribute('popover')) return; // moved by the page
     this.links.addEventListener('change', () => this.#sync());
     document.addEventListener('fullscreenchange', () => this.#raise());
+    addEventListener('keydown', (event) => this.#shortcut(event), { capture: true });
     document.addEventListener('securitypolicyviolation', (event) => this.#violated(event));
     addEventListener('resize', () => this.#place());
     setInterval(() => this.#tick(), COLUMN_MS);
@@ -271,8 +281,10 @@ export class ReseatDev extends HTMLElement {
 
   /** Opens or closes the panel. @param {boolean} open */
   toggle(open) {
+    if (open === !this.#panel.hidden) return;
     this.#panel.hidden = !open;
     this.#badge.hidden = open;
+    this.#enterDialog(open);
     this.#badge.setAttribute('aria-expanded', String(open));
     this.#place();
     this.#ask();
@@ -280,11 +292,36 @@ export class ReseatDev extends HTMLElement {
     (open ? this.#panel.querySelector('.move') : this.#badge).focus();
   }
 
-  /** Brings the panel above what is in full screen. */
+  /** Brings the panel above what is in full screen: into it, if it can contain elements. */
   #raise() {
-    if (!this.togglePopover) return;
-    this.togglePopover(false);
-    this.togglePopover(true);
+    const full = document.fullscreenElement;
+    const home = !full || NO_CONTENT.test(full.tagName) ? document.documentElement : full;
+    if (this.parentElement?.localName !== 'dialog') home.append(this);
+    this.togglePopover?.(false);
+    this.togglePopover?.(true);
+  }
+
+  /** Above a canvas in full screen Chromium lets nothing be clicked but a modal dialog. @param {boolean} open */
+  #enterDialog(open) {
+    const full = document.fullscreenElement;
+    if (open && full && NO_CONTENT.test(full.tagName)) {
+      const dialog = make('dialog', { close: () => this.toggle(false) }, this);
+      document.documentElement.append(dialog);
+      dialog.showModal();
+    } else if (!open && this.parentElement?.localName === 'dialog') {
+      const dialog = this.parentElement;
+      document.documentElement.append(this);
+      dialog.remove();
+    } else return;
+    this.#raise();
+  }
+
+  /** @param {KeyboardEvent} event */
+  #shortcut(event) {
+    if (!event.altKey || !event.shiftKey || event.code !== 'KeyR') return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    this.toggle(!!this.#panel.hidden);
   }
 
   // ---- what it shows
