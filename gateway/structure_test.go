@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"gateway/asynclog":          {},
 	"gateway/handover":          {},
 	"gateway/webhook":           {"gateway/events", "tokens/keyfile"},
-	"gateway/server":            {"gateway/upgrade", "gateway/owner", "gateway/registry", "gateway/watch", "gateway", "gateway/cluster", "gateway/cluster/engine", "gateway/hop", "gateway/policy", "gateway/admin", "gateway/events", "gateway/handover", "gateway/listen", "gateway/secure", "gateway/session", "gateway/transport", "gateway/transport/rawconn", "gateway/config", "gateway/demo", "gateway/dev", "gateway/faults", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
+	"gateway/server":            {"gateway/control", "gateway/upgrade", "gateway/owner", "gateway/registry", "gateway/watch", "gateway", "gateway/cluster", "gateway/cluster/engine", "gateway/hop", "gateway/policy", "gateway/admin", "gateway/events", "gateway/handover", "gateway/listen", "gateway/secure", "gateway/session", "gateway/transport", "gateway/transport/rawconn", "gateway/config", "gateway/demo", "gateway/dev", "gateway/faults", "gateway/asynclog", "gateway/webhook", "tokens", "tokens/keyfile", "tokens/login", "upstream", "web"},
 	"tokens":                    {"tokens/generation", "tokens/internal/jws", "tokens/keyfile", "tokens/strict"},
 	"tokens/internal/jws":       {"tokens/strict"},
 	"tokens/generation":         {},

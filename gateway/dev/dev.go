@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"reseat/gateway"
@@ -111,9 +112,8 @@ func (o *Options) asked(serve func(w http.ResponseWriter, r *http.Request, sessi
 			http.Error(w, "want a token of --dev-token-file in "+TokenHeader, http.StatusForbidden)
 			return
 		}
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		claims, err := o.Keys.Verify(token)
-		if err != nil || !strings.EqualFold(scheme, "Bearer") {
+		session := o.shown(r.Header.Get("Authorization"))
+		if session == "" {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "want the resume token of a session", http.StatusUnauthorized)
 			return
@@ -124,8 +124,57 @@ func (o *Options) asked(serve func(w http.ResponseWriter, r *http.Request, sessi
 			return
 		}
 		defer visit.Leave()
-		serve(w, r, claims.Session)
+		serve(w, r, session)
 	})
+}
+
+// shown returns what a page has shown to be its own: a session, by its resume token, or its plain
+// clients, by the key that it has put into their URLs; "" for neither.
+func (o *Options) shown(authorization string) string {
+	switch scheme, proof, _ := strings.Cut(authorization, " "); strings.ToLower(scheme) {
+	case "bearer":
+		if claims, err := o.Keys.Verify(proof); err == nil {
+			return claims.Session
+		}
+	case "page":
+		if pageKey.MatchString(proof) {
+			return pagePrefix + proof
+		}
+	}
+	return ""
+}
+
+// pageKey is the form of a page's key: 128 random bits.
+var pageKey = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+const (
+	pagePrefix = "page " // of the names of lines: no session's id has a blank
+	pageParam  = "reseat.dev"
+)
+
+// withoutKey returns r without the key of its page, and that key, "" if it has none.
+func withoutKey(r *http.Request) (*http.Request, string) {
+	target, query, _ := strings.Cut(r.RequestURI, "?")
+	var rest []string
+	key := ""
+	for part := range strings.SplitSeq(query, "&") {
+		if name, value, _ := strings.Cut(part, "="); name == pageParam && pageKey.MatchString(value) {
+			key = value
+		} else {
+			rest = append(rest, part)
+		}
+	}
+	if key == "" {
+		return r, ""
+	}
+	out := r.WithContext(r.Context())
+	to := *r.URL
+	to.RawQuery = strings.Join(rest, "&")
+	out.URL, out.RequestURI = &to, target
+	if to.RawQuery != "" {
+		out.RequestURI += "?" + to.RawQuery
+	}
+	return out, key
 }
 
 // faults begins a fault of a session, or ends all of them.
@@ -176,7 +225,12 @@ func (o *Options) session(w http.ResponseWriter, _ *http.Request, session string
 func Front(o Options, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if handshake.Requested(r) {
-			if claims, err := o.Keys.Verify(wire.ParseOffer(r.Header).Token); err == nil && !o.Lines.Admit(r.Context(), claims.Session) {
+			r, key := withoutKey(r)
+			line := o.shown("bearer " + wire.ParseOffer(r.Header).Token)
+			if key != "" {
+				line = pagePrefix + key
+			}
+			if line != "" && !o.Lines.Admit(r.Context(), line) {
 				panic(http.ErrAbortHandler) // nobody is there
 			}
 			next.ServeHTTP(w, r)

@@ -42,13 +42,13 @@ func newSite(t *testing.T, devTokens dev.Tokens) *site {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&s.log, nil))
-	g, err := gateway.New(gateway.Config{Keys: s.keys, Log: log, Routes: []policy.Route{{Pattern: "/*", Upstream: upstream.Target{URL: to}}}})
+	g, err := gateway.New(gateway.Config{Keys: s.keys, Log: log, Routes: []policy.Route{{Pattern: "/*", Upstream: upstream.Target{URL: to}, Policy: policy.Policy{DialTimeout: 10 * time.Second}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
 	lines := faults.NewLines()
-	lines.Serve(faults.Options{Client: func(string) net.Conn { return nil }, Close: func(string) {}})
+	lines.Serve(faults.Options{Client: func(string) net.Conn { return nil }, Close: func(net.Conn) bool { return true }})
 	o := dev.Options{Gateway: g, Lines: lines, Keys: s.keys, Origins: []string{"http://pages.example"}, Tokens: devTokens, Log: log}
 	dev.Serve(o)
 	s.Handler = dev.Front(o, g)
@@ -109,6 +109,31 @@ func TestPageShowsItsResumeToken(t *testing.T) {
 	} {
 		if w := s.ask(c.method, c.path, c.body, "Authorization", s.bearer("s")); w.Code != c.want {
 			t.Errorf("%s %s %.40s: %d %s, want %d", c.method, c.path, c.body, w.Code, w.Body, c.want)
+		}
+	}
+}
+
+const key = "0123456789abcdef0123456789abcdef"
+
+// A plain client has no token. The game server does not see the key that stands for one.
+func TestPlainClientsOfAPageHaveItsKey(t *testing.T) {
+	s := newSite(t, nil)
+	seen := ""
+	s.page = func(w http.ResponseWriter, r *http.Request) {
+		seen = r.URL.RawQuery
+		w.WriteHeader(http.StatusTeapot)
+	}
+	for query, want := range map[string]string{
+		"?a=1&reseat.dev=" + key + "&b=%20": "a=1&b=%20", "?reseat.dev=" + key: "", "?reseat.dev=x": "reseat.dev=x", "?a": "a",
+	} {
+		s.ask("GET", "/play"+query, "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+		if seen != want {
+			t.Errorf("%s: the game server gets %q, want %q", query, seen, want)
+		}
+	}
+	for proof, want := range map[string]int{"Page " + key: 204, "Page 0123": 401, "Page " + strings.ToUpper(key): 401, "Bearer " + key: 401} {
+		if w := s.ask("POST", "/reseat.dev/faults", offline, "Authorization", proof); w.Code != want {
+			t.Errorf("%s: %d, want %d", proof, w.Code, want)
 		}
 	}
 }

@@ -18,16 +18,16 @@ const session = "s"
 type rig struct {
 	t      *testing.T
 	lines  *Lines
-	near   *Conn    // the gateway's end
-	far    net.Conn // the client's
-	closed []string // by Options.Close
+	near   *Conn      // the gateway's end
+	far    net.Conn   // the client's
+	closed []net.Conn // by Options.Close
 }
 
 func inRig(t *testing.T, f func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, lines: NewLines()}
 		r.near, r.far = r.connect()
-		r.lines.Serve(Options{Client: func(string) net.Conn { return r.near }, Close: func(id string) { r.closed = append(r.closed, id) }})
+		r.lines.Serve(Options{Client: func(string) net.Conn { return r.near }, Close: func(c net.Conn) bool { r.closed = append(r.closed, c); return true }})
 		defer r.lines.Stop()
 		f(t, r)
 	})
@@ -282,8 +282,8 @@ func TestFaultsThatNeedSomethingSaySo(t *testing.T) {
 			t.Errorf("restart: %v", err)
 		}
 		r.apply(`{"fault":"close"}`)
-		if len(r.closed) != 1 || r.closed[0] != session {
-			t.Errorf("closed %q", r.closed)
+		if len(r.closed) != 1 || r.closed[0] != r.near {
+			t.Errorf("closed %v", r.closed)
 		}
 		r.lines.Serve(Options{Client: func(string) net.Conn { return nil }, Restart: func() bool { return false }})
 		for name, want := range map[string]error{Silence: ErrNoClient, Reset: ErrNoClient, Close: ErrNoClient, Restart: ErrTooSoon, Offline: nil, Slow: nil, "tunnel": nil} {

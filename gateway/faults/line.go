@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Line is what the connections of one session suffer, its present and its later ones. All its
+// A Line is what the connections of one session, or of the plain clients of one page, suffer: their
+// present and their later ones. All its
 // methods may be called on nil, a line without faults.
 type Line struct {
 	mu      sync.Mutex
@@ -87,8 +88,11 @@ func (l *Line) clearLocked() {
 	l.changed = make(chan struct{})
 }
 
-// join adds a connection.
+// join adds a connection, which leaves the line that it is on.
 func (l *Line) join(c *Conn) {
+	if before := c.line.Load(); before != l {
+		before.leave(c)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = true
@@ -119,8 +123,8 @@ type Options struct {
 	// Client returns the connection of a session's client, below TLS and compression; nil if there
 	// is none.
 	Client func(session string) net.Conn
-	// Close closes that connection with 1001.
-	Close func(session string)
+	// Close closes a client's connection with 1001; false if no session here has it.
+	Close func(net.Conn) bool
 	// Restart restarts the game server; false if it was restarted just now. Nil: the gateway has
 	// not started it.
 	Restart func() bool
@@ -132,7 +136,7 @@ type Lines struct {
 	over chan struct{} // closed by Stop
 
 	mu      sync.Mutex
-	of      map[string]*Line // by session: those with a fault now or just before
+	of      map[string]*Line // by session, or by page
 	conns   map[*Conn]bool
 	running sync.WaitGroup
 }
@@ -193,13 +197,13 @@ func (l *Lines) Stop() {
 	l.running.Wait()
 }
 
-// line returns the line of a session, and forgets those that are over.
+// line returns the line of a session or page, and forgets those without connection and fault.
 func (l *Lines) line(session string) *Line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, line := range l.of {
 		line.mu.Lock()
-		if id != session && time.Now().After(line.until) && line.plan == nil {
+		if id != session && len(line.conns) == 0 && time.Now().After(line.until) && line.plan == nil {
 			delete(l.of, id)
 		}
 		line.mu.Unlock()
@@ -220,20 +224,18 @@ var (
 // Apply begins a fault. A preset replaces the one before, and all faults that there are.
 func (l *Lines) Apply(session string, f Fault) error {
 	line := l.line(session)
-	conn, _ := l.opts.Client(session).(*Conn)
-	if conn != nil && conn.line.Load() != line {
-		conn.line.Load().leave(conn)
+	if conn, ok := l.opts.Client(session).(*Conn); ok {
 		line.join(conn)
 	}
 	switch f.Name {
 	case Silence, Reset, Close:
-		if conn == nil {
+		if len(line.present()) == 0 {
 			return ErrNoClient
 		}
 	}
 	steps := presets[f.Name]
 	if steps == nil {
-		return l.do(line, session, f)
+		return l.do(line, f)
 	}
 	line.mu.Lock()
 	defer line.mu.Unlock()
@@ -242,19 +244,19 @@ func (l *Lines) Apply(session string, f Fault) error {
 	line.plan, line.until = cancel, time.Now().Add(f.Lasts())
 	l.running.Go(func() {
 		defer cancel()
-		l.run(ctx, line, session, steps)
+		l.run(ctx, line, steps)
 	})
 	return nil
 }
 
 // run takes the steps of a preset, until Clear.
-func (l *Lines) run(ctx context.Context, line *Line, session string, steps []step) {
+func (l *Lines) run(ctx context.Context, line *Line, steps []step) {
 	begun := time.Now()
 	for _, next := range steps {
 		timer := time.NewTimer(next.at - time.Since(begun))
 		select {
 		case <-timer.C:
-			l.do(line, session, next.Fault) // its connection may be lost already
+			l.do(line, next.Fault) // its connection may be lost already
 		case <-ctx.Done():
 			timer.Stop()
 			return
@@ -270,14 +272,18 @@ func (l *Lines) run(ctx context.Context, line *Line, session string, steps []ste
 	}
 }
 
-func (l *Lines) do(line *Line, session string, f Fault) error {
+func (l *Lines) do(line *Line, f Fault) error {
 	switch f.Name {
 	case Reset:
 		for _, c := range line.present() {
 			c.reset()
 		}
 	case Close:
-		l.opts.Close(session)
+		for _, c := range line.present() {
+			if !l.opts.Close(c) {
+				c.tcp.Close() // its session is at another node
+			}
+		}
 	case Restart:
 		if l.opts.Restart == nil {
 			return ErrNoRestart
@@ -301,17 +307,15 @@ func (l *Lines) Clear(session string) {
 	line.clearLocked()
 }
 
-// Admit adds the connection of a request that resumes a session to its line, and waits while that is
+// Admit adds the connection of a handshake to the line of its session or page, and waits while that is
 // offline. It reports false if the client has given up meanwhile, or the context has ended: then there
 // is nobody to answer.
 func (l *Lines) Admit(ctx context.Context, session string) bool {
-	l.mu.Lock()
-	line := l.of[session]
-	l.mu.Unlock()
-	c, _ := ctx.Value(connKey{}).(*Conn)
-	if line == nil || c == nil {
+	c, ok := ctx.Value(connKey{}).(*Conn)
+	if !ok {
 		return true
 	}
+	line := l.line(session)
 	line.join(c)
 	for waited := false; ; waited = true {
 		line.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -21,11 +22,14 @@ import (
 	"reseat/gateway/admin"
 	"reseat/gateway/asynclog"
 	"reseat/gateway/config"
+	"reseat/gateway/control"
 	"reseat/gateway/demo"
 	"reseat/gateway/dev"
 	"reseat/gateway/faults"
 	"reseat/gateway/listen"
+	"reseat/gateway/registry"
 	"reseat/gateway/secure"
+	"reseat/gateway/session"
 	"reseat/gateway/transport"
 	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/upgrade"
@@ -350,17 +354,29 @@ func (p *process) devOptions(set *config.Settings, own *secrets) dev.Options {
 func (p *process) faultOptions() faults.Options {
 	o := faults.Options{
 		Client: func(session string) net.Conn { return rawconn.Lowest(p.gateway.Control().ClientConn(session)) },
-		Close: func(session string) {
-			if visit := p.gateway.Enter(); visit != nil {
-				defer visit.Leave()
-				p.gateway.Control().CloseClient(session, 1001, "closed by a fault")
-			}
-		},
+		Close:  p.closeClient,
 	}
 	if p.show != nil {
 		o.Restart = p.show.Restart
 	}
 	return o
+}
+
+// closeClient closes the connection of a client with 1001, if a session has it.
+func (p *process) closeClient(conn net.Conn) bool {
+	visit := p.gateway.Enter()
+	if visit == nil {
+		return false
+	}
+	defer visit.Leave()
+	c := p.gateway.Control()
+	list, _ := c.Sessions(registry.Filter{State: session.Attached.String(), Limit: math.MaxInt})
+	for _, s := range list {
+		if rawconn.Lowest(c.ClientConn(s.ID)) == conn {
+			return c.CloseClient(s.ID, 1001, "closed by a fault") == control.Done
+		}
+	}
+	return false
 }
 
 // addPages adds the client's scripts to the gateway, the panel and the demo's pages.

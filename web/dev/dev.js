@@ -2,7 +2,7 @@
 // The entry of /reseat.dev.js, a classic script that a gateway with --dev puts before its others: it
 // must run before the page, or the client, takes the WebSocket of the browser.
 import { Links, tap } from './links.js';
-import { ReseatDev } from './panel.js';
+import { ReseatDev, isWithout } from './panel.js';
 
 const KEY = Symbol.for('reseat.dev');
 const scope = /** @type {any} */ (globalThis);
@@ -10,7 +10,9 @@ const scope = /** @type {any} */ (globalThis);
 /** In a frame the panel appears with the first socket, elsewhere at once. */
 function start() {
   const links = new Links();
-  tap(scope, links);
+  // A module has no element: its page is taken for one of the gateway's.
+  const { host } = new URL(/** @type {any} */ (document.currentScript)?.src || location.href);
+  tap(scope, links, host, isWithout());
   scope[KEY] = links;
   const show = () => {
     if (!customElements.get('reseat-dev')) customElements.define('reseat-dev', ReseatDev);

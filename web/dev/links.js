@@ -49,7 +49,9 @@ export class Link extends EventTarget {
   /** @returns {State} */
   get state() {
     const silence = performance.now() - this.heard;
-    return this.#state === 'attached' && this.delivered > 1 && silence > Math.max(1000, 5 * this.gap)
+    return (this.#state === 'attached' || this.#state === 'plain') &&
+      this.delivered > 1 &&
+      silence > Math.max(1000, 5 * this.gap)
       ? 'silent'
       : this.#state;
   }
@@ -68,7 +70,7 @@ export class Link extends EventTarget {
       this.sends++;
       return send.call(socket, data);
     };
-    socket.addEventListener('message', () => this.#note());
+    socket.addEventListener('message', () => this.note());
     socket.addEventListener('detach', () => {
       this.#enter('detached');
       this.tell('Connection lost. The client reconnects.', 'warn');
@@ -91,9 +93,39 @@ export class Link extends EventTarget {
     });
   }
 
-  #note() {
+  // ---- without Reseat
+
+  /** Sessions that ended with their connection, and the time until the page had another. */
+  seatsLost = 0;
+  #lostAt = 0;
+
+  /** The page opens a plain socket. @param {WebSocket} socket */
+  open(socket) {
+    this.socket = socket;
+    this.#enter('plain');
+  }
+
+  opened() {
+    this.heard = performance.now();
+    if (!this.#lostAt) return;
+    const ms = performance.now() - this.#lostAt;
+    this.#lostAt = 0;
+    this.outages.push(ms);
+    this.tell(`A new connection after ${seconds(ms)}: to the game server this is a new player.`, 'bad');
+  }
+
+  /** @param {number} code @param {string} reason */
+  closed(code, reason) {
+    this.#enter('closed');
+    if (this.#lostAt) return; // another attempt failed
+    this.seatsLost++;
+    this.#lostAt = this.heard;
+    this.tell(`Connection lost (${code}${reason && ` ${reason}`}), and the session with it.`, 'bad');
+  }
+
+  note() {
     const now = performance.now();
-    if (this.#state === 'attached') this.gap += (Math.min(now - this.heard, 5000) - this.gap) / 16;
+    if (this.state !== 'silent') this.gap += (Math.min(now - this.heard, 5000) - this.gap) / 16;
     this.heard = now;
     this.delivered++;
   }
@@ -134,43 +166,81 @@ export function seconds(ms) {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
+/** The max number of sockets that are shown. */
+const MOST = 20;
+
 /** The sockets of the page. Event: `change` when there is one more. */
 export class Links extends EventTarget {
   /** @type {Link[]} oldest first */
   all = [];
+  /** Stands for the page's plain sockets, as a resume token does for a session. */
+  key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
   /** @param {string} session @param {string} url @returns {Link} */
   of(session, url) {
-    let link = session && this.all.find((each) => each.session === session);
-    if (!link) {
-      link = new Link(session, url);
-      this.all.push(link);
-      if (this.all.length > MOST) this.all.splice(this.all.findIndex(({ state }) => state === 'closed') >>> 0, 1);
-      this.dispatchEvent(new Event('change'));
-    }
+    return this.all.find((each) => each.session === session) ?? this.#add(new Link(session, url));
+  }
+
+  /** The plain socket of a URL: a page opens one after the other. @param {string} url */
+  plain(url) {
+    const before = this.all.find(({ session, state, url: { href } }) => !session && state !== 'plain' && href === url);
+    return before ?? this.#add(new Link('', url));
+  }
+
+  /** @param {Link} link */
+  #add(link) {
+    this.all.push(link);
+    if (this.all.length > MOST)
+      this.all.splice(
+        Math.max(
+          0,
+          this.all.findIndex(({ state }) => state === 'closed'),
+        ),
+        1,
+      );
+    this.dispatchEvent(new Event('change'));
     return link;
   }
 }
 
-/** The max number of sockets that are shown. */
-const MOST = 20;
+/** The key under which the installed WebSocket of the client has the one that it replaced. */
+const INSTALLED = Symbol.for('reseat.installed');
 
 /**
  * Watches every WebSocket that the page opens from now on, and every ReseatSocket.
  * @param {any} scope the window
  * @param {Links} links
+ * @param {string} host of the gateway
+ * @param {boolean} without whether the client must not be installed
  */
-export function tap(scope, links) {
+export function tap(scope, links, host, without) {
   const Native = scope.WebSocket;
-  scope.WebSocket = class WebSocket extends Native {
+  class WebSocket extends Native {
+    /** @type {Link | undefined} */
+    #plain;
+
     /** @param {string | URL} url @param {string | string[]} [protocols] */
     constructor(url, protocols = []) {
-      super(url, protocols);
       const offers = [protocols].flat();
-      if (offers.includes('reseat.v1')) watchWire(/** @type {any} */ (this), offers, links);
-      else this.addEventListener('open', () => watchPlain(/** @type {any} */ (this), links), { once: true });
+      const reseat = offers.includes('reseat.v1');
+      super(reseat ? url : withKey(url, host, links.key), protocols);
+      const self = /** @type {any} */ (this);
+      if (reseat) watchWire(self, offers, links);
+      else if (super.url.includes(links.key)) watchPlain(self, (this.#plain = links.plain(this.url)));
     }
-  };
+
+    get url() {
+      return super.url.replace(new RegExp(`[?&]${PARAM}=[0-9a-f]+`), '');
+    }
+
+    /** @param {any} data */
+    send(data) {
+      if (this.#plain) this.#plain.sends++;
+      super.send(data);
+    }
+  }
+  scope.WebSocket = WebSocket;
+  if (without) /** @type {any} */ (WebSocket)[INSTALLED] = { uninstall() {}, native: WebSocket };
   // The application's sockets, whichever copy of the client they are made by.
   const { dispatchEvent } = scope.EventTarget.prototype;
   scope.EventTarget.prototype.dispatchEvent = function (/** @type {Event} */ event) {
@@ -178,6 +248,19 @@ export function tap(scope, links) {
       links.of(this.session, this.url).adopt(this);
     return dispatchEvent.call(this, event);
   };
+}
+
+const PARAM = 'reseat.dev';
+
+/** Only the gateway may see the key. @param {string | URL} url @param {string} host @param {string} key */
+function withKey(url, host, key) {
+  try {
+    const to = new URL(url, document.baseURI);
+    if (to.host !== host) return url;
+    return `${to}${to.search ? '&' : '?'}${PARAM}=${key}`.replace('?&', '?');
+  } catch {
+    return url; // the browser says what is wrong with it
+  }
 }
 
 /** @param {WebSocket} transport @param {string[]} offers @param {Links} links */
@@ -204,9 +287,10 @@ function split(text) {
   return [verb, JSON.parse(text.slice(verb.length + 1))];
 }
 
-/** @param {WebSocket} transport @param {Links} links */
-function watchPlain(transport, links) {
-  const link = links.of('', transport.url);
-  transport.addEventListener('message', () => link.delivered++);
-  transport.addEventListener('close', () => links.all.splice(links.all.indexOf(link) >>> 0, 1));
+/** @param {WebSocket} transport @param {Link} link */
+function watchPlain(transport, link) {
+  link.open(transport);
+  transport.addEventListener('open', () => link.opened());
+  transport.addEventListener('message', () => link.note());
+  transport.addEventListener('close', ({ code, reason }) => link.closed(code, reason));
 }

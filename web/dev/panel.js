@@ -17,6 +17,7 @@ const AIRPLANE = '60s';
 /** Where the tab keeps the panel's place and the token of --dev-token-file. */
 const PLACE = 'reseat.dev.place';
 const TOKEN = 'reseat.dev.token';
+const WITHOUT = 'reseat.dev.without';
 
 /** @type {[string, Fault, string][]} what a button says, what it asks for, and its explanation */
 const PRESETS = [
@@ -42,7 +43,7 @@ const STATES = {
   silent: 'silent',
   detached: 'reconnecting',
   closed: 'closed',
-  plain: 'no Reseat',
+  plain: 'connected, no Reseat',
 };
 
 /** Elements that show none of their content. */
@@ -72,6 +73,9 @@ function write(element, text) {
   if (element.textContent !== `${text}`) element.textContent = `${text}`;
 }
 
+/** Whether this tab goes without the client: the comparison. */
+export const isWithout = () => kept(WITHOUT) !== '';
+
 /** A sandboxed frame has no storage. @param {string} key @param {string} value */
 function keep(key, value) {
   try {
@@ -92,6 +96,9 @@ function kept(key) {
 
 /** @param {number} bytes */
 const size = (bytes) => (bytes < 1024 ? `${bytes} B` : `${(bytes / 1024).toFixed(1)} KiB`);
+
+/** Figures that are good only if they are 0. */
+const JUDGED = ['missed', 'duplicated', 'seats'];
 
 /** What the panel shows of one Link. */
 class Row {
@@ -120,8 +127,13 @@ class Row {
         this.#state,
       ),
     );
+    const outages = cell('outages', 'Outages');
     if (!link.session) {
-      this.root.append(make('p', {}, 'An ordinary WebSocket: a lost connection is a lost session.'));
+      this.root.append(
+        make('dl', { class: 'truth' }, cell('seats', 'Sessions lost'), outages),
+        make('dl', {}, cell('got', 'Messages in'), cell('sent', 'Messages out')),
+        this.#canvas,
+      );
       return;
     }
     this.root.append(
@@ -133,7 +145,7 @@ class Row {
         cell('replayed', 'Replayed'),
       ),
       make('dl', {}, cell('rtt', 'Round trip'), cell('here', 'Buffered here'), cell('there', 'Buffered there')),
-      make('dl', {}, cell('got', 'Messages in'), cell('sent', 'Messages out'), cell('outages', 'Outages')),
+      make('dl', {}, cell('got', 'Messages in'), cell('sent', 'Messages out'), outages),
       this.#canvas,
     );
   }
@@ -147,10 +159,10 @@ class Row {
     const link = this.#link;
     this.root.dataset.state = link.state;
     write(this.#state, STATES[link.state]);
-    if (!link.session) return;
     const { gateway, outages } = link;
     /** @type {Record<string, string | number>} */
     const values = {
+      seats: link.seatsLost,
       missed: link.missed,
       duplicated: link.duplicated,
       replayed: link.replayed,
@@ -161,8 +173,10 @@ class Row {
       sent: link.sends,
       outages: outages.length ? `${outages.length}, last ${seconds(outages[outages.length - 1])}` : 0,
     };
-    for (const [key, value] of Object.entries(values)) write(this.#cells[key], value);
-    for (const key of ['missed', 'duplicated']) this.#cells[key].dataset.verdict = values[key] === 0 ? 'good' : 'bad';
+    for (const [key, element] of Object.entries(this.#cells)) {
+      write(element, values[key]);
+      if (JUDGED.includes(key)) element.dataset.verdict = values[key] === 0 ? 'good' : 'bad';
+    }
     this.#canvas.setAttribute('aria-label', this.track.summary);
     draw(this.#canvas, this.track);
   }
@@ -234,7 +248,7 @@ export class ReseatDev extends HTMLElement {
       'header',
       { pointerdown: (/** @type {PointerEvent} */ event) => this.#drag(event) },
       move,
-      make('h2', {}, 'Reseat: your connection'),
+      make('h2', {}, isWithout() ? 'Without Reseat' : 'Reseat: your connection'),
       close,
     );
     this.#panel = make(
@@ -254,6 +268,8 @@ export class ReseatDev extends HTMLElement {
       make('div', { class: 'buttons' }, ...CUTS.map((each) => this.#button(each)), this.#airplane, this.#restart),
       make('h4', {}, 'Slow line'),
       this.#sliders(),
+      make('h4', {}, 'Compare'),
+      make('div', { class: 'buttons' }, this.#compare()),
       this.#asks,
       this.#notice,
       this.#story,
@@ -352,7 +368,7 @@ export class ReseatDev extends HTMLElement {
     this.#badge.dataset.state = worst ?? '';
     write(
       this.#says,
-      `Reseat: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
+      `${isWithout() ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
     );
     this.#restart.hidden = !this.links.all.some(({ gateway }) => gateway?.restart);
     for (const row of this.#rows.values()) {
@@ -388,6 +404,11 @@ export class ReseatDev extends HTMLElement {
     return this.links.all.filter(({ session, state }) => session && state !== 'closed');
   }
 
+  /** The same, and one for all plain sockets, which share the page's key. */
+  get #cuttable() {
+    return [...this.#targets, ...this.links.all.filter(({ session }) => !session).slice(0, 1)];
+  }
+
   /** @param {[string, Fault, string]} what */
   #button([text, fault, title]) {
     return make(
@@ -402,12 +423,12 @@ export class ReseatDev extends HTMLElement {
    * @param {Fault | null} fault null ends all faults @param {string} [name]
    */
   async cut(fault, name = fault?.fault ?? '') {
-    const links = this.#targets;
+    const links = this.#cuttable;
     if (links.length === 0) {
-      this.#say('This page has no session of Reseat.');
+      this.#say('This page has no socket at the gateway.');
       return [];
     }
-    if (fault) for (const link of links) this.#rows.get(link)?.track.mark('cut');
+    if (fault) for (const row of this.#rows.values()) row.track.mark('cut');
     const answers = await Promise.all(
       links.map((link) =>
         this.#send(link, '/reseat.dev/faults', {
@@ -425,7 +446,10 @@ export class ReseatDev extends HTMLElement {
 
   /** @param {Link} link @param {string} path @param {RequestInit} [init] */
   async #send(link, path, init = {}) {
-    const headers = { Authorization: `Bearer ${link.token}`, 'Reseat-Dev': kept(TOKEN) };
+    const headers = {
+      Authorization: link.session ? `Bearer ${link.token}` : `Page ${this.links.key}`,
+      'Reseat-Dev': kept(TOKEN),
+    };
     try {
       const answer = await fetch(link.at(path), { ...init, headers, cache: 'no-store', credentials: 'omit' });
       this.#asks.hidden = answer.status !== 403;
@@ -453,6 +477,20 @@ export class ReseatDev extends HTMLElement {
     if (!on)
       dispatchEvent(new Event('online')); // as browsers do
     else setTimeout(() => this.#airplane.setAttribute('aria-pressed', 'false'), parseInt(AIRPLANE) * 1000);
+  }
+
+  /** Loads the page again with the other WebSocket: the same game, the same cuts. */
+  #compare() {
+    const without = isWithout();
+    const other = () => {
+      keep(WITHOUT, without ? '' : '1');
+      location.reload();
+    };
+    return make(
+      'button',
+      { type: 'button', title: 'Loads the page again', click: other },
+      without ? 'Play with Reseat again' : 'Play without Reseat',
+    );
   }
 
   #sliders() {

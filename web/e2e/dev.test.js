@@ -118,6 +118,29 @@ describe('--dev before a game that knows nothing of it', () => {
     assert.ok(await panel.locator('.badge').evaluate((badge) => badge.getRootNode().activeElement === badge));
   });
 
+  // The same page, the same cuts, as a plain client: the developer sees their own game lose its seat.
+  test('without Reseat the same cut ends the session', limit, async (t) => {
+    const { host, seen } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/`);
+    const { open, press, part, story } = inPanel(page);
+    await open();
+    await press('Play without Reseat');
+    await page.waitForFunction(() => /** @type {any} */ (window).game?.next > 1);
+    assert.match(await page.evaluate(() => /** @type {any} */ (window).game.socket.url), /\/play$/);
+    await open();
+    const { gone } = seen;
+    await press('Close cleanly');
+    await story('Connection lost (1001');
+    assert.equal(await part('seats'), '1');
+    await until('the game server to lose the player', () => seen.gone > gone);
+    await press('Play with Reseat again');
+    await open();
+    await press('Reset');
+    await story('Back after');
+  });
+
   test('a policy that forbids the panel to ask is named', limit, async (t) => {
     const { host } = await startGame(t, "default-src 'self'; connect-src ws:");
     const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
