@@ -30,10 +30,13 @@ var directions = map[string]Direction{"": Both, "both": Both, "up": Up, "down": 
 const (
 	Silence = "silence" // nothing passes on the connections that there are; new ones work, as on another network
 	Offline = "offline" // nothing passes, and no connection can be made
-	Slow    = "slow"    // latency, jitter and rate
-	Reset   = "reset"   // TCP RST to both ends
-	Close   = "close"   // Close 1001, as from a proxy that restarts
-	Restart = "restart" // of the game server, where the gateway has started it
+	// Airplane is Offline, and the client's system has dropped its connections: the page learns that at
+	// once, the gateway does not.
+	Airplane = "airplane"
+	Slow     = "slow"    // latency, jitter and rate
+	Reset    = "reset"   // TCP RST to both ends
+	Close    = "close"   // Close 1001, as from a proxy that restarts
+	Restart  = "restart" // of the game server, where the gateway has started it
 )
 
 // The limits of a fault.
@@ -45,7 +48,7 @@ const (
 )
 
 // defaultFor is how long a fault lasts that has a duration and says none.
-var defaultFor = map[string]time.Duration{Silence: 8 * time.Second, Offline: 10 * time.Second, Slow: 30 * time.Second}
+var defaultFor = map[string]time.Duration{Silence: 8 * time.Second, Offline: 10 * time.Second, Airplane: 10 * time.Second, Slow: 30 * time.Second}
 
 // A Fault is one fault or a preset, by its name.
 type Fault struct {
@@ -94,7 +97,7 @@ var presets = map[string][]step{
 
 // Names are all faults, the single ones first.
 func Names() []string {
-	return append([]string{Silence, Offline, Slow, Reset, Close, Restart}, slices.Sorted(maps.Keys(presets))...)
+	return append([]string{Silence, Offline, Airplane, Slow, Reset, Close, Restart}, slices.Sorted(maps.Keys(presets))...)
 }
 
 // Lasts is the time until the last of its effects is over.

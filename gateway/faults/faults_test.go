@@ -143,6 +143,20 @@ func TestOtherSessionsAreNotAffected(t *testing.T) {
 	})
 }
 
+// As a phone does: the page knows at once, the gateway hears nothing.
+func TestAirplaneModeIsKnownToTheClientAlone(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		r.apply(`{"fault":"airplane","for":"10s"}`)
+		begun := time.Now()
+		if _, err := r.far.Read(make([]byte, 1)); err == nil || time.Since(begun) > 0 {
+			t.Errorf("the client gets %v after %v", err, time.Since(begun))
+		}
+		if _, err := r.near.Read(make([]byte, 1)); err == nil || time.Since(begun) != 10*s {
+			t.Errorf("the gateway gets %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
 func TestClearEndsAllFaults(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		for _, f := range []string{`{"fault":"hotel-wifi"}`, `{"fault":"offline"}`, `{"fault":"silence"}`, `{"fault":"slow","latency":"2s"}`} {
@@ -297,7 +311,7 @@ func TestFaultsThatNeedSomethingSaySo(t *testing.T) {
 func TestParseRefusesWhatHasNoMeaning(t *testing.T) {
 	for text, want := range map[string]string{
 		``: "want {", `[]`: "want {", `{"fault":"silence","x":1}`: "x", `{"fault":"silence"} {}`: "more than one",
-		`{}`: "want one of silence, offline, slow", `{"fault":"Tunnel"}`: "got \"Tunnel\"",
+		`{}`: "want one of silence, offline, airplane, slow", `{"fault":"Tunnel"}`: "got \"Tunnel\"",
 		`{"fault":"silence","for":"11m"}`: "10m0s", `{"fault":"silence","for":"-1s"}`: "for", `{"fault":"silence","for":8}`: "want {",
 		`{"fault":"silence","direction":"left"}`: "up, down or both", `{"fault":"offline","direction":"up"}`: "direction",
 		`{"fault":"tunnel","for":"3s"}`: "no duration", `{"fault":"reset","for":"3s"}`: "no duration", `{"fault":"silence","rate":1000}`: "only for slow",

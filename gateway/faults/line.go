@@ -66,7 +66,7 @@ func (l *Line) doLocked(f Fault) {
 			}
 		}
 	}
-	if f.Name == Offline {
+	if f.Name == Offline || f.Name == Airplane {
 		l.offline = until
 	}
 	close(l.changed)
@@ -293,8 +293,13 @@ func (l *Lines) do(line *Line, f Fault) error {
 		}
 	default:
 		line.mu.Lock()
-		defer line.mu.Unlock()
 		line.doLocked(f)
+		line.mu.Unlock()
+		if f.Name == Airplane { // now that the line holds up what the gateway would hear of it
+			for _, c := range line.present() {
+				c.reset()
+			}
+		}
 	}
 	return nil
 }

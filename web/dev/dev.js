@@ -18,6 +18,13 @@ function start() {
     if (!customElements.get('reseat-dev')) customElements.define('reseat-dev', ReseatDev);
     const panel = /** @type {ReseatDev} */ (document.createElement('reseat-dev'));
     panel.links = links;
+    // For scripts and end-to-end tests. Members may be added, not changed.
+    scope.reseatDev = Object.freeze({
+      /** Begins a fault, with the members of the control API. @param {import('./panel.js').Fault} fault */
+      cut: (fault) => panel.cut(fault),
+      end: () => panel.cut(null),
+      report: () => panel.freshReport(),
+    });
     document.documentElement.append(panel); // frameworks replace what is in the body
   };
   const when = () => {

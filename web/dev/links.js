@@ -28,6 +28,11 @@ export class Link extends EventTarget {
   replayed = 0;
   missed = 0;
   duplicated = 0;
+  /** The longest replay, and the most that the gateway was seen to keep. */
+  longestReplay = 0;
+  most = { messages: 0, bytes: 0 };
+  /** How often the gateway lost the game server. */
+  upstreamLost = 0;
   /** Outages as the player felt them, in ms. @type {number[]} */
   outages = [];
   /** The session as the gateway describes it. @type {any} */
@@ -80,12 +85,17 @@ export class Link extends EventTarget {
       this.#enter('attached');
       this.heard = performance.now();
       this.replayed += replay;
+      this.longestReplay = Math.max(this.longestReplay, replay);
       this.lost += lost;
       if (!reloaded) this.outages.push(ms);
       this.tell(
         `Back after ${seconds(ms)}, ${replay} replayed${lost ? `, ${lost} dropped` : ''}.`,
         lost ? 'bad' : 'good',
       );
+    });
+    socket.addEventListener('upstream', (/** @type {any} */ { detail }) => {
+      if (detail.state === 'lost') this.upstreamLost++;
+      this.tell(detail.state === 'lost' ? 'The game server is away.' : 'The game server is back.', 'warn');
     });
     socket.addEventListener('close', (/** @type {CloseEvent} */ { code, reason }) => {
       this.#enter('closed');
@@ -96,7 +106,7 @@ export class Link extends EventTarget {
   // ---- without Reseat
 
   /** Sessions that ended with their connection, and the time until the page had another. */
-  seatsLost = 0;
+  sessionsLost = 0;
   #lostAt = 0;
 
   /** The page opens a plain socket. @param {WebSocket} socket */
@@ -118,7 +128,7 @@ export class Link extends EventTarget {
   closed(code, reason) {
     this.#enter('closed');
     if (this.#lostAt) return; // another attempt failed
-    this.seatsLost++;
+    this.sessionsLost++;
     this.#lostAt = this.heard;
     this.tell(`Connection lost (${code}${reason && ` ${reason}`}), and the session with it.`, 'bad');
   }
@@ -148,6 +158,8 @@ export class Link extends EventTarget {
    */
   compare(gateway, delivered) {
     this.gateway = gateway;
+    this.most.messages = Math.max(this.most.messages, gateway.buffer_messages);
+    this.most.bytes = Math.max(this.most.bytes, gateway.buffer_bytes);
     const got = this.before + this.lost;
     const now = performance.now();
     this.#samples.push({ at: now, sends: this.sends });

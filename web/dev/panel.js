@@ -1,6 +1,7 @@
 // @ts-check
 // The panel of --dev: a custom element that shows the page's sockets, and cuts their connections.
 import { seconds } from './links.js';
+import { html, socketReport } from './report.js';
 import { STYLE } from './style.js';
 import { COLUMN_MS, Track, draw } from './timeline.js';
 
@@ -18,6 +19,8 @@ const AIRPLANE = '60s';
 const PLACE = 'reseat.dev.place';
 const TOKEN = 'reseat.dev.token';
 const WITHOUT = 'reseat.dev.without';
+/** Followed by whether the run had the client. */
+const RUN = 'reseat.dev.run.';
 
 /** @type {[string, Fault, string][]} what a button says, what it asks for, and its explanation */
 const PRESETS = [
@@ -104,6 +107,10 @@ const JUDGED = ['missed', 'duplicated', 'seats'];
 class Row {
   track = new Track();
   root;
+  /** Messages of each second: SocketReport. @type {number[]} */
+  seconds = [];
+  #ticks = 0;
+  #second = 0;
   #link;
   #state = make('span', { class: 'state' });
   #canvas = make('canvas', { role: 'img' });
@@ -152,7 +159,16 @@ class Row {
 
   /** Ends a column of the timeline. */
   tick() {
-    this.track.add(this.#link.delivered, this.#link.state);
+    const { delivered, state } = this.#link;
+    this.track.add(delivered, state);
+    this.#second += this.track.columns[this.track.columns.length - 1].got;
+    if (++this.#ticks % (1000 / COLUMN_MS)) return;
+    this.seconds.push(this.#second === 0 && state !== 'attached' && state !== 'plain' ? -1 : this.#second);
+    this.#second = 0;
+  }
+
+  get report() {
+    return socketReport(this.#link, this.seconds);
   }
 
   show() {
@@ -162,7 +178,7 @@ class Row {
     const { gateway, outages } = link;
     /** @type {Record<string, string | number>} */
     const values = {
-      seats: link.seatsLost,
+      seats: link.sessionsLost,
       missed: link.missed,
       duplicated: link.duplicated,
       replayed: link.replayed,
@@ -188,6 +204,9 @@ export class ReseatDev extends HTMLElement {
   links = /** @type {any} */ (null);
   /** @type {Map<Link, Row>} */
   #rows = new Map();
+  /** @type {import('./report.js').Cut[]} */
+  #cuts = [];
+  #without = isWithout();
   #badge = make('button', {
     type: 'button',
     class: 'badge',
@@ -248,7 +267,7 @@ export class ReseatDev extends HTMLElement {
       'header',
       { pointerdown: (/** @type {PointerEvent} */ event) => this.#drag(event) },
       move,
-      make('h2', {}, isWithout() ? 'Without Reseat' : 'Reseat: your connection'),
+      make('h2', {}, this.#without ? 'Without Reseat' : 'Reseat: your connection'),
       close,
     );
     this.#panel = make(
@@ -268,8 +287,14 @@ export class ReseatDev extends HTMLElement {
       make('div', { class: 'buttons' }, ...CUTS.map((each) => this.#button(each)), this.#airplane, this.#restart),
       make('h4', {}, 'Slow line'),
       this.#sliders(),
-      make('h4', {}, 'Compare'),
-      make('div', { class: 'buttons' }, this.#compare()),
+      make('h4', {}, 'Compare and report'),
+      make(
+        'div',
+        { class: 'buttons' },
+        this.#compare(),
+        make('button', { type: 'button', click: () => this.#save('html') }, 'Report'),
+        make('button', { type: 'button', click: () => this.#save('json') }, 'Report as JSON'),
+      ),
       this.#asks,
       this.#notice,
       this.#story,
@@ -287,6 +312,7 @@ export class ReseatDev extends HTMLElement {
     addEventListener('keydown', (event) => this.#shortcut(event), { capture: true });
     document.addEventListener('securitypolicyviolation', (event) => this.#violated(event));
     addEventListener('resize', () => this.#place());
+    addEventListener('pagehide', () => keep(RUN + !this.#without, JSON.stringify(this.#run)));
     setInterval(() => this.#tick(), COLUMN_MS);
     setInterval(() => this.#ask(), ASK_MS);
     this.setAttribute('popover', 'manual');
@@ -368,7 +394,7 @@ export class ReseatDev extends HTMLElement {
     this.#badge.dataset.state = worst ?? '';
     write(
       this.#says,
-      `${isWithout() ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
+      `${this.#without ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
     );
     this.#restart.hidden = !this.links.all.some(({ gateway }) => gateway?.restart);
     for (const row of this.#rows.values()) {
@@ -422,7 +448,7 @@ export class ReseatDev extends HTMLElement {
    * Makes the connections of all sessions of the page fail. Returns the statuses of the gateway's answers.
    * @param {Fault | null} fault null ends all faults @param {string} [name]
    */
-  async cut(fault, name = fault?.fault ?? '') {
+  async cut(fault, name = [...PRESETS, ...CUTS].find((each) => each[1].fault === fault?.fault)?.[0] ?? '') {
     const links = this.#cuttable;
     if (links.length === 0) {
       this.#say('This page has no socket at the gateway.');
@@ -440,7 +466,10 @@ export class ReseatDev extends HTMLElement {
     const bad = answers.find((answer) => !answer?.ok);
     if (bad) this.#say(`The gateway refuses: ${(await bad.text()).trim() || bad.status}`);
     else if (answers.every(Boolean)) this.#say(fault ? `${name}: begun.` : '');
-    if (fault && !bad) this.#tell(`${name}.`, '');
+    if (fault && !bad) {
+      this.#cuts.push({ at_s: Math.round(performance.now() / 1000), name, fault });
+      this.#tell(`${name}.`, '');
+    }
     return answers.map((answer) => answer?.status ?? 0);
   }
 
@@ -460,8 +489,9 @@ export class ReseatDev extends HTMLElement {
     }
   }
 
-  async #ask() {
-    if (this.#panel.hidden) return;
+  /** @param {boolean} [always] not only while the panel is open */
+  async #ask(always = false) {
+    if (this.#panel.hidden && !always) return;
     for (const link of this.#targets) {
       const { delivered } = link;
       const answer = await this.#send(link, '/reseat.dev/session');
@@ -471,7 +501,7 @@ export class ReseatDev extends HTMLElement {
 
   async #fly() {
     const on = this.#airplane.getAttribute('aria-pressed') !== 'true';
-    const [status] = await this.cut(on ? { fault: 'offline', for: AIRPLANE } : null, 'Airplane mode');
+    const [status] = await this.cut(on ? { fault: 'airplane', for: AIRPLANE } : null, 'Airplane mode');
     if (status !== 204) return;
     this.#airplane.setAttribute('aria-pressed', String(on));
     if (!on)
@@ -479,9 +509,45 @@ export class ReseatDev extends HTMLElement {
     else setTimeout(() => this.#airplane.setAttribute('aria-pressed', 'false'), parseInt(AIRPLANE) * 1000);
   }
 
+  /** The run of this page. @returns {import('./report.js').Run} */
+  get #run() {
+    const now = performance.now();
+    return {
+      reseat: !this.#without,
+      began: new Date(performance.timeOrigin).toISOString(),
+      lasted_s: Math.round(now / 1000),
+      cuts: this.#cuts,
+      sockets: [...this.#rows.values()].map(({ report }) => report),
+    };
+  }
+
+  /** This run, and the last one of the other kind in this tab. @returns {import('./report.js').Report} */
+  report() {
+    const run = this.#run;
+    const other = /** @type {import('./report.js').Run | null} */ (JSON.parse(kept(RUN + !run.reseat) || 'null'));
+    const runs = [run, ...(other ? [other] : [])];
+    return { made: new Date().toISOString(), page: location.origin + location.pathname, runs };
+  }
+
+  /** The same, after the gateway was asked. */
+  async freshReport() {
+    await this.#ask(true);
+    return this.report();
+  }
+
+  /** @param {'html' | 'json'} kind */
+  async #save(kind) {
+    const report = await this.freshReport();
+    const text = kind === 'html' ? html(report) : JSON.stringify(report, null, 2);
+    const file = new Blob([text], { type: kind === 'html' ? 'text/html' : 'application/json' });
+    const link = make('a', { href: URL.createObjectURL(file), download: `reseat-report.${kind}` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }
+
   /** Loads the page again with the other WebSocket: the same game, the same cuts. */
   #compare() {
-    const without = isWithout();
+    const without = this.#without;
     const other = () => {
       keep(WITHOUT, without ? '' : '1');
       location.reload();

@@ -5,6 +5,7 @@
 export const COLUMN_MS = 200;
 export const COLUMNS = 150;
 const LANE = 44;
+const NEAR = 5;
 
 /** @typedef {'cut' | 'back' | 'lost'} Mark */
 /** @typedef {{got: number, state: string, marks: Mark[]}} Column */
@@ -61,18 +62,21 @@ export class Track {
 }
 
 /**
- * The bursts after outages: adjacent columns that are over a full lane count as one, since a replay
- * may span columns.
+ * The bursts after outages: columns that are over a full lane, and no further apart than NEAR, count as
+ * one, since a replay may span columns.
  * @param {Column[]} columns @param {number} full
  * @returns {{at: number, got: number}[]} from which column on, and how many messages
  */
 export function bursts(columns, full) {
   /** @type {{at: number, got: number}[]} */
   const found = [];
+  let end = 0; // of the newest
   columns.forEach(({ got }, i) => {
     if (got <= full) return;
-    if (i > 0 && columns[i - 1].got > full) found[found.length - 1].got += got;
+    const last = found[found.length - 1];
+    if (last && i - end <= NEAR) last.got += got;
     else found.push({ at: i, got });
+    end = i;
   });
   return found;
 }

@@ -1,5 +1,6 @@
 // --dev in front of a game that knows nothing of it: the panel, its buttons, and what they do to the game.
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 import { suiteBrowser } from './support/browser.js';
@@ -133,12 +134,32 @@ describe('--dev before a game that knows nothing of it', () => {
     const { gone } = seen;
     await press('Close cleanly');
     await story('Connection lost (1001');
-    assert.equal(await part('seats'), '1');
+    await until('it is counted', async () => (await part('seats')) === '1');
     await until('the game server to lose the player', () => seen.gone > gone);
     await press('Play with Reseat again');
     await open();
     await press('Reset');
     await story('Back after');
+    const [download] = await Promise.all([page.waitForEvent('download'), press('Report as JSON')]);
+    const { runs } = JSON.parse(await readFile(await download.path(), 'utf8'));
+    const told = runs.map(
+      ({ reseat, cuts, sockets: [{ sessions_lost: lost, missed, duplicated, outages_ms: outages }] }) => [
+        reseat,
+        cuts.map(({ name }) => name),
+        lost,
+        missed + duplicated,
+        outages.length,
+      ],
+    );
+    assert.deepEqual(told, [
+      [true, ['Reset'], 0, 0, 1],
+      [false, ['Close cleanly'], 1, 0, 0],
+    ]);
+    const [file] = await Promise.all([page.waitForEvent('download'), press('Report')]);
+    const shown = await own.page(t);
+    await shown.setContent(await readFile(await file.path(), 'utf8'));
+    await shown.getByText('nothing: one connection all the time').waitFor();
+    assert.deepEqual(await violations(shown), []);
   });
 
   test('a policy that forbids the panel to ask is named', limit, async (t) => {
