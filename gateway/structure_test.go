@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"gateway/secure":            {"gateway/transport/rawconn", "tokens/keyfile"},
 	"gateway/client":            {"gateway/wire"},
 	"gateway/admin":             {"gateway/cluster", "gateway/control", "gateway/faults", "gateway/owner", "gateway/upgrade", "gateway/watch", "gateway/front", "gateway/gate", "gateway", "gateway/policy", "gateway/registry", "gateway/events", "gateway/session", "gateway/frame", "gateway/wire", "tokens/keyfile", "tokens/strict", "upstream", "web"},
-	"gateway/demo":              {"gateway/control", "gateway/owner", "gateway", "gateway/faults", "gateway/handshake", "gateway/policy", "upstream", "upstream/demo", "web"},
+	"gateway/demo":              {"gateway/control", "gateway/owner", "gateway", "gateway/handshake", "gateway/policy", "upstream", "upstream/demo", "web"},
 	"gateway/dev":               {"gateway", "gateway/faults", "gateway/handshake", "gateway/registry", "gateway/wire", "tokens", "tokens/keyfile", "web"},
 	"gateway/faults":            {},
 	"gateway":                   {"gateway/control", "gateway/upgrade", "gateway/owner", "gateway/dial", "gateway/watch", "gateway/front", "gateway/gate", "gateway/cluster", "gateway/deflate", "gateway/hop", "gateway/policy", "gateway/registry", "gateway/pipe", "gateway/transport", "gateway/transport/rawconn", "gateway/events", "gateway/handshake", "gateway/listen", "gateway/session", "gateway/replay", "gateway/frame", "gateway/wire", "tokens", "tokens/generation", "tokens/login", "upstream"},

@@ -45,15 +45,20 @@ func Client() map[string]http.Handler {
 	return pages
 }
 
-// Dev returns the panel of --dev, by path: its script, and the two scripts that pages include, with
-// the panel before them.
-func Dev() map[string]http.Handler {
-	panel, _ := files.ReadFile("dist/reseat.dev.js") // embedded at build time
-	panel, _, _ = bytes.Cut(panel, []byte("//# sourceMappingURL"))
+// Panel returns the panel of --dev and --demo, by path.
+func Panel() map[string]http.Handler {
 	pages := map[string]http.Handler{}
 	for _, name := range []string{"reseat.dev.js", "reseat.dev.js.map"} {
 		pages["/"+name] = shared(file("dist/"+name, ""))
 	}
+	return pages
+}
+
+// WithPanel returns the two scripts that pages include, by path, with the panel before them.
+func WithPanel() map[string]http.Handler {
+	panel, _ := files.ReadFile("dist/reseat.dev.js") // embedded at build time
+	panel, _, _ = bytes.Cut(panel, []byte("//# sourceMappingURL"))
+	pages := map[string]http.Handler{}
 	for _, name := range []string{"reseat.js", "reseat.install.js"} {
 		own, _ := files.ReadFile("dist/" + name)
 		pages["/"+name] = shared(serve(name, slices.Concat(panel, own), ""))

@@ -208,9 +208,9 @@ func (d *draft) ownPaths() (*patterns, error) {
 	for _, p := range []string{"/reseat.js", "/reseat.page.js", "/reseat.install.js"} {
 		own[p], own[p+".map"] = "the browser client", "the browser client"
 	}
-	if d.Dev {
+	if d.Dev || d.Demo {
 		for _, p := range []string{"/reseat.dev.js", "/reseat.dev.js.map", "/reseat.dev/faults", "/reseat.dev/session"} {
-			own[p] = "--dev"
+			own[p] = "the panel"
 		}
 	}
 	if d.Demo {

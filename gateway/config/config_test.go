@@ -147,7 +147,7 @@ var refused = []struct {
 	{"--dev", "others could reach it", []string{up, "--dev", "--listen=192.0.2.1:8080"}},
 	{"--dev-token-file", "requires --dev", []string{up, "--dev-token-file=x"}},
 	{"--acme-domain", "not for production", []string{up, "--dev", "--acme-domain=game.example"}},
-	{`--route "/reseat.dev/faults"`, "--dev", []string{"--dev", "--route=/reseat.dev/faults=ws://a:1"}},
+	{`--route "/reseat.dev/faults"`, "the panel", []string{"--dev", "--route=/reseat.dev/faults=ws://a:1"}},
 	{"--admin", "--listen", []string{up, "--listen=:8081"}},
 	{"--admin", "can reach that address without a token; see --admin-token-file", []string{up, "--admin=:9000"}},
 	{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},

@@ -4,9 +4,7 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -14,7 +12,6 @@ import (
 	"time"
 
 	"reseat/gateway"
-	"reseat/gateway/faults"
 	"reseat/gateway/policy"
 	"reseat/upstream"
 	"reseat/upstream/demo"
@@ -62,9 +59,9 @@ func (s *Showcase) Close() {
 	s.running.Wait()
 }
 
-// Serve adds the page, and the disconnects that its buttons cause, to g. Listeners of lines must
-// serve the client address and other nodes. place is nil without a cluster.
-func Serve(g *gateway.Gateway, lines *faults.Lines, place *Place) {
+// Serve adds the page to g; package dev adds the panel, which cuts its connections. place is nil
+// without a cluster.
+func Serve(g *gateway.Gateway, place *Place) {
 	pages := web.Demo
 	if place != nil {
 		pages = web.DemoInCluster
@@ -72,50 +69,5 @@ func Serve(g *gateway.Gateway, lines *faults.Lines, place *Place) {
 	for p, h := range pages() {
 		g.Page(p, h)
 	}
-	g.Page(cutPath, place.shared(place.cutter(g, lines)))
 	g.Page(nodesPath, place.shared(place.nodes(g)))
-}
-
-// A cut is a page's request to disconnect it. The session's id is known to that page alone.
-type cut struct {
-	Session string `json:"session"`
-	How     string `json:"how"` // close, reset or silence
-	MS      int64  `json:"ms"`  // duration of silence
-}
-
-// cutter disconnects clients of this node's sessions.
-func cutter(lines *faults.Lines) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
-			http.Error(w, "want a POST of application/json", http.StatusBadRequest)
-			return
-		}
-		c, _, err := readCut(w, r)
-		if err != nil {
-			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
-			return
-		}
-		f := faults.Fault{Name: c.How}
-		switch f.Name {
-		case faults.Silence:
-			f.For = min(max(time.Duration(c.MS)*time.Millisecond, 0), time.Minute)
-		case faults.Reset, faults.Close:
-		default:
-			http.Error(w, "how: want close, reset or silence", http.StatusBadRequest)
-			return
-		}
-		if err := lines.Apply(c.Session, f); err != nil { // of the other node, if one has passed the client on
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
-	}
-}
-
-// readCut also returns the request's body.
-func readCut(w http.ResponseWriter, r *http.Request) (c cut, body []byte, err error) {
-	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10)); err == nil {
-		err = json.Unmarshal(body, &c)
-	}
-	return c, body, err
 }

@@ -14,7 +14,6 @@ import (
 	"reseat/gateway"
 	"reseat/gateway/cluster"
 	"reseat/gateway/demo"
-	"reseat/gateway/faults"
 	"reseat/gateway/owner"
 	"reseat/tokens"
 )
@@ -78,9 +77,7 @@ func newPage(t *testing.T, f *fake) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	lines := faults.NewLines()
-	lines.Serve(faults.Options{Client: func(string) net.Conn { return nil }})
-	demo.Serve(g, lines, place)
+	demo.Serve(g, place)
 	return g
 }
 
@@ -140,7 +137,7 @@ func TestNodeIsNotOfferedToPagesOfOtherOrigins(t *testing.T) {
 		newPage(t, f).ServeHTTP(httptest.NewRecorder(), r)
 		_, path, _ := strings.Cut(f.asked[0], there)
 		var got struct{ URL string }
-		if w := ask(place.NodeHandler(g, nil), http.MethodGet, path, ""); json.Unmarshal(w.Body.Bytes(), &got) != nil || got.URL != want {
+		if w := ask(place.NodeHandler(g), http.MethodGet, path, ""); json.Unmarshal(w.Body.Bytes(), &got) != nil || got.URL != want {
 			t.Errorf("a page of %s: %s, want %q", host, w.Body, want)
 		}
 	}
@@ -170,25 +167,6 @@ func TestOnlyPagesOfAllowedOriginsReadTheNodes(t *testing.T) {
 			if got := ask(page, method, "/demo/nodes", "", "Origin", origin).Header().Get("Access-Control-Allow-Origin"); got != want {
 				t.Errorf("%s from %s: allowed %q, want %q", method, origin, got, want)
 			}
-		}
-	}
-}
-
-func TestCutIsMadeByTheNodeOfTheSession(t *testing.T) {
-	f := newFake()
-	page := newPage(t, f)
-	body := `{"session":"` + session + `","how":"reset"}`
-	if w := ask(page, http.MethodPost, "/demo/cut", body, "Content-Type", "application/json"); w.Code != http.StatusNoContent {
-		t.Errorf("status %d, want that of the other node", w.Code)
-	}
-	if want := "POST " + there + "/node/v1/demo/cut " + body; len(f.asked) != 1 || f.asked[0] != want {
-		t.Errorf("asked %q, want %q", f.asked, want)
-	}
-	for id, want := range map[string]int{here: 404, "dddddddd": 404, lost: 502} {
-		f.asked = nil
-		w := ask(page, http.MethodPost, "/demo/cut", strings.Replace(body, there, id, 1), "Content-Type", "application/json")
-		if w.Code != want || (len(f.asked) > 0) != (id == lost) {
-			t.Errorf("a session of node %s: status %d, want %d; asked %q", id, w.Code, want, f.asked)
 		}
 	}
 }

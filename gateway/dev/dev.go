@@ -45,7 +45,10 @@ type Options struct {
 	Keys    *tokens.Keys
 	Origins []string // --origin: whose pages may ask
 	Tokens  Tokens
-	Log     *slog.Logger
+	// Pages: the client's scripts bring the panel along, and pages that are proxied get them. Else
+	// the demo's page alone has the panel.
+	Pages bool
+	Log   *slog.Logger
 }
 
 // Tokens are the hashes of the tokens in --dev-token-file.
@@ -78,11 +81,15 @@ func (t Tokens) knows(token string) bool {
 	return found == 1
 }
 
-// Serve adds the panel, and what it asks, to the pages of the gateway. The client's scripts bring
-// the panel along.
+// Serve adds the panel, and what it asks, to the pages of the gateway.
 func Serve(o Options) {
-	for p, h := range web.Dev() {
+	for p, h := range web.Panel() {
 		o.Gateway.Page(p, h)
+	}
+	if o.Pages {
+		for p, h := range web.WithPanel() {
+			o.Gateway.Page(p, h)
+		}
 	}
 	o.Gateway.Page(faultsPath, o.asked(o.faults))
 	o.Gateway.Page(sessionPath, o.asked(o.session))
@@ -209,8 +216,8 @@ func (o *Options) faults(w http.ResponseWriter, r *http.Request, session string)
 // restarted.
 func (o *Options) session(w http.ResponseWriter, _ *http.Request, session string) {
 	s, ok := o.Gateway.Control().Session(session)
-	if !ok {
-		http.Error(w, "no such session", http.StatusNotFound)
+	if !ok { // it is at another node, or over
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -236,6 +243,10 @@ func Front(o Options, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		servePage(o.Log, w, r, next)
+		if o.Pages {
+			servePage(o.Log, w, r, next)
+		} else {
+			next.ServeHTTP(w, r)
+		}
 	})
 }

@@ -40,8 +40,7 @@ type Conn struct {
 	line  atomic.Pointer[Line] // nil: no fault so far
 
 	up, down        chan chunk
-	upErr, downErr  error // set before up and broken are closed
-	broken          chan struct{}
+	upErr           error // set before up is closed
 	readBy, writeBy *deadline
 	gone            atomic.Bool // the client has closed its side, or reset the connection
 	abort           atomic.Bool // closing resets the connection
@@ -60,7 +59,7 @@ type Conn struct {
 func newConn(tcp net.Conn, l *Lines) *Conn {
 	return &Conn{
 		tcp: tcp, lines: l, up: make(chan chunk, maxChunks), down: make(chan chunk, maxChunks),
-		broken: make(chan struct{}), readBy: newDeadline(), writeBy: newDeadline(),
+		readBy: newDeadline(), writeBy: newDeadline(),
 		finished: make(chan struct{}), closed: make(chan struct{}),
 	}
 }
@@ -98,11 +97,7 @@ func (c *Conn) send() {
 		if c.hold(Down, ch, nil, nil) != nil {
 			return
 		}
-		if _, err := c.tcp.Write(ch.b); err != nil {
-			c.downErr = err
-			close(c.broken)
-			return
-		}
+		c.tcp.Write(ch.b) // an error is known to Read, after what came before it
 	}
 	if c.hold(Down, newChunk(nil), nil, nil) != nil {
 		return
@@ -224,8 +219,6 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 			return n, os.ErrDeadlineExceeded
 		case <-c.finished:
 			return n, net.ErrClosed
-		case <-c.broken:
-			return n, c.downErr
 		}
 	}
 	return n, nil

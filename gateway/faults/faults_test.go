@@ -220,6 +220,25 @@ func TestCloseWaitsUntilTheLineLetsItPass(t *testing.T) {
 	}
 }
 
+// A page that is left says goodbye and resets the connection. On a slow line the gateway must hear it.
+func TestWritingToAClientThatIsGoneFailsAfterItsLastWordsAlone(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		r.apply(`{"fault":"slow","latency":"600ms","direction":"up"}`)
+		r.far.Write([]byte("bye"))
+		r.far.Close()
+		if _, err := r.near.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := r.near.Write([]byte("x")); err != nil {
+			t.Errorf("write: %v", err)
+		}
+		if got, err := io.ReadAll(r.near); string(got) != "bye" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
 func TestClosedConnDoesNotBlockItsReader(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.apply(`{"fault":"silence","for":"3s"}`)

@@ -334,7 +334,7 @@ func (p *process) trackClients(set *config.Settings, own *secrets) {
 		p.listen = p.certs.Listen(p.listen)
 	}
 	var h http.Handler = p.gateway
-	if set.Dev {
+	if p.lines != nil {
 		h = dev.Front(p.devOptions(set, own), h)
 	}
 	p.clients = server(h, conns, p.log)
@@ -345,9 +345,9 @@ func (p *process) trackClients(set *config.Settings, own *secrets) {
 	}
 }
 
-// devOptions are those of --dev.
+// devOptions are those of the panel.
 func (p *process) devOptions(set *config.Settings, own *secrets) dev.Options {
-	return dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: own.dev, Log: p.log}
+	return dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: own.dev, Pages: set.Dev, Log: p.log}
 }
 
 // faultOptions are what faults act on.
@@ -386,8 +386,6 @@ func (p *process) addPages(set *config.Settings, own *secrets) {
 	}
 	if p.lines != nil {
 		p.lines.Serve(p.faultOptions())
-	}
-	if set.Dev {
 		dev.Serve(p.devOptions(set, own))
 	}
 	if !set.Demo {
@@ -397,9 +395,9 @@ func (p *process) addPages(set *config.Settings, own *secrets) {
 	if p.node != nil {
 		host, _, _ := net.SplitHostPort(p.node.Nodes()[0].Address)
 		place = &demo.Place{Cluster: demoNodes{p.node}, URL: addressAt(p.listen, p.certs, host) + "/", Origins: set.Gateway.Default.Origins}
-		p.node.demo = place.NodeHandler(p.gateway, p.lines)
+		p.node.demo = place.NodeHandler(p.gateway)
 	}
-	demo.Serve(p.gateway, p.lines, place)
+	demo.Serve(p.gateway, place)
 }
 
 // openAll opens the listeners for clients and for the admin address.

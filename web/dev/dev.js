@@ -15,9 +15,10 @@ function start() {
   tap(scope, links, host, isWithout());
   scope[KEY] = links;
   const show = () => {
-    if (!customElements.get('reseat-dev')) customElements.define('reseat-dev', ReseatDev);
-    const panel = /** @type {ReseatDev} */ (document.createElement('reseat-dev'));
-    panel.links = links;
+    ReseatDev.links = links;
+    if (!customElements.get('reseat-dev')) customElements.define('reseat-dev', ReseatDev); // upgrades one of the page
+    const own = document.querySelector('reseat-dev');
+    const panel = /** @type {ReseatDev} */ (own ?? document.createElement('reseat-dev'));
     // For scripts and end-to-end tests. Members may be added, not changed.
     scope.reseatDev = Object.freeze({
       /** Begins a fault, with the members of the control API. @param {import('./panel.js').Fault} fault */
@@ -25,7 +26,7 @@ function start() {
       end: () => panel.cut(null),
       report: () => panel.freshReport(),
     });
-    document.documentElement.append(panel); // frameworks replace what is in the body
+    if (!own) document.documentElement.append(panel); // frameworks replace what is in the body
   };
   const when = () => {
     if (window === window.top || links.all.length > 0) show();

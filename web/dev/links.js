@@ -48,6 +48,7 @@ export class Link extends EventTarget {
     super();
     this.session = session;
     this.url = new URL(url);
+    this.name = session ? 'ReseatSocket' : 'WebSocket';
     if (!session) this.#state = 'plain';
   }
 
@@ -183,7 +184,7 @@ const MOST = 20;
 
 /** The sockets of the page. Event: `change` when there is one more. */
 export class Links extends EventTarget {
-  /** @type {Link[]} oldest first */
+  /** @type {Link[]} sessions first, the oldest first */
   all = [];
   /** Stands for the page's plain sockets, as a resume token does for a session. */
   key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
@@ -201,7 +202,8 @@ export class Links extends EventTarget {
 
   /** @param {Link} link */
   #add(link) {
-    this.all.push(link);
+    const at = link.session ? this.all.findIndex(({ session }) => !session) : -1;
+    this.all.splice(at < 0 ? this.all.length : at, 0, link); // sessions first
     if (this.all.length > MOST)
       this.all.splice(
         Math.max(
@@ -285,6 +287,7 @@ function watchWire(transport, offers, links) {
     if (verb === 'hello') {
       const known = links.all.length;
       link = links.of(argument.session, transport.url);
+      link.url = new URL(transport.url); // in a cluster its node may have changed
       const received = offers.find((offer) => offer.startsWith('reseat.received.'));
       if (links.all.length > known && received) link.before = Number(received.slice(16)) + argument.lost;
     }

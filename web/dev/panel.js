@@ -14,6 +14,8 @@ const STORIES = 6;
 /** How far an arrow key moves the panel, in px. */
 const STEP = 20;
 const AIRPLANE = '60s';
+/** The gateway's refusal if there is nothing to cut. */
+const LOST_ALREADY = 'no client is connected';
 
 /** Where the tab keeps the panel's place and the token of --dev-token-file. */
 const PLACE = 'reseat.dev.place';
@@ -107,6 +109,8 @@ const JUDGED = ['missed', 'duplicated', 'seats'];
 class Row {
   track = new Track();
   root;
+  /** Whether faults act on it. @type {HTMLInputElement} */
+  chosen;
   /** Messages of each second: SocketReport. @type {number[]} */
   seconds = [];
   #ticks = 0;
@@ -124,13 +128,21 @@ class Row {
       this.#cells[key] = make('dd', { 'data-part': key }, '–');
       return make('div', {}, make('dt', {}, title), this.#cells[key]);
     };
+    const { host, pathname } = link.url;
+    this.chosen = make('input', {
+      type: 'checkbox',
+      checked: true,
+      'data-testid': `cut-${link.session ? 'reseat' : 'plain'}`,
+      change: () => this.root.dispatchEvent(new Event('choose', { bubbles: true })),
+    });
     this.root = make(
       'article',
       { 'data-session': link.session },
       make(
         'h3',
         {},
-        make('span', {}, link.url.host === location.host ? link.url.pathname : link.url.host + link.url.pathname),
+        make('label', { title: 'Cut this socket' }, this.chosen, link.name),
+        make('span', {}, host === location.host ? pathname : host + pathname),
         this.#state,
       ),
     );
@@ -167,6 +179,7 @@ class Row {
     this.#second = 0;
   }
 
+  /** @type {import('./report.js').SocketReport} */
   get report() {
     return socketReport(this.#link, this.seconds);
   }
@@ -198,12 +211,17 @@ class Row {
   }
 }
 
-/** The element. `links` must be set before it is connected. */
+/**
+ * The element. `links` must be set before it is made. With the attribute `docked` it is open, at its
+ * place in the page. Event: `fault`, with the fault as detail.
+ */
 export class ReseatDev extends HTMLElement {
   /** @type {import('./links.js').Links} */
-  links = /** @type {any} */ (null);
+  static links;
+  links = ReseatDev.links;
   /** @type {Map<Link, Row>} */
   #rows = new Map();
+  #begun = false;
   /** @type {import('./report.js').Cut[]} */
   #cuts = [];
   #without = isWithout();
@@ -215,15 +233,16 @@ export class ReseatDev extends HTMLElement {
     click: () => this.toggle(true),
   });
   #says = make('span');
-  #list = make('div');
-  #notice = make('p', { class: 'notice', role: 'status' });
-  #story = make('ol', { 'aria-label': 'What happened' });
+  #list = make('div', { class: 'rows' });
+  #notice = make('p', { class: 'notice end', role: 'status', 'data-testid': 'cut-notice' });
+  #story = make('ol', { class: 'end', 'aria-label': 'What happened', 'data-testid': 'story' });
   #airplane = make(
     'button',
     {
       type: 'button',
       'aria-pressed': 'false',
-      click: () => this.#fly(),
+      'data-testid': 'airplane',
+      click: () => this.airplane(!this.flying),
       title: 'No network until you press it again, a minute at most',
     },
     'Airplane mode',
@@ -287,10 +306,10 @@ export class ReseatDev extends HTMLElement {
       make('div', { class: 'buttons' }, ...CUTS.map((each) => this.#button(each)), this.#airplane, this.#restart),
       make('h4', {}, 'Slow line'),
       this.#sliders(),
-      make('h4', {}, 'Compare and report'),
+      make('h4', { class: 'only-alone' }, 'Compare and report'),
       make(
         'div',
-        { class: 'buttons' },
+        { class: 'buttons only-alone' },
         this.#compare(),
         make('button', { type: 'button', click: () => this.#save('html') }, 'Report'),
         make('button', { type: 'button', click: () => this.#save('json') }, 'Report as JSON'),
@@ -306,8 +325,10 @@ export class ReseatDev extends HTMLElement {
   }
 
   connectedCallback() {
-    if (this.hasAttribute('popover')) return; // moved by the page
+    if (this.#begun) return; // moved by the page
+    this.#begun = true;
     this.links.addEventListener('change', () => this.#sync());
+    this.#list.addEventListener('choose', () => this.#say(''));
     document.addEventListener('fullscreenchange', () => this.#raise());
     addEventListener('keydown', (event) => this.#shortcut(event), { capture: true });
     document.addEventListener('securitypolicyviolation', (event) => this.#violated(event));
@@ -315,9 +336,14 @@ export class ReseatDev extends HTMLElement {
     addEventListener('pagehide', () => keep(RUN + !this.#without, JSON.stringify(this.#run)));
     setInterval(() => this.#tick(), COLUMN_MS);
     setInterval(() => this.#ask(), ASK_MS);
+    this.#sync();
+    if (this.hasAttribute('docked')) {
+      this.#panel.hidden = false;
+      this.#badge.hidden = true;
+      return;
+    }
     this.setAttribute('popover', 'manual');
     this.#raise();
-    this.#sync();
     this.#place(JSON.parse(kept(PLACE) || 'null') ?? undefined);
   }
 
@@ -378,13 +404,13 @@ export class ReseatDev extends HTMLElement {
       if (this.#rows.has(link)) continue;
       const row = new Row(link);
       this.#rows.set(link, row);
-      this.#list.append(row.root);
       link.addEventListener('story', (/** @type {any} */ { text, mood }) => {
         if (mood === 'good') row.track.mark('back');
         if (mood === 'bad') row.track.mark('lost');
-        this.#tell(text, mood);
+        this.#tell(this.links.all.length > 1 ? `${link.name}: ${text}` : text, mood);
       });
     }
+    this.#list.append(...this.links.all.map((link) => /** @type {Row} */ (this.#rows.get(link)).root));
   }
 
   #tick() {
@@ -430,16 +456,23 @@ export class ReseatDev extends HTMLElement {
     return this.links.all.filter(({ session, state }) => session && state !== 'closed');
   }
 
-  /** The same, and one for all plain sockets, which share the page's key. */
+  /** The chosen ones of them, and one for all plain sockets, which share the page's key. */
   get #cuttable() {
-    return [...this.#targets, ...this.links.all.filter(({ session }) => !session).slice(0, 1)];
+    const chosen = this.links.all.filter((link) => this.#rows.get(link)?.chosen.checked);
+    const plain = chosen.filter(({ session, state }) => !session && state !== 'closed').slice(0, 1);
+    return [...this.#targets.filter((link) => chosen.includes(link)), ...plain];
   }
 
   /** @param {[string, Fault, string]} what */
   #button([text, fault, title]) {
     return make(
       'button',
-      { type: 'button', title, 'data-fault': fault.fault, click: () => this.cut(fault, text) },
+      {
+        type: 'button',
+        title,
+        'data-testid': `cut-${fault.fault}${fault.direction ?? ''}`,
+        click: () => this.cut(fault, text),
+      },
       text,
     );
   }
@@ -449,12 +482,11 @@ export class ReseatDev extends HTMLElement {
    * @param {Fault | null} fault null ends all faults @param {string} [name]
    */
   async cut(fault, name = [...PRESETS, ...CUTS].find((each) => each[1].fault === fault?.fault)?.[0] ?? '') {
-    const links = this.#cuttable;
-    if (links.length === 0) {
-      this.#say('This page has no socket at the gateway.');
-      return [];
-    }
-    if (fault) for (const row of this.#rows.values()) row.track.mark('cut');
+    const links = fault?.fault === 'restart' ? this.#targets.slice(0, 1) : this.#cuttable;
+    const none = [...this.#rows.values()].some(({ chosen }) => chosen.checked);
+    this.#say(none ? '' : 'Choose whose connection to cut.');
+    if (links.length === 0) return [];
+    if (fault) for (const link of links) this.#rows.get(link)?.track.mark('cut');
     const answers = await Promise.all(
       links.map((link) =>
         this.#send(link, '/reseat.dev/faults', {
@@ -463,12 +495,13 @@ export class ReseatDev extends HTMLElement {
         }),
       ),
     );
-    const bad = answers.find((answer) => !answer?.ok);
-    if (bad) this.#say(`The gateway refuses: ${(await bad.text()).trim() || bad.status}`);
-    else if (answers.every(Boolean)) this.#say(fault ? `${name}: begun.` : '');
-    if (fault && !bad) {
+    const refused = await Promise.all(answers.map(async (answer) => (answer?.ok === false ? answer.text() : '')));
+    const why = refused.find((text) => text && !text.startsWith(LOST_ALREADY));
+    if (why) this.#say(`The gateway refuses: ${why.trim()}`);
+    else if (fault && answers.some((answer) => answer?.ok)) {
       this.#cuts.push({ at_s: Math.round(performance.now() / 1000), name, fault });
       this.#tell(`${name}.`, '');
+      this.dispatchEvent(new CustomEvent('fault', { detail: fault }));
     }
     return answers.map((answer) => answer?.status ?? 0);
   }
@@ -495,18 +528,33 @@ export class ReseatDev extends HTMLElement {
     for (const link of this.#targets) {
       const { delivered } = link;
       const answer = await this.#send(link, '/reseat.dev/session');
-      if (answer?.ok) link.compare(await answer.json(), delivered);
+      if (answer?.status === 200) link.compare(await answer.json(), delivered);
     }
   }
 
-  async #fly() {
-    const on = this.#airplane.getAttribute('aria-pressed') !== 'true';
-    const [status] = await this.cut(on ? { fault: 'airplane', for: AIRPLANE } : null, 'Airplane mode');
-    if (status !== 204) return;
-    this.#airplane.setAttribute('aria-pressed', String(on));
+  /** Whether airplane mode is on. */
+  get flying() {
+    return this.#airplane.getAttribute('aria-pressed') === 'true';
+  }
+
+  /** Takes the network away from the chosen sockets, for a minute at most, or gives it back. @param {boolean} on */
+  async airplane(on) {
+    if (on === this.flying) return;
+    const statuses = await this.cut(on ? { fault: 'airplane', for: AIRPLANE } : null, 'Airplane mode');
+    if (on && !statuses.includes(204)) return;
+    this.#land(!on);
     if (!on)
       dispatchEvent(new Event('online')); // as browsers do
-    else setTimeout(() => this.#airplane.setAttribute('aria-pressed', 'false'), parseInt(AIRPLANE) * 1000);
+    else this.#landing = setTimeout(() => this.#land(true), parseInt(AIRPLANE) * 1000);
+  }
+
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #landing;
+
+  /** @param {boolean} landed */
+  #land(landed) {
+    clearTimeout(this.#landing);
+    this.#airplane.setAttribute('aria-pressed', String(!landed));
   }
 
   /** The run of this page. @returns {import('./report.js').Run} */
@@ -517,8 +565,13 @@ export class ReseatDev extends HTMLElement {
       began: new Date(performance.timeOrigin).toISOString(),
       lasted_s: Math.round(now / 1000),
       cuts: this.#cuts,
-      sockets: [...this.#rows.values()].map(({ report }) => report),
+      sockets: this.links.all.map((link) => /** @type {Row} */ (this.#rows.get(link)).report),
     };
+  }
+
+  /** The timelines, in the order of the sockets. */
+  get tracks() {
+    return this.links.all.map((link) => /** @type {Row} */ (this.#rows.get(link)).track);
   }
 
   /** This run, and the last one of the other kind in this tab. @returns {import('./report.js').Report} */
@@ -561,9 +614,11 @@ export class ReseatDev extends HTMLElement {
 
   #sliders() {
     const slider = (/** @type {string} */ title, /** @type {number} */ max, /** @type {number} */ step) => {
+      const id = title.toLowerCase();
       const says = make('output', {}, '0 ms');
       const input = make('input', {
         type: 'range',
+        'data-testid': id,
         min: 0,
         max,
         step,
@@ -606,7 +661,7 @@ export class ReseatDev extends HTMLElement {
             write(label.querySelector('output'), '0 ms');
           }
           rate.value = '0';
-          this.#airplane.setAttribute('aria-pressed', 'false');
+          this.#land(true);
           this.cut(null);
         },
       },

@@ -15,6 +15,18 @@ export const STYLE = `
     --good: #54c8ab; --warn: #e8b455; --bad: #ff8a80; --away: #4a3d1c; --lost: #582a27; --catch-up: #8fb3ff;
   }
 }
+:host([docked]) { position: static; z-index: auto; }
+:host([docked]) .panel {
+  display: flex; flex-direction: column; width: 100%; max-height: none; padding: 2px 14px 12px; border-radius: 14px;
+  box-shadow: none; font-size: 14px;
+}
+:host([docked]) :is(header, .only-alone) { display: none; }
+:host([docked]) .rows { order: 1; }
+:host([docked]) .end { order: 2; }
+:host([docked]) button { min-height: 36px; padding: 3px 13px; }
+:host([docked]) article { display: flex; flex-wrap: wrap; gap: 0 24px; }
+:host([docked]) dl { flex: 1 1 260px; }
+:host([docked]) :is(h3, canvas) { flex: 1 1 100%; }
 * { box-sizing: border-box; }
 [hidden] { display: none !important; }
 button, select, input { font: inherit; color: inherit; accent-color: var(--good); }
@@ -44,7 +56,8 @@ header {
 }
 h2 { flex: 1; margin: 0; font-size: 14px; }
 h3 { display: flex; gap: 8px; align-items: center; margin: 8px 0 2px; font-size: 13px; overflow-wrap: anywhere; }
-h3 span { flex: 1; }
+h3 label { flex: none; }
+h3 span { flex: 1; font-weight: 400; color: var(--muted); }
 h4 { margin: 12px 0 5px; font-size: 12px; font-weight: 600; color: var(--muted); }
 .state { flex: none; padding: 0 8px; border-radius: 9px; background: var(--soft); font-weight: 600; white-space: nowrap; }
 [data-state=attached] .state { color: var(--good); }
