@@ -63,6 +63,8 @@ const helpHead = `reseat keeps a WebSocket session open while its client reconne
 Usage: reseat [flags]         run the gateway; requires --upstream, --route or --demo
        reseat check [flags]   validate the settings, files and game servers, and exit; with
                               --try /PATH also send a handshake to the game server of that path
+       reseat rehearse        replay a plan of faults (--plan FILE) against all sessions of a
+                              gateway with --dev (--admin URL, --admin-token-file FILE)
 `
 
 const helpFoot = `

@@ -53,6 +53,9 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	if len(args) > 0 && args[0] == "check" {
 		return check(args[1:], environ, stdout, stderr, signals)
 	}
+	if len(args) > 0 && args[0] == "rehearse" {
+		return rehearse(args[1:], stdout, stderr, signals)
+	}
 	set, status := parse(args, environ, stdout, stderr)
 	if set == nil {
 		return status
