@@ -345,3 +345,10 @@ func TestParseRefusesWhatHasNoMeaning(t *testing.T) {
 		t.Errorf("slow is %+v, %v", f, err)
 	}
 }
+
+func TestPlanIsInTheOrderOfItsTimes(t *testing.T) {
+	plan, err := ParsePlan([]byte("[[fault]]\nat = '20s'\nfault = 'tunnel'\n[[fault]]\nat = '0s'\nfault = 'slow'\nrate = 1000\n"))
+	if err != nil || len(plan) != 2 || plan[0].Name != Slow || plan[1].At != 20*s || string(plan[0].Body) != `{"fault":"slow","rate":1000}` {
+		t.Errorf("%+v, %v", plan, err)
+	}
+}
