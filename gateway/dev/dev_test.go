@@ -118,17 +118,17 @@ const key = "0123456789abcdef0123456789abcdef"
 // A plain client has no token. The game server does not see the key that stands for one.
 func TestPlainClientsOfAPageHaveItsKey(t *testing.T) {
 	s := newSite(t, nil)
-	seen := ""
+	seen := make(chan string, 1)
 	s.page = func(w http.ResponseWriter, r *http.Request) {
-		seen = r.URL.RawQuery
+		seen <- r.URL.RawQuery
 		w.WriteHeader(http.StatusTeapot)
 	}
 	for query, want := range map[string]string{
 		"?a=1&reseat.dev=" + key + "&b=%20": "a=1&b=%20", "?reseat.dev=" + key: "", "?reseat.dev=x": "reseat.dev=x", "?a": "a",
 	} {
 		s.ask("GET", "/play"+query, "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
-		if seen != want {
-			t.Errorf("%s: the game server gets %q, want %q", query, seen, want)
+		if got := <-seen; got != want {
+			t.Errorf("%s: the game server gets %q, want %q", query, got, want)
 		}
 	}
 	for proof, want := range map[string]int{"Page " + key: 204, "Page 0123": 401, "Page " + strings.ToUpper(key): 401, "Bearer " + key: 401} {
