@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,13 +29,19 @@ type site struct {
 	http.Handler
 	keys *tokens.Keys
 	log  bytes.Buffer
-	page http.HandlerFunc
+	// Set before a request that it answers; the race detector sees that order by asked alone.
+	page  http.HandlerFunc
+	asked atomic.Int32
 }
 
 func newSite(t *testing.T, devTokens dev.Tokens) *site {
 	t.Helper()
 	s := &site{t: t}
-	game := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.page(w, r) }))
+	game := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.asked.Load() > 0 {
+			s.page(w, r)
+		}
+	}))
 	t.Cleanup(game.Close)
 	to, _ := url.Parse(game.URL)
 	var err error
@@ -62,6 +69,7 @@ func (s *site) ask(method, path, body string, header ...string) *httptest.Respon
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
+	s.asked.Add(1)
 	s.ServeHTTP(w, r)
 	return w
 }
