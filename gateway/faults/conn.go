@@ -233,7 +233,10 @@ func (c *Conn) CloseWrite() error {
 // Close closes the connection. The client sees it once the line lets it pass.
 func (c *Conn) Close() error {
 	c.CloseWrite()
-	c.close.Do(func() { close(c.closed) })
+	c.close.Do(func() {
+		close(c.closed)
+		c.tcp.SetWriteDeadline(time.Now().Add(MaxFor)) // of a client that reads nothing
+	})
 	return nil
 }
 
