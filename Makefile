@@ -42,7 +42,7 @@ test-go: ## Go tests under the race detector; the simulation's short form, which
 	$(GO) test -run=Alloc $$(git grep -l '^func Test.*Alloc' gateway | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 test-web: web/$(MODULES) ## the tests of the browser client, the demo and the dashboard, in Node
-	cd web && node --test test/ demo/ dashboard/
+	cd web && node --test test/ demo/ dev/ dashboard/
 
 test-play: build web/e2e/$(MODULES) testdata/peers/$(MODULES) ## the demo in Chromium and Firefox: play, cut each way, resume; and Socket.IO
 	cd web/e2e && npm run --silent short

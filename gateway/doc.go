@@ -119,6 +119,9 @@
 //	config         flags, config file, environment; server is what the command does; asynclog:
 //	               log lines that never block
 //	demo           the demo's page and games; upstream/demo: its game server
+//	faults         with --dev and --demo: the relay between a client's socket and the gateway, which
+//	               makes one client's connections fail
+//	dev            with --dev: the panel in pages, and what it asks; it stands in front of the Gateway
 //	client         the Go client, which shares wire with the gateway
 //	upstream       targets, header filtering, the dial, the proxy
 //	tokens         resume tokens; tokens/generation: which are superseded; tokens/login: the

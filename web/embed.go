@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,13 +38,41 @@ const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 func Client() map[string]http.Handler {
 	pages := map[string]http.Handler{}
 	for p, h := range site("dist", "") {
-		pages[strings.TrimPrefix(p, "/dist")] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Access-Control-Allow-Origin", "*")
-			w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
-			h.ServeHTTP(w, r)
-		})
+		if !strings.HasPrefix(p, "/dist/reseat.dev.") {
+			pages[strings.TrimPrefix(p, "/dist")] = shared(h)
+		}
 	}
 	return pages
+}
+
+// Panel returns the panel of --dev and --demo, by path.
+func Panel() map[string]http.Handler {
+	pages := map[string]http.Handler{}
+	for _, name := range []string{"reseat.dev.js", "reseat.dev.js.map"} {
+		pages["/"+name] = shared(file("dist/"+name, ""))
+	}
+	return pages
+}
+
+// WithPanel returns the two scripts that pages include, by path, with the panel before them.
+func WithPanel() map[string]http.Handler {
+	panel, _ := files.ReadFile("dist/reseat.dev.js") // embedded at build time
+	panel, _, _ = bytes.Cut(panel, []byte("//# sourceMappingURL"))
+	pages := map[string]http.Handler{}
+	for _, name := range []string{"reseat.js", "reseat.install.js"} {
+		own, _ := files.ReadFile("dist/" + name)
+		pages["/"+name] = shared(serve(name, slices.Concat(panel, own), ""))
+	}
+	return pages
+}
+
+// shared lets pages of any origin load h.
+func shared(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Demo returns the demo's page, by path.
@@ -85,13 +114,18 @@ var contentTypes = map[string]string{
 	".map":  "application/json",
 }
 
-// file serves one embedded file for any path, compressed if the client accepts gzip and
-// that is smaller. A page is served with policy as its Content-Security-Policy.
+// file serves one embedded file for any path.
 func file(name, policy string) http.Handler {
 	content, err := files.ReadFile(name)
 	if err != nil {
 		panic("web: " + err.Error()) // embedded at build time
 	}
+	return serve(name, content, policy)
+}
+
+// serve serves a file of that name for any path, compressed if the client accepts gzip and that is
+// smaller. A page is served with policy as its Content-Security-Policy.
+func serve(name string, content []byte, policy string) http.Handler {
 	identity := representation{content: content, etag: etag(content)}
 	// Compress the whole file, not a range: Accept-Encoding and Range do not mix well.
 	small := sync.OnceValue(func() representation {

@@ -272,3 +272,27 @@ func TestHandshakeIsNotAnsweredWithAFile(t *testing.T) {
 		t.Errorf("%d, %d bytes", rec.Code, rec.Body.Len())
 	}
 }
+
+// Nothing of the panel reaches a page without --dev.
+func TestPanelIsServedWithDevAlone(t *testing.T) {
+	text := func(h http.Handler) string {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+		return rec.Body.String()
+	}
+	client, with, panel := web.Client(), web.WithPanel(), text(web.Panel()["/reseat.dev.js"])
+	for _, path := range []string{"/reseat.js", "/reseat.install.js"} {
+		own := text(client[path])
+		if strings.Contains(own, "reseat-dev") || !strings.HasSuffix(text(with[path]), own) || !strings.Contains(text(with[path]), "reseat-dev") {
+			t.Errorf("%s: the panel is there without --dev, or is not with it", path)
+		}
+	}
+	for path := range client {
+		if strings.Contains(path, "dev") {
+			t.Errorf("%s is served without --dev", path)
+		}
+	}
+	if !strings.Contains(panel, "reseat-dev") {
+		t.Error("no panel")
+	}
+}

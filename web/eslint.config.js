@@ -32,6 +32,7 @@ const browser = [
   'Path2D',
   'DOMParser',
   'CSS',
+  'CSSStyleSheet',
   'Storage',
   'XMLHttpRequest',
   'scrollTo',
@@ -122,6 +123,6 @@ export default [
       'valid-typeof': 'error',
     },
   },
-  { files: ['demo/**', 'dashboard/**', 'e2e/**'], languageOptions: { globals: readonly(browser) } },
+  { files: ['demo/**', 'dashboard/**', 'dev/**', 'e2e/**'], languageOptions: { globals: readonly(browser) } },
   { files: ['test/**', 'e2e/**', '**/*.mjs'], languageOptions: { globals: readonly(node) } },
 ];

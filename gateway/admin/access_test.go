@@ -305,6 +305,8 @@ var guardedCalls = []struct {
 	{"TRACE", "/api/v1/sessions", "admin", ""},
 	{"PUT", "/metrics", "admin", ""},
 	{"POST", "/api/v1/sessions/%s/disconnect", "admin", ""},
+	{"POST", "/api/v1/sessions/%s/faults", "admin", `{"fault":"reset"}`},
+	{"DELETE", "/api/v1/sessions/%s/faults", "admin", ""},
 	{"DELETE", "/api/v1/sessions/%s", "admin", ""},
 }
 

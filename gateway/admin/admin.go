@@ -20,6 +20,7 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/control"
+	"reseat/gateway/faults"
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/upgrade"
@@ -44,6 +45,8 @@ type Options struct {
 	// Cluster reaches the other nodes. Nil: there are none, and the API speaks for this
 	// process alone.
 	Cluster Cluster
+	// Faults makes connections fail. Nil without --dev: calls for it are refused.
+	Faults *faults.Lines
 }
 
 // A Handler serves the admin address.
@@ -174,6 +177,8 @@ func (a *api) apiRoutes(r chi.Router) {
 	r.Patch(session, a.owned(a.patch))
 	r.Delete(session, a.owned(a.end))
 	r.Post(session+"/disconnect", a.owned(a.disconnect))
+	r.Post(session+"/faults", a.owned(a.fault))
+	r.Delete(session+"/faults", a.owned(a.clearFaults))
 	r.Get(session+"/data", a.owned(a.data))
 	r.Put(session+"/data", a.owned(a.setData))
 	r.Post(v1+"/groups/{group}/start", a.group(func(c *control.Control, group, _ string) int { return c.StartGroup(group) }))

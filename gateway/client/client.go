@@ -118,7 +118,8 @@ type Conn struct {
 
 	// Set at the first hello, before ready is closed.
 	session, subprotocol string
-	maxMessage           atomic.Int64 // limits.message_bytes
+	maxMessage           atomic.Int64           // limits.message_bytes
+	token                atomic.Pointer[string] // the newest
 
 	err error // why the session ended
 

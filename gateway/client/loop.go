@@ -345,6 +345,7 @@ func (p *loop) control(l *link, text string, at time.Time) {
 		p.silence.settle(p.out.unacked())
 	case wire.VerbToken:
 		p.current.Token = w.text
+		p.token.Store(&w.text)
 	case wire.VerbGrace:
 		p.current.Grace = int64(min(w.number, math.MaxInt64))
 	case wire.VerbPing:
@@ -402,6 +403,7 @@ func (p *loop) hello(l *link, h wire.Hello) {
 	p.silence.attach(now, milliseconds(h.Answer), milliseconds(h.Heartbeat))
 	p.hellos++
 	p.current, l.hello, l.since = h, p.hellos, now
+	p.token.Store(&h.Token)
 	l.last = l.stated + h.Lost
 	if l.last > p.taken {
 		resumed.Lost = l.last - p.taken

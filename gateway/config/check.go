@@ -13,6 +13,7 @@ import (
 func (d *draft) check() error {
 	for _, rule := range []func(*draft) error{
 		(*draft).checkGame,
+		(*draft).checkDev,
 		(*draft).checkListeners,
 		(*draft).checkTLS,
 		(*draft).checkWebhook,
@@ -35,6 +36,25 @@ func (d *draft) checkGame() error {
 		return d.fault("upstream", "want it or --demo, got both")
 	case d.upstream == nil && len(d.routes)+len(d.tables) == 0 && !d.Demo:
 		return &UsageError{"--upstream, --route, --demo", errors.New("want at least one of them, got none")}
+	}
+	return nil
+}
+
+// devListen is the default of --listen with --dev.
+const devListen = "127.0.0.1:8080"
+
+// checkDev refuses --dev with what looks like production: it lets players cut connections.
+func (d *draft) checkDev() error {
+	if d.Dev && !d.given["listen"] {
+		d.Listen = devListen
+	}
+	switch {
+	case !d.Dev && d.DevTokenFile != "":
+		return d.fault("dev-token-file", "requires --dev")
+	case d.Dev && len(d.TLS.Domains) > 0:
+		return d.fault("acme-domain", "want it or --dev, got both: --dev is not for production")
+	case d.Dev && !isLoopback(d.Listen) && d.DevTokenFile == "":
+		return d.fault("dev", "want a loopback --listen such as %s, or --dev-token-file, got --listen %q: others could reach it", devListen, d.Listen)
 	}
 	return nil
 }
@@ -187,6 +207,11 @@ func (d *draft) ownPaths() (*patterns, error) {
 	own := map[string]string{}
 	for _, p := range []string{"/reseat.js", "/reseat.page.js", "/reseat.install.js"} {
 		own[p], own[p+".map"] = "the browser client", "the browser client"
+	}
+	if d.Dev || d.Demo {
+		for _, p := range []string{"/reseat.dev.js", "/reseat.dev.js.map", "/reseat.dev/faults", "/reseat.dev/session"} {
+			own[p] = "the panel"
+		}
 	}
 	if d.Demo {
 		own["/"], own[anyPath] = "--demo", "--demo"

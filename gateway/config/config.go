@@ -30,6 +30,10 @@ type Settings struct {
 	TLS secure.Config
 	// Demo serves the built-in game at / and /*.
 	Demo bool
+	// Dev serves the panel, and lets pages and callers of the control API cut connections. DevTokenFile
+	// is not opened here; "" if not set.
+	Dev          bool
+	DevTokenFile string
 	// Webhook receives the events; nil if not set. WebhookSecretFile is not opened here.
 	Webhook           *url.URL
 	WebhookSecretFile string

@@ -143,6 +143,11 @@ var refused = []struct {
 	{"--upstream, --route, --demo", "want at least one of them", []string{"--demo=false", "--grace=1m"}},
 	{"--upstream", "--demo", []string{up, "--demo"}},
 	{"RESEAT_UPSTREAM (--upstream)", "--demo", []string{"RESEAT_UPSTREAM=ws://a:1", "--demo"}},
+	{"--dev", "want a loopback --listen such as 127.0.0.1:8080, or --dev-token-file", []string{up, "--dev", "--listen=:8080"}},
+	{"--dev", "others could reach it", []string{up, "--dev", "--listen=192.0.2.1:8080"}},
+	{"--dev-token-file", "requires --dev", []string{up, "--dev-token-file=x"}},
+	{"--acme-domain", "not for production", []string{up, "--dev", "--acme-domain=game.example"}},
+	{`--route "/reseat.dev/faults"`, "the panel", []string{"--dev", "--route=/reseat.dev/faults=ws://a:1"}},
 	{"--admin", "--listen", []string{up, "--listen=:8081"}},
 	{"--admin", "can reach that address without a token; see --admin-token-file", []string{up, "--admin=:9000"}},
 	{"--admin", "loopback", []string{up, "--admin=192.0.2.1:8081"}},
@@ -239,12 +244,23 @@ func TestRoutesOwnLoginKeysReplaceTheGlobalOnes(t *testing.T) {
 	}
 }
 
+// Whoever tries it on a laptop in a café must not serve it to the café.
+func TestDevListensOnLoopbackByDefault(t *testing.T) {
+	for want, args := range map[string][]string{"127.0.0.1:8080": {"--dev"}, "[::1]:80": {"--dev", "--listen=[::1]:80"}, ":8080": {"--dev=false"}} {
+		if got := mustParse(t, nil, append(args, "--upstream=ws://a:1")...); got.Listen != want {
+			t.Errorf("%q: %s, want %s", args, got.Listen, want)
+		}
+	}
+}
+
 func TestApparentContradictionsAreAccepted(t *testing.T) {
 	for _, args := range [][]string{
 		{"--demo", "--route=/a/*=ws://a:1"},
 		{"--upstream=ws://a:1", "--route=/a/*=ws://a:1", "--route=/a/{b}=ws://a:1", "--route=/a/{b}/*=ws://a:1", "--route=/a=ws://a:1"},
 		{"--upstream=ws://a:1", "--demo=false"},
 		{"--demo", "--listen=:0", "--admin=127.0.0.1:0"},
+		{"--dev", "--upstream=ws://a:1", "--listen=:8080", "--dev-token-file=x"},
+		{"--upstream=ws://a:1", "--route=/reseat.dev/faults=ws://a:1"},
 		{"--demo", "--listen=192.0.2.1:8081"},
 		{"--demo", "--listen=:8081", "--admin=off"},
 		{"--demo", "--admin=:9000", "--admin-token-file=x"},

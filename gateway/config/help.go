@@ -64,6 +64,8 @@ Usage: reseat [flags]         run the gateway; requires --upstream, --route or -
        reseat check [flags]   validate the settings, files and game servers, and exit; with
                               --try /PATH also send a handshake to the game server of that path,
                               with --session ID say what the gateway at --admin has noticed of it
+       reseat rehearse        replay a plan of faults (--plan FILE) against all sessions of a
+                              gateway with --dev (--admin URL, --admin-token-file FILE)
 `
 
 const helpFoot = `

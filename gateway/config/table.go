@@ -192,6 +192,12 @@ var table = []flag{
 	{name: "demo", group: groupUpstreams, def: "false", shows: "off",
 		help: "serve the built-in demo game and its page at /; excludes --upstream",
 		set:  one(func(d *draft) *bool { return &d.Demo }, boolean)},
+	{name: "dev", group: groupUpstreams, def: "false", shows: "off",
+		help: "for development: pages get a panel that cuts their connection and shows what the player notices; --listen becomes 127.0.0.1:8080 unless given",
+		set:  one(func(d *draft) *bool { return &d.Dev }, boolean)},
+	{name: "dev-token-file", group: groupUpstreams, arg: "FILE", shows: "none",
+		help: "tokens that the panel asks for, one a line; required for --dev at an address that is not loopback",
+		set:  one(func(d *draft) *string { return &d.DevTokenFile }, fileName)},
 
 	{name: "grace", group: groupSessions, arg: "DUR", def: "30s",
 		help:     "how long to keep a session whose client is disconnected; 0 ends it at once",
@@ -396,7 +402,7 @@ var table = []flag{
 		set:  one(func(d *draft) *time.Duration { return &d.Cluster.DeadAfter }, duration(time.Second, time.Hour))},
 
 	{name: "driver", group: groupSpeed, arg: "auto|net|poll", def: "auto",
-		help: "connection I/O, for diagnosis: goroutines (net), or event loops on Linux (poll, which auto picks there); --demo always uses net",
+		help: "connection I/O, for diagnosis: goroutines (net), or event loops on Linux (poll, which auto picks there); --demo and --dev always use net",
 		set: one(func(d *draft) *transport.Kind { return &d.Gateway.Driver }, choice(
 			option[transport.Kind]{"auto", transport.Auto},
 			option[transport.Kind]{"net", transport.Net},

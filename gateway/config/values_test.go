@@ -67,6 +67,8 @@ var goodValues = []struct {
 	{"upstream-heartbeat", "Policy.UpstreamHeartbeat", wants{"off": 0 * time.Second, "0": 0 * time.Second, "20s": 20 * time.Second}},
 	{"dial-timeout", "Policy.DialTimeout", wants{"1.5s": 1500 * time.Millisecond}},
 	{"http", "Policy.HTTPOff", wants{"proxy": false, "off": true}},
+	{"dev", "Dev", wants{"true": true, "off": false}},
+	{"dev-token-file", "DevTokenFile", wants{"keys/dev": "keys/dev"}},
 	{"demo", "Demo", wants{"true": true, "on": true, "off": false, "1": true, "false": false, "0": false}},
 	{"grace", "Policy.Grace", wants{"0": 0 * time.Second, "0s": 0 * time.Second, "1h30m": 90 * time.Minute, "720h": 720 * time.Hour}},
 	{"grace-before-start", "Policy.GraceBeforeStart", wants{"5s": 5 * time.Second, "0": 0 * time.Second}},
@@ -185,6 +187,8 @@ var badValues = map[string][]string{
 	"upstream-heartbeat":  {"", "5", "-1s", "1us", "25h", "never"},
 	"dial-timeout":        {"", "10", "0", "-1s", "25h"},
 	"http":                {"", "on", "426"},
+	"dev":                 {"yes", "2"},
+	"dev-token-file":      {"", "a\x00b"},
 	"demo":                {"yes", "ON", "TRUE", "2"},
 	"grace":               {"", "45", "45 s", "-1s", "1ns", "8761h", "1d", "99999999999h", "3e2s", "\x00", "45s\n"},
 	"grace-before-start":  {"", "45", "-1s", "8761h"},
@@ -300,6 +304,7 @@ var needs = map[string][]string{
 	"node-advertise":  inCluster,
 	"node-dead-after": inCluster,
 
+	"dev-token-file":      {"--dev"},
 	"webhook":             {"--webhook-secret-file=secret"},
 	"webhook-secret-file": {"--webhook=https://api.example/events"},
 }

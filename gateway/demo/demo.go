@@ -4,9 +4,7 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,19 +13,16 @@ import (
 
 	"reseat/gateway"
 	"reseat/gateway/policy"
-	"reseat/gateway/transport/rawconn"
 	"reseat/upstream"
 	"reseat/upstream/demo"
 	"reseat/web"
 )
 
-const (
-	everyPath  = "/*"
-	maxSilence = time.Minute
-)
+const everyPath = "/*"
 
 // A Showcase is the running game server.
 type Showcase struct {
+	game    *demo.Server
 	server  http.Server
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -41,7 +36,7 @@ func Start(cfg *gateway.Config) (*Showcase, error) {
 	}
 	game := demo.NewServer(demo.Config{})
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Showcase{server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
+	s := &Showcase{game: game, server: http.Server{Handler: game, ReadHeaderTimeout: 5 * time.Second}, stop: stop}
 	s.running.Go(func() { game.Run(ctx) })
 	s.running.Go(func() { s.server.Serve(ln) })
 	p := cfg.Default
@@ -54,6 +49,9 @@ func Start(cfg *gateway.Config) (*Showcase, error) {
 	return s, nil
 }
 
+// Restart restarts the game server: demo.Server.
+func (s *Showcase) Restart() bool { return s.game.Restart() }
+
 // Close stops the game server.
 func (s *Showcase) Close() {
 	s.stop()
@@ -61,8 +59,8 @@ func (s *Showcase) Close() {
 	s.running.Wait()
 }
 
-// Serve adds the page, and the disconnects that its buttons cause, to g. A Listener must
-// serve the client address, and the node listener. place is nil without a cluster.
+// Serve adds the page to g; package dev adds the panel, which cuts its connections. place is nil
+// without a cluster.
 func Serve(g *gateway.Gateway, place *Place) {
 	pages := web.Demo
 	if place != nil {
@@ -71,61 +69,5 @@ func Serve(g *gateway.Gateway, place *Place) {
 	for p, h := range pages() {
 		g.Page(p, h)
 	}
-	g.Page(cutPath, place.shared(place.cutter(g)))
 	g.Page(nodesPath, place.shared(place.nodes(g)))
-}
-
-// A cut is a page's request to disconnect it. The session's id is known to that page alone.
-type cut struct {
-	Session string `json:"session"`
-	How     string `json:"how"` // close, reset or silence
-	MS      int64  `json:"ms"`  // duration of silence
-}
-
-// cutter disconnects clients of this node's sessions.
-func cutter(g *gateway.Gateway) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
-			http.Error(w, "want a POST of application/json", http.StatusBadRequest)
-			return
-		}
-		c, _, err := readCut(w, r)
-		if err != nil {
-			http.Error(w, `want {"session", "how", "ms"}`, http.StatusBadRequest)
-			return
-		}
-		conn, ok := rawconn.Lowest(g.Control().ClientConn(c.Session)).(*Conn) // of the other node, if one has passed the client on
-		if !ok {
-			http.Error(w, "no such connection", http.StatusNotFound)
-			return
-		}
-		if !c.make(g, conn) {
-			http.Error(w, "how: want close, reset or silence", http.StatusBadRequest)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
-	}
-}
-
-// readCut also returns the request's body.
-func readCut(w http.ResponseWriter, r *http.Request) (c cut, body []byte, err error) {
-	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10)); err == nil {
-		err = json.Unmarshal(body, &c)
-	}
-	return c, body, err
-}
-
-func (c cut) make(g *gateway.Gateway, conn *Conn) bool {
-	switch c.How {
-	case "close":
-		g.Control().CloseClient(c.Session, 1001, "cut by the demo")
-	case "reset":
-		conn.SetLinger(0)
-		conn.Close()
-	case "silence":
-		conn.Silence(min(max(time.Duration(c.MS)*time.Millisecond, 0), maxSilence))
-	default:
-		return false
-	}
-	return true
 }

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -41,12 +40,10 @@ type Node struct {
 }
 
 const (
-	cutPath   = "/demo/cut"
 	nodesPath = "/demo/nodes"
 
 	// NodePath begins the paths of the demo at the node listener.
 	NodePath = "/node/v1/demo/"
-	nodeCut  = "/node/v1" + cutPath
 	nodeSeen = "/node/v1" + nodesPath
 
 	// askTime limits the answer of another node.
@@ -72,21 +69,17 @@ type overview struct {
 
 // NodeHandler serves what the other nodes ask, below NodePath.
 func (p *Place) NodeHandler(g *gateway.Gateway) http.Handler {
-	cut := cutter(g)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case nodeCut:
-			cut(w, r)
-		case nodeSeen:
-			q := r.URL.Query()
-			s := seen{URL: p.URL, Front: g.Owner().FrontOf(g.Control().ClientConn(q.Get("session")))}
-			if !p.allows(q.Get("origin")) {
-				s.URL = ""
-			}
-			writeJSON(w, s)
-		default:
+		if r.URL.Path != nodeSeen {
 			http.NotFound(w, r)
+			return
 		}
+		q := r.URL.Query()
+		s := seen{URL: p.URL, Front: g.Owner().FrontOf(g.Control().ClientConn(q.Get("session")))}
+		if !p.allows(q.Get("origin")) {
+			s.URL = ""
+		}
+		writeJSON(w, s)
 	})
 }
 
@@ -113,46 +106,6 @@ func (p *Place) shared(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
-}
-
-// cutter disconnects a client, at the node that has its session. p may be nil.
-func (p *Place) cutter(g *gateway.Gateway) http.Handler {
-	own := cutter(g)
-	if p == nil {
-		return own
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, body, err := readCut(w, r)
-		node := g.Owner().NodeOf(c.Session)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		if err != nil || node == "" || node == p.Cluster.Nodes()[0].ID || !p.knows(node) {
-			own(w, r)
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), askTime)
-		defer cancel()
-		out, err := http.NewRequestWithContext(ctx, r.Method, "https://"+node+nodeCut, r.Body)
-		if err == nil {
-			out.Header.Set("Content-Type", r.Header.Get("Content-Type"))
-			var resp *http.Response
-			if resp, err = p.Cluster.Do(out); err == nil {
-				resp.Body.Close()
-				w.WriteHeader(resp.StatusCode)
-				return
-			}
-		}
-		http.Error(w, "the session's node does not answer", http.StatusBadGateway)
-	})
-}
-
-// knows reports whether there is a node of this id: a client may have made it up.
-func (p *Place) knows(id string) bool {
-	for _, n := range p.Cluster.Nodes() {
-		if n.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // nodes says which nodes there are, and which of them a session is at: its id is the query's

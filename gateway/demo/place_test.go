@@ -171,25 +171,6 @@ func TestOnlyPagesOfAllowedOriginsReadTheNodes(t *testing.T) {
 	}
 }
 
-func TestCutIsMadeByTheNodeOfTheSession(t *testing.T) {
-	f := newFake()
-	page := newPage(t, f)
-	body := `{"session":"` + session + `","how":"reset"}`
-	if w := ask(page, http.MethodPost, "/demo/cut", body, "Content-Type", "application/json"); w.Code != http.StatusNoContent {
-		t.Errorf("status %d, want that of the other node", w.Code)
-	}
-	if want := "POST " + there + "/node/v1/demo/cut " + body; len(f.asked) != 1 || f.asked[0] != want {
-		t.Errorf("asked %q, want %q", f.asked, want)
-	}
-	for id, want := range map[string]int{here: 404, "dddddddd": 404, lost: 502} {
-		f.asked = nil
-		w := ask(page, http.MethodPost, "/demo/cut", strings.Replace(body, there, id, 1), "Content-Type", "application/json")
-		if w.Code != want || (len(f.asked) > 0) != (id == lost) {
-			t.Errorf("a session of node %s: status %d, want %d; asked %q", id, w.Code, want, f.asked)
-		}
-	}
-}
-
 func (f *fake) Takers(string) []string { return nil }
 func (f *fake) HandOff(context.Context, string, *owner.Handoff) error {
 	return errors.New("not here")

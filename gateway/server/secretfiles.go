@@ -28,6 +28,7 @@ func secretFiles(set *config.Settings) (list []namedSecret) {
 	}
 	add("admin-token-file", set.AdminTokenFile, false, false)
 	add("viewer-token-file", set.ViewerTokenFile, false, false)
+	add("dev-token-file", set.DevTokenFile, false, false)
 	add("webhook-secret-file", set.WebhookSecretFile, false, false)
 	add("tls-key", set.TLS.KeyFile, false, false)
 	add("cluster-creds", set.Cluster.CredsFile, false, false)

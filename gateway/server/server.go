@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -21,10 +22,16 @@ import (
 	"reseat/gateway/admin"
 	"reseat/gateway/asynclog"
 	"reseat/gateway/config"
+	"reseat/gateway/control"
 	"reseat/gateway/demo"
+	"reseat/gateway/dev"
+	"reseat/gateway/faults"
 	"reseat/gateway/listen"
+	"reseat/gateway/registry"
 	"reseat/gateway/secure"
+	"reseat/gateway/session"
 	"reseat/gateway/transport"
+	"reseat/gateway/transport/rawconn"
 	"reseat/gateway/upgrade"
 	"reseat/gateway/webhook"
 	"reseat/tokens"
@@ -45,6 +52,9 @@ const (
 func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	if len(args) > 0 && args[0] == "check" {
 		return check(args[1:], environ, stdout, stderr, signals)
+	}
+	if len(args) > 0 && args[0] == "rehearse" {
+		return rehearse(args[1:], stdout, stderr, signals)
 	}
 	set, status := parse(args, environ, stdout, stderr)
 	if set == nil {
@@ -149,6 +159,7 @@ type secrets struct {
 	callers *admin.Credentials   // of the admin address; nil if it requires none
 	certs   *secure.Certificates // nil without TLS
 	hook    *webhook.Secrets     // nil without --webhook
+	dev     dev.Tokens           // nil without --dev-token-file
 }
 
 // open reads the files that the settings name. What it opens lives as long as ctx. The
@@ -169,6 +180,9 @@ func open(ctx context.Context, set *config.Settings) (*secrets, error) {
 		return nil, err
 	}
 	if own.callers, err = admin.LoadCredentials(set.AdminTokenFile, set.ViewerTokenFile); err != nil {
+		return nil, err
+	}
+	if own.dev, err = dev.LoadTokens(set.DevTokenFile); err != nil {
 		return nil, err
 	}
 	if set.Webhook != nil {
@@ -222,6 +236,7 @@ type process struct {
 	recorder        *admin.Recorder      // nil if --admin is off
 	certs           *secure.Certificates // nil without TLS
 	show            *demo.Showcase       // nil without --demo
+	lines           *faults.Lines        // nil without --demo and --dev
 	hook            *webhook.Hook        // nil without --webhook
 	hookEnds        sync.Once
 	node            *member // nil without --cluster
@@ -261,8 +276,11 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 		if p.show, err = demo.Start(&cfg); err != nil {
 			return p, err
 		}
-		p.listen = demo.Listener{Listener: p.listen}
-		cfg.Driver = transport.Net // a demo.Conn blocks while it is silent
+	}
+	if set.Demo || set.Dev {
+		p.lines = faults.NewLines()
+		p.listen = p.lines.Listener(p.listen)
+		cfg.Driver = transport.Net // a loop needs a socket
 	}
 	if set.Cluster.Enabled() {
 		if err = p.openNode(set, &cfg, older); err != nil {
@@ -279,8 +297,8 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: older != nil && older.Posts()})
 		p.hook.Register(vitals.registry)
 	}
-	p.addPages(set)
-	p.trackClients()
+	p.addPages(set, own)
+	p.trackClients(set, own)
 	p.makeAdmin(set, ups)
 	if p.node != nil {
 		if older == nil { // other nodes connect as soon as they know this one
@@ -298,8 +316,8 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, older *upg
 	if err != nil {
 		return fmt.Errorf("--node-listen: %w", err)
 	}
-	if set.Demo {
-		ln = demo.Listener{Listener: ln}
+	if p.lines != nil {
+		ln = p.lines.Listener(ln)
 	}
 	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, older); err != nil {
 		return err
@@ -309,7 +327,7 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, older *upg
 }
 
 // trackClients puts the gateway's ConnTracker and TLS on the client address, and makes its server.
-func (p *process) trackClients() {
+func (p *process) trackClients(set *config.Settings, own *secrets) {
 	conns := p.gateway.Conns()
 	if ln, ok := p.listen.(*listen.Listener); ok && p.certs == nil {
 		p.gateway.AcceptOnLoops(ln)
@@ -318,13 +336,60 @@ func (p *process) trackClients() {
 	if p.certs != nil {
 		p.listen = p.certs.Listen(p.listen)
 	}
-	p.clients = server(p.gateway, conns, p.log)
+	var h http.Handler = p.gateway
+	if p.lines != nil {
+		h = dev.Front(p.devOptions(set, own), h)
+	}
+	p.clients = server(h, conns, p.log)
+	if p.lines != nil {
+		p.clients.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			return faults.ConnContext(listen.ConnContext(ctx, c), rawconn.Lowest(c))
+		}
+	}
 }
 
-// addPages adds the client's scripts to the gateway, and the demo's pages.
-func (p *process) addPages(set *config.Settings) {
+// devOptions are those of the panel.
+func (p *process) devOptions(set *config.Settings, own *secrets) dev.Options {
+	return dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: own.dev, Pages: set.Dev, Log: p.log}
+}
+
+// faultOptions are what faults act on.
+func (p *process) faultOptions() faults.Options {
+	o := faults.Options{
+		Client: func(session string) net.Conn { return rawconn.Lowest(p.gateway.Control().ClientConn(session)) },
+		Close:  p.closeClient,
+	}
+	if p.show != nil {
+		o.Restart = p.show.Restart
+	}
+	return o
+}
+
+// closeClient closes the connection of a client with 1001, if a session has it.
+func (p *process) closeClient(conn net.Conn) bool {
+	visit := p.gateway.Enter()
+	if visit == nil {
+		return false
+	}
+	defer visit.Leave()
+	c := p.gateway.Control()
+	list, _ := c.Sessions(registry.Filter{State: session.Attached.String(), Limit: math.MaxInt})
+	for _, s := range list {
+		if rawconn.Lowest(c.ClientConn(s.ID)) == conn {
+			return c.CloseClient(s.ID, 1001, "closed by a fault") == control.Done
+		}
+	}
+	return false
+}
+
+// addPages adds the client's scripts to the gateway, the panel and the demo's pages.
+func (p *process) addPages(set *config.Settings, own *secrets) {
 	for path, h := range web.Client() {
 		p.gateway.Page(path, h)
+	}
+	if p.lines != nil {
+		p.lines.Serve(p.faultOptions())
+		dev.Serve(p.devOptions(set, own))
 	}
 	if !set.Demo {
 		return
@@ -364,6 +429,9 @@ func (p *process) makeAdmin(set *config.Settings, ups upgrade.Settings) {
 	o := admin.Options{
 		Credentials: p.callers, Recorder: p.recorder, Log: p.log, Process: p.vitals.registry, Host: host, Version: config.Version(),
 		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.Status,
+	}
+	if set.Dev {
+		o.Faults = p.lines
 	}
 	if p.node != nil {
 		o.Cluster = newPeers(p.node, set.Gateway.Routes)
@@ -420,6 +488,9 @@ func (p *process) announce(set *config.Settings) {
 	}
 	if p.keys.Ephemeral() {
 		p.log.Warn("token.key_ephemeral", "flag", "--token-key-file", "text", "no key file: sessions cannot be resumed after a restart, or at another gateway")
+	}
+	if set.Dev {
+		p.log.Warn("dev.enabled", "flag", "--dev", "url", url+"/", "text", "not for production: pages get a panel that cuts their connections, and sees their sessions")
 	}
 	if set.Demo {
 		p.log.Info("demo.ready", "url", url+"/", "text", "open it in a browser")
@@ -646,6 +717,9 @@ func (p *process) close() {
 	}
 	if p.gateway != nil {
 		p.gateway.Close()
+	}
+	if p.lines != nil {
+		p.lines.Stop()
 	}
 	p.FinishPosts(false) // if there was no drain
 	if p.show != nil {

@@ -131,12 +131,13 @@ func TestDemoDropsConnectionsUnderTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h struct{ Session string }
+	var h struct{ Token string }
 	if err := json.Unmarshal(bytes.TrimPrefix(hello, []byte("\x10hello ")), &h); err != nil {
 		t.Fatalf("%q: %v", hello, err)
 	}
-	body, _ := json.Marshal(map[string]string{"session": h.Session, "how": "reset"})
-	resp, err := browser(t, pair).Post("https://"+addr+"/demo/cut", "application/json", bytes.NewReader(body))
+	r, _ := http.NewRequest(http.MethodPost, "https://"+addr+"/reseat.dev/faults", strings.NewReader(`{"fault":"reset"}`))
+	r.Header.Set("Authorization", "Bearer "+h.Token)
+	resp, err := browser(t, pair).Do(r)
 	if err != nil || resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("the cut: %v, %v", resp, err)
 	}

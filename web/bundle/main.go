@@ -22,6 +22,7 @@ var entries = []struct {
 	{"reseat.js", "reseat.js", api.FormatESModule},
 	{"reseat.page.js", "client/page.js", api.FormatESModule},
 	{"reseat.install.js", "client/script.js", api.FormatIIFE},
+	{"reseat.dev.js", "dev/dev.js", api.FormatIIFE},
 }
 
 // onDemand keeps what is imported on demand in a separate file, beside both scripts.

@@ -12,8 +12,8 @@ func TestServedFilesAreFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 6 {
-		t.Errorf("%d files, want 3 scripts and their source maps", len(files))
+	if len(files) != 8 {
+		t.Errorf("%d files, want 4 scripts and their source maps", len(files))
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join("..", "dist", name))

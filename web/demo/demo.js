@@ -9,8 +9,6 @@ import { Nodes } from './nodes.js';
 import { Panel } from './panel.js';
 import { report, showLosses, showProof } from './proof.js';
 import { ReloadStore, leftBehind, nameOfTab, rememberLeaving } from './reload.js';
-import { Story } from './story.js';
-import { COLUMN_MS, Timeline, Track } from './timeline.js';
 import { Trials } from './trials.js';
 import { count, plainWords, reseatWords } from './words.js';
 
@@ -43,13 +41,10 @@ function playUrl(name) {
   return url.href;
 }
 
-/**
- * `expected`: a cut made by a button, until it shows as a drop, or as a silence that is over.
- * @typedef {{game: Game, panel: Panel, track: Track, box: Box, chosen: HTMLInputElement, cuts: number, expected: {how: string} | null}} Side
- */
+/** @typedef {{game: Game, panel: Panel, box: Box, silences: number}} Side `silences`: that ended on the old connection */
 
 /**
- * A game with its panel, and how often its connection was cut, by a button or otherwise.
+ * A game with its panel.
  * @param {string} id
  * @param {import('./panel.js').Words} words
  * @param {() => WebSocket} makeSocket
@@ -59,22 +54,21 @@ function playUrl(name) {
 function makeSide(id, words, makeSocket, earlier) {
   const game = new Game(makeSocket, earlier);
   const panel = new Panel(byId(id), game, words);
-  const chosen = /** @type {HTMLInputElement} */ (byId(`cut-${id}`));
-  const side = { game, panel, track: new Track(), box: new Box(byId(id), game), chosen, cuts: 0, expected: null };
-  let drops = 0;
-  game.addEventListener('phase', () => {
-    if (game.totals.drops === drops) return;
-    drops = game.totals.drops;
-    if (side.expected) side.expected = null;
-    else side.cuts++;
+  const side = { game, panel, box: new Box(byId(id), game), silences: 0 };
+  panel.addEventListener('heard', () => {
+    if (!game.restarted) side.silences++;
   });
-  panel.addEventListener('heard', () => (side.expected = null));
   return side;
 }
 
 /** Whether the newest cut is not over: nobody knows yet what it costs. @param {Side} side */
-function cutOpen({ game, panel, expected }) {
-  return expected !== null || game.phase === 'away' || panel.state === 'silent';
+function cutOpen({ game, panel }) {
+  return game.phase === 'away' || panel.state === 'silent';
+}
+
+/** How often the connection was cut, as far as it showed. @param {Side} side */
+function cuts({ game, panel, silences }) {
+  return game.totals.drops + silences + Number(panel.state === 'silent' && !game.serverAway);
 }
 
 /** @param {string} id */
@@ -85,7 +79,7 @@ function byId(id) {
 const name = nameOfTab(ANIMALS);
 const left = leftBehind();
 const storage = new ReloadStore();
-/** The transport of both sockets: the browser's WebSocket, with delay and an airplane mode. */
+/** The transport of both sockets: the browser's WebSocket, led to a node of the cluster. */
 const line = new Line();
 const { WebSocket } = line;
 // The two lines that differ.
@@ -130,85 +124,17 @@ hand.addEventListener('change', () => {
 });
 setInterval(sendInputs, INPUT_MS);
 
-// Cutting.
+// Cutting: the panel of --dev does it.
 
-const notice = byId('cut-notice');
-
-/** The gateway's answer if there is no such connection: it is lost already. */
-const LOST_ALREADY = 404;
-/** How long a cut may take to show, in ms. */
-const SHOW_MS = 5000;
-
-/**
- * Asks the gateway to cut the connection of a side. Returns the status of its answer; 0 if there
- * was none, or nothing to cut.
- * @param {Side} side
- * @param {string} how close, reset or silence
- * @param {number} ms how long a silence lasts
- */
-async function cutSide(side, how, ms) {
-  const pending = side.expected;
-  if (side.game.phase !== 'playing' || (pending && pending.how !== 'silence')) return 0;
-  const own = { how };
-  if (!pending) side.cuts++;
-  side.expected = own;
-  side.panel.flash('cut');
-  side.track.mark('cut');
-  const status = await postCut({ session: side.game.session, how, ms });
-  if (status !== 204 && side.expected === own) {
-    side.expected = pending;
-    if (!pending) side.cuts--;
-  }
-  setTimeout(() => {
-    if (side.expected === own && side.panel.state === 'playing') side.expected = null; // too short to show
-  }, ms + SHOW_MS);
-  return status;
-}
-
-/** @param {{session: string, how: string, ms: number}} wish */
-async function postCut(wish) {
-  try {
-    const answer = await fetch(nodes.at('/demo/cut'), {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(wish),
-    });
-    return answer.status;
-  } catch {
-    return 0;
-  }
-}
-
-/**
- * Cuts the connections of the chosen sides at once.
- * @param {string} how
- * @param {{ms?: number, reseat?: boolean, plain?: boolean}} [choice]
- */
-async function cut(how, choice = {}) {
-  const { ms = 8000, reseat: left = reseat.chosen.checked, plain: right = plain.chosen.checked } = choice;
-  const chosen = [...(left ? [reseat] : []), ...(right ? [plain] : [])];
-  notice.textContent = chosen.length > 0 ? '' : 'Choose whose connection to cut.';
-  const statuses = await Promise.all(chosen.map((side) => cutSide(side, how, ms)));
-  const refused = statuses.filter((status) => ![204, 0, LOST_ALREADY].includes(status));
-  if (refused.length > 0) notice.textContent = `The gateway did not cut (status ${refused.join(', ')}).`;
-  return statuses;
-}
-
-for (const { chosen } of sides) chosen.addEventListener('change', () => (notice.textContent = ''));
-
-for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll('[data-how]'))) {
-  button.addEventListener('click', () => cut(button.dataset.how ?? '', { ms: Number(button.dataset.ms ?? 0) }));
-}
+const dev = /** @type {import('../dev/panel.js').ReseatDev} */ (document.querySelector('reseat-dev'));
+dev.addEventListener('fault', () => {
+  for (const { game, panel } of sides) if (game.phase === 'playing') panel.flash('cut');
+});
 
 // Trials.
 
-const trials = new Trials(line, sides, (side, ms) => cutSide(side, 'silence', ms), storage);
+const trials = new Trials(dev, sides, storage);
 
-// The story.
-
-const story = new Story(byId('story'));
-story.follow('ReseatSocket', reseat.game, reseat.panel, reseat.track);
-story.follow('WebSocket', plain.game, plain.panel, plain.track);
 rememberLeaving(reseat.game, plain.game, storage);
 if (left?.stored) reseat.game.addEventListener('welcome', () => trials.say(afterReload(left)), { once: true });
 else if (left) trials.say(afterReload(left));
@@ -227,28 +153,12 @@ function afterReload(before) {
     : `Reloaded without storage or connection, so the old page could not say goodbye: ${had} stay until the grace period is over. This is a new session.`;
 }
 
-const timeline = new Timeline(/** @type {HTMLCanvasElement} */ (byId('timeline')), [reseat.track, plain.track]);
-
-setInterval(() => {
-  for (const { game, panel, track } of sides) track.add(game.down.got - game.carried, panel.state);
-  timeline.draw();
-}, COLUMN_MS);
-setInterval(
-  () =>
-    byId('timeline').setAttribute(
-      'aria-label',
-      `ReseatSocket: ${reseat.track.summary}. WebSocket: ${plain.track.summary}.`,
-    ),
-  5000,
-);
-
 // Display.
 
 function refresh() {
   for (const { panel } of sides) panel.refresh();
-  trials.refresh();
-  showProof(report(reseat.game, reseat.cuts, cutOpen(reseat)));
-  showLosses(report(plain.game, plain.cuts, cutOpen(plain)), plain.game.lastLoss);
+  showProof(report(reseat.game, cuts(reseat), cutOpen(reseat)));
+  showLosses(report(plain.game, cuts(plain), cutOpen(plain)), plain.game.lastLoss);
 }
 
 /** @param {number} now */
@@ -265,7 +175,7 @@ requestAnimationFrame(draw);
 function reportOf(side) {
   const detached = side.game.phase === 'away';
   return {
-    ...report(side.game, side.cuts, cutOpen(side)),
+    ...report(side.game, cuts(side), cutOpen(side)),
     state: side.panel.state,
     silentMs: side.panel.silence,
     detached,
@@ -278,20 +188,21 @@ Object.defineProperty(window, 'demo', {
   value: Object.freeze({
     proof: () => reportOf(reseat),
     plain: () => reportOf(plain),
-    cut,
+    /** @param {string} how close, reset or silence @param {{ms?: number}} [choice] */
+    cut: (how, { ms = 8000 } = {}) => dev.cut(how === 'silence' ? { fault: how, for: `${ms}ms` } : { fault: how }),
     /** @param {boolean} on */
-    airplane: (on) => trials.airplane(on),
+    airplane: (on) => dev.airplane(on),
     letters: () => trials.letters(false),
     states: () => trials.letters(true),
     /** Restarts the game server. */
-    restart: () => trials.restart(),
+    restart: () => dev.cut({ fault: 'restart' }),
     /** The nodes of the cluster. */
     nodes: () => nodes.report,
     /** Carries on at the node of this id. @param {string} id */
     carryOn: (id) => nodes.carryOn(id),
-    /** @param {number} delay round trip, in ms @param {number} jitter of each way, in ms */
-    line: (delay, jitter) => Object.assign(line, { delay, jitter }),
-    tracks: () => sides.map(({ track }) => track.columns),
+    /** @param {number} latency each way, in ms @param {number} jitter more or less, in ms */
+    line: (latency, jitter) => dev.cut({ fault: 'slow', for: '10m', latency: `${latency}ms`, jitter: `${jitter}ms` }),
+    tracks: () => dev.tracks.map(({ columns }) => columns),
     /** @param {boolean} on */
     autopilot: (on) => void (autopilotBox.checked = on),
     /** @param {{x: number, y: number} | null} way a direction that holds until another, null to let go */

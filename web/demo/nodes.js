@@ -68,11 +68,6 @@ export class Nodes {
     return through ? (this.#nodes.find(({ url }) => url === through)?.id ?? '') : this.#home;
   }
 
-  /** The URL of a path at the node that connections go to. @param {string} path */
-  at(path) {
-    return this.#line.through ? new URL(path, this.#line.through).href : path;
-  }
-
   /** Cuts the connections. They are made anew at another node. @param {string} id */
   carryOn(id) {
     const node = this.#nodes.find((each) => each.id === id);

@@ -1,7 +1,7 @@
 // The demo as a person plays it: keys, clicks, cuts, airplane mode, reloads, and what the page then says.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { bursts, FULL } from '../demo/timeline.js';
+import { bursts } from '../dev/timeline.js';
 import { suiteBrowser } from './support/browser.js';
 import { DemoPage, wantKept } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
@@ -87,14 +87,13 @@ describe('the demo', { concurrency: 3 }, () => {
         back.proof.lastResumeMs >= 2000 && back.proof.lastReplay > 20,
         `${back.proof.lastResumeMs} ms since the last message, ${back.proof.lastReplay} replayed`,
       );
-      await demo.says('story', /ReseatSocket no messages for \d\.\d s, back, \d+ replayed/);
+      await demo.says('story', /ReseatSocket: Back after \d\.\d s, \d+ replayed/);
       await wantProofOnPage(demo);
       const events = await gateway.history(before.proof.session);
       assert.match(events.at(-1) ?? '', /^session\.(superseded|resumed)$/);
       await wantBandFromLastMessage(demo);
       // The gateway may have closed the plain connection: it pings about twice a minute.
       await demo.until('the plain one plays', ({ plain }) => plain.state === 'playing');
-      await demo.says('story', /WebSocket no messages for \d+\.\d s, back (on the old connection|as a new player)/);
       const after = await demo.report();
       assert.deepEqual([after.proof.resumes, after.proof.drops, after.plain.cuts], [1, 1, 1]);
       demo.clean();
@@ -105,7 +104,9 @@ describe('the demo', { concurrency: 3 }, () => {
     const { demo } = await open(t);
     await demo.page.evaluate(async () => {
       for (let i = 0; i < 30; i++) {
-        /** @type {HTMLElement} */ (document.querySelector('[data-testid="cut-reset"]')).click();
+        /** @type {any} */ (document.querySelector('reseat-dev')).shadowRoot
+          .querySelector('[data-testid="cut-reset"]')
+          .click();
         await new Promise((done) => setTimeout(done, 5));
       }
     });
@@ -206,12 +207,9 @@ describe('the demo', { concurrency: 3 }, () => {
     );
     assert.notEqual(after.plain.session, before.plain.session);
     wantWhole(after.proof);
-    await demo.says('story', /ReseatSocket no messages for \d+\.\d s, back, \d+ replayed/);
-    await demo.says(
-      'story',
-      /WebSocket no messages for \d+\.\d s, back as a new player: seat \d+ and its \d+ points? lost/,
-    );
-    demo.clean();
+    await demo.says('story', /ReseatSocket: Back after \d+\.\d s, \d+ replayed/);
+    await demo.says('story', /WebSocket: A new connection after \d+\.\d s: to the game server this is a new player/);
+    demo.clean(GIVEN_UP);
   });
 
   test('of the states meanwhile the newest alone comes, and the page says how many were skipped', limit, async (t) => {
@@ -251,21 +249,21 @@ describe('the demo', { concurrency: 3 }, () => {
     await until(
       'the timeline shows the replay as caught up',
       async () => {
-        const tracks = /** @type {import('../demo/timeline.js').Column[][]} */ (
+        const tracks = /** @type {import('../dev/timeline.js').Column[][]} */ (
           await demo.page.evaluate('demo.tracks()')
         );
-        return bursts(tracks[0]).reduce((sum, { got }) => sum + got, 0) >= proof.lastReplay - 2 * FULL;
+        return bursts(tracks[0], 30).reduce((sum, { got }) => sum + got, 0) >= proof.lastReplay - 60;
       },
       { also: () => demo.page.evaluate('demo.tracks()') },
     );
-    assert.deepEqual(demo.complaints, []);
+    demo.clean(GIVEN_UP);
   });
 
   test('a restart of the game server costs one player a pause, and the other the seat', limit, async (t) => {
     const { demo } = await open(t);
     const before = await demo.score(1);
-    await demo.part('restart').click();
-    await demo.says('trial-notice', /^The game server restarts/);
+    await demo.part('cut-restart').click();
+    await demo.says('story', /Restart the game server/);
     await demo.says('reseat-status', /The game server is away.* dials it again; seat \d+ and your inputs are kept/);
     await demo.says(
       'reseat-status',
@@ -284,8 +282,8 @@ describe('the demo', { concurrency: 3 }, () => {
     assert.notEqual(after.plain.seat, before.plain.seat);
     assert.deepEqual([after.proof.missed, after.proof.twice, after.proof.outOfOrder], [0, 0, 0]);
     assert.deepEqual([after.proof.up.twice, after.proof.up.outOfOrder], [0, 0]);
-    await demo.part('restart').click();
-    await demo.says('trial-notice', /just now|restarts/);
+    await demo.part('cut-restart').click();
+    await demo.says('cut-notice', /just now|^$/);
   });
 
   /**
@@ -308,20 +306,9 @@ describe('the demo', { concurrency: 3 }, () => {
         assert.ok(after.proof.score >= proof.score, `${after.proof.score} points after ${proof.score}`);
         assert.notEqual(after.plain.session, plain.session);
         await demo.says('reseat-status', /^The page was reloaded\. Still in seat \d+ with \d+ points?\.$/);
-        await demo.says('story', /ReseatSocket page reloaded, back after [\d.]+ m?s, \d+ replayed/);
+        await demo.says('story', /Back after [\d.]+ m?s, \d+ replayed/);
         assert.equal((await gateway.session(proof.session)).state, 'attached');
       },
-    ],
-    [
-      'with storage keeps the seat without a network, too',
-      'reload-stored',
-      () => '^Reloaded with storage: still in the session',
-      async ({ demo, proof }) => {
-        const now = await demo.until('it is back', (it) => it.proof.session === proof.session && it.proof.seat > 0);
-        assert.equal(now.proof.seat, proof.seat);
-        wantWhole(now.proof);
-      },
-      airplane,
     ],
     [
       'with storage into a session that is over begins a new one',
@@ -348,7 +335,7 @@ describe('the demo', { concurrency: 3 }, () => {
         await until('the old session has ended', async () => (await gateway.session(proof.session)).reason === 'bye');
       },
       async (demo) => {
-        await demo.part('delay').fill('600');
+        await demo.part('latency').fill('600');
         await demo.part('jitter').fill('300');
       },
     ],
@@ -372,9 +359,8 @@ describe('the demo', { concurrency: 3 }, () => {
 
   test('a slow and uneven line changes nothing but the time', limit, async (t) => {
     const { demo } = await open(t);
-    await demo.page.getByTestId('delay').fill('200');
-    await demo.page.getByTestId('jitter').fill('100');
-    assert.equal(await demo.page.locator('#delay-says').textContent(), '200 ms');
+    await demo.part('latency').fill('200');
+    await demo.part('jitter').fill('100');
     for (const [i, how] of ['reset', 'close', 'reset'].entries()) {
       await demo.part(`cut-${how}`).click();
       await demo.until('it is back', ({ proof }) => proof.resumes === i + 1 && proof.phase === 'playing');
@@ -389,6 +375,9 @@ describe('the demo', { concurrency: 3 }, () => {
     wantWhole(proof);
   });
 });
+
+/** Chromium warns of attempts that the client gave up while there was no network. */
+const GIVEN_UP = /closed before the connection is established/;
 
 /** Both sides play, and it is so. */
 const playing = (so) => (now) => now.proof.phase === 'playing' && now.plain.phase === 'playing' && so(now);
@@ -414,7 +403,7 @@ function wantLost(before, after) {
 
 /** The timeline shows the outage of the first side from the column after its last message on. */
 async function wantBandFromLastMessage(demo) {
-  const tracks = /** @type {import('../demo/timeline.js').Column[][]} */ (await demo.page.evaluate('demo.tracks()'));
+  const tracks = /** @type {import('../dev/timeline.js').Column[][]} */ (await demo.page.evaluate('demo.tracks()'));
   const first = tracks[0].findIndex(({ state }) => state === 'silent');
   assert.ok(first > 0, 'there is a band');
   assert.ok(tracks[0][first].got === 0 && tracks[0][first - 1].got > 0, 'the column before it has messages');

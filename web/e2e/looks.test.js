@@ -9,6 +9,9 @@ import { DemoPage } from './support/demo.js';
 import { startGateway } from './support/gateway.js';
 import { overflowing, violations } from './support/looks.js';
 
+/** Chromium warns of attempts that the client gave up while there was no network. */
+const GIVEN_UP = /closed before the connection is established/;
+
 const OUT = fileURLToPath(new URL('out/', import.meta.url));
 
 const limit = { timeout: 300_000 };
@@ -70,8 +73,6 @@ describe('looks', { concurrency: 2 }, () => {
       assert.equal(left, right, `the heads of both panels are as high, ${when}`);
       assert.deepEqual(await covered(page), [], `status lines that something covers, ${when}`);
     };
-    for (const [name, contrast] of await legend(page))
-      assert.ok(contrast >= 3, `"${name}" of the legend is seen: contrast ${contrast}`); // WCAG 1.4.11
     await demo.score(2);
     await see('playing');
     await demo.part('cut-silence').click();
@@ -97,7 +98,7 @@ describe('looks', { concurrency: 2 }, () => {
     await demo.says('trial-notice', /^Reloaded with storage: still in the session/);
     await demo.until('both play', ({ proof, plain }) => proof.phase === 'playing' && plain.phase === 'playing');
     await see('reloaded');
-    assert.deepEqual(demo.complaints, []);
+    demo.clean(GIVEN_UP);
   });
 
   inLooks('the demo in a cluster fits, before and after it has moved', LOOKS, async (t, look) => {
@@ -253,24 +254,6 @@ function covered(page) {
     );
     scrollTo(0, before);
     return found.map(({ textContent }) => textContent);
-  });
-}
-
-/** The swatches of the timeline's legend, each with the contrast of its edge against the card. @returns {Promise<[string, number][]>} */
-function legend(page) {
-  return page.evaluate(() => {
-    const light = (/** @type {string} */ colour) => {
-      const [r, g, b] = (colour.match(/[\d.]+/g) ?? []).map((part) =>
-        Number(part) <= 10.31475 ? Number(part) / 255 / 12.92 : ((Number(part) / 255 + 0.055) / 1.055) ** 2.4,
-      );
-      return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
-    };
-    const card = light(getComputedStyle(/** @type {Element} */ (document.querySelector('.timeline'))).backgroundColor);
-    return [...document.querySelectorAll('.key span')].map((span) => {
-      const { borderTopColor, borderTopWidth } = getComputedStyle(span, '::before');
-      const edge = parseFloat(borderTopWidth) > 0 ? light(borderTopColor) : card;
-      return /** @type {[string, number]} */ ([span.textContent ?? '', Math.max(edge, card) / Math.min(edge, card)]);
-    });
   });
 }
 

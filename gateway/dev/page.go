@@ -1,0 +1,152 @@
+package dev
+
+import (
+	"bytes"
+	"log/slog"
+	"mime"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxPage is the size in bytes beyond which a page passes unchanged.
+const maxPage = 8 << 20
+
+// servePage serves an ordinary request. A page gets the client's script, which brings the panel,
+// unless it has one of the gateway's scripts: those bring it too.
+func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		next.ServeHTTP(w, r)
+		return
+	}
+	in := r.Clone(r.Context())
+	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
+		in.Header.Del(name) // the answer must be the whole page, as it is
+	}
+	p := &page{ResponseWriter: w}
+	next.ServeHTTP(p, in)
+	p.finish(log, r)
+}
+
+// A page holds an answer back if it is HTML.
+type page struct {
+	http.ResponseWriter
+	decided, held bool
+	html          bytes.Buffer
+}
+
+// Unwrap is for an http.ResponseController.
+func (p *page) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (p *page) WriteHeader(status int) {
+	if status >= 200 && !p.decided {
+		p.decided = true
+		kind, _, _ := mime.ParseMediaType(p.Header().Get("Content-Type"))
+		p.held = status == http.StatusOK && kind == "text/html" && p.Header().Get("Content-Encoding") == ""
+	}
+	if !p.held {
+		p.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (p *page) Write(b []byte) (int, error) {
+	if !p.decided {
+		p.WriteHeader(http.StatusOK)
+	}
+	if !p.held {
+		return p.ResponseWriter.Write(b)
+	}
+	p.html.Write(b)
+	if p.html.Len() > maxPage {
+		return len(b), p.release(p.html.Bytes())
+	}
+	return len(b), nil
+}
+
+// FlushError is for an http.ResponseController.
+func (p *page) FlushError() error {
+	if p.held {
+		return nil
+	}
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+func (p *page) release(html []byte) error {
+	p.held = false
+	p.ResponseWriter.WriteHeader(http.StatusOK)
+	_, err := p.ResponseWriter.Write(html)
+	return err
+}
+
+// finish sends what was held back.
+func (p *page) finish(log *slog.Logger, r *http.Request) {
+	if !p.held {
+		return
+	}
+	html := p.html.Bytes()
+	if !ownScript.Match(html) {
+		nonce, line := scriptAllowed(p.Header()["Content-Security-Policy"])
+		if line != "" {
+			log.Warn("dev.csp", "path", r.URL.Path, "text", "the page's Content-Security-Policy forbids the panel's script; add: "+line)
+		}
+		html = withScript(html, nonce)
+		h := p.Header()
+		h.Del("ETag")
+		h.Del("Last-Modified")
+		h.Set("Content-Length", strconv.Itoa(len(html)))
+	}
+	p.release(html)
+}
+
+var (
+	ownScript = regexp.MustCompile(`/reseat\.(install\.|dev\.)?js\b`)
+	before    = []*regexp.Regexp{
+		regexp.MustCompile(`(?i)<head(\s[^>]*)?>`), regexp.MustCompile(`(?i)<html(\s[^>]*)?>`), regexp.MustCompile(`(?i)^\s*<!doctype[^>]*>`),
+	}
+	nonceOf = regexp.MustCompile(`'nonce-([A-Za-z0-9+/_=-]+)'`)
+)
+
+// withScript returns a page with the client's script before all others.
+func withScript(html []byte, nonce string) []byte {
+	script := `<script src="/reseat.install.js"></script>`
+	if nonce != "" {
+		script = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
+	}
+	at := 0
+	for _, tag := range before {
+		if found := tag.FindIndex(html); found != nil {
+			at = found[1]
+			break
+		}
+	}
+	return slices.Concat(html[:at], []byte(script), html[at:])
+}
+
+// scriptAllowed returns the nonce that the policies of a page want of its scripts, "" for none, and
+// the source to add to a policy that allows no script of this address, "" if all do.
+func scriptAllowed(policies []string) (nonce, line string) {
+	for _, policy := range policies {
+		directives := map[string]string{}
+		for d := range strings.SplitSeq(policy, ";") {
+			name, sources, _ := strings.Cut(strings.TrimSpace(d), " ")
+			directives[strings.ToLower(name)] = sources
+		}
+		for _, name := range []string{"script-src-elem", "script-src", "default-src"} {
+			sources, ok := directives[name]
+			if !ok {
+				continue
+			}
+			if found := nonceOf.FindStringSubmatch(sources); found != nil {
+				nonce = found[1]
+			} else if !slices.ContainsFunc(strings.Fields(sources), func(s string) bool { return s == "'self'" || s == "*" || s == "http:" || s == "https:" }) || strings.Contains(sources, "'strict-dynamic'") {
+				line = strings.TrimSuffix(name, "-elem") + " 'self'"
+			}
+			break
+		}
+	}
+	return nonce, line
+}

@@ -1,0 +1,345 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// A Line is what the connections of one session, or of the plain clients of one page, suffer: their
+// present and their later ones. All its
+// methods may be called on nil, a line without faults.
+type Line struct {
+	mu      sync.Mutex
+	conns   map[*Conn]bool
+	offline time.Time // until when
+	slow    [3]struct {
+		Fault
+		until time.Time
+	} // by Direction
+	until   time.Time     // when all effects are over
+	changed chan struct{} // closed at each change, and replaced
+	plan    context.CancelFunc
+}
+
+// due returns when a chunk of c will have passed, as far as is known, and what is closed when that
+// changes.
+func (l *Line) due(c *Conn, d Direction, ch chunk) (due time.Time, changed <-chan struct{}) {
+	if l == nil {
+		return ch.at, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due = ch.at
+	if s := l.slow[d]; time.Now().Before(s.until) {
+		due = later(due.Add(s.Latency+time.Duration(ch.luck*float64(s.Jitter))), c.free[d])
+		if s.Rate > 0 {
+			due = due.Add(time.Duration(len(ch.b)) * time.Second / time.Duration(s.Rate))
+		}
+	}
+	return later(due, later(l.offline, c.silent[d])), l.changed
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// doLocked begins a fault that has a duration.
+func (l *Line) doLocked(f Fault) {
+	until := time.Now().Add(f.For)
+	l.until = later(l.until, until)
+	for _, d := range []Direction{Up, Down} {
+		if f.Direction != Both && f.Direction != d {
+			continue
+		}
+		switch f.Name {
+		case Slow:
+			l.slow[d].Fault, l.slow[d].until = f, until
+		case Silence:
+			for c := range l.conns {
+				c.silent[d] = until
+			}
+		}
+	}
+	if f.Name == Offline || f.Name == Airplane {
+		l.offline = until
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// clearLocked ends all faults.
+func (l *Line) clearLocked() {
+	if l.plan != nil {
+		l.plan()
+		l.plan = nil
+	}
+	l.offline, l.until = time.Time{}, time.Time{}
+	clear(l.slow[:])
+	for c := range l.conns {
+		c.silent = [3]time.Time{}
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// join adds a connection, which leaves the line that it is on.
+func (l *Line) join(c *Conn) {
+	if before := c.line.Load(); before != l {
+		before.leave(c)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[c] = true
+	c.line.Store(l)
+}
+
+// leave removes one. l may be nil.
+func (l *Line) leave(c *Conn) {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns, c)
+	}
+}
+
+// present are the connections that there are.
+func (l *Line) present() (list []*Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+// Options are what Lines needs of the gateway. All must be set but Restart.
+type Options struct {
+	// Client returns the connection of a session's client, below TLS and compression; nil if there
+	// is none.
+	Client func(session string) net.Conn
+	// Close closes a client's connection with 1001; false if no session here has it.
+	Close func(net.Conn) bool
+	// Restart restarts the game server; false if it was restarted just now. Nil: the gateway has
+	// not started it.
+	Restart func() bool
+}
+
+// Lines are the lines of all sessions. Its methods are safe for concurrent use.
+type Lines struct {
+	opts Options
+	over chan struct{} // closed by Stop
+
+	mu      sync.Mutex
+	of      map[string]*Line // by session, or by page
+	conns   map[*Conn]bool
+	running sync.WaitGroup
+}
+
+// NewLines returns Lines without a fault. Serve must be called before the first fault.
+func NewLines() *Lines {
+	return &Lines{over: make(chan struct{}), of: make(map[string]*Line), conns: make(map[*Conn]bool)}
+}
+
+// Serve sets what the faults act on.
+func (l *Lines) Serve(o Options) { l.opts = o }
+
+// CanRestart reports whether there is a game server to restart.
+func (l *Lines) CanRestart() bool { return l.opts.Restart != nil }
+
+// Listener puts a relay below each connection that inner accepts.
+func (l *Lines) Listener(inner net.Listener) net.Listener { return &listener{inner, l} }
+
+type listener struct {
+	net.Listener
+	lines *Lines
+}
+
+// Accept waits for the next connection.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.lines.wrap(c), nil
+}
+
+func (l *Lines) wrap(tcp net.Conn) *Conn {
+	c := newConn(tcp, l)
+	l.mu.Lock()
+	l.conns[c] = true
+	l.mu.Unlock()
+	l.running.Go(c.receive)
+	l.running.Go(c.send)
+	return c
+}
+
+func (l *Lines) forget(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	c.line.Load().leave(c)
+}
+
+// Stop ends all connections at once, and waits for their goroutines.
+func (l *Lines) Stop() {
+	close(l.over)
+	l.mu.Lock()
+	for c := range l.conns {
+		c.tcp.Close()
+	}
+	l.mu.Unlock()
+	l.running.Wait()
+}
+
+// line returns the line of a session or page, and forgets those without connection and fault.
+func (l *Lines) line(session string) *Line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, line := range l.of {
+		line.mu.Lock()
+		if id != session && len(line.conns) == 0 && time.Now().After(line.until) && line.plan == nil {
+			delete(l.of, id)
+		}
+		line.mu.Unlock()
+	}
+	if l.of[session] == nil {
+		l.of[session] = &Line{conns: make(map[*Conn]bool), changed: make(chan struct{})}
+	}
+	return l.of[session]
+}
+
+// The errors of Apply.
+var (
+	ErrNoClient  = errors.New("no client is connected")
+	ErrNoRestart = errors.New("the gateway did not start the game server, so it cannot restart it")
+	ErrTooSoon   = errors.New("the game server was restarted just now")
+)
+
+// Apply begins a fault. A preset replaces the one before, and all faults that there are.
+func (l *Lines) Apply(session string, f Fault) error {
+	line := l.line(session)
+	if conn, ok := l.opts.Client(session).(*Conn); ok {
+		line.join(conn)
+	}
+	switch f.Name {
+	case Silence, Reset, Close:
+		if len(line.present()) == 0 {
+			return ErrNoClient
+		}
+	}
+	steps := presets[f.Name]
+	if steps == nil {
+		return l.do(line, f)
+	}
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	line.clearLocked()
+	ctx, cancel := context.WithCancel(context.Background())
+	line.plan, line.until = cancel, time.Now().Add(f.Lasts())
+	l.running.Go(func() {
+		defer cancel()
+		l.run(ctx, line, steps)
+	})
+	return nil
+}
+
+// run takes the steps of a preset, until Clear.
+func (l *Lines) run(ctx context.Context, line *Line, steps []step) {
+	begun := time.Now()
+	for _, next := range steps {
+		timer := time.NewTimer(next.at - time.Since(begun))
+		select {
+		case <-timer.C:
+			l.do(line, next.Fault) // its connection may be lost already
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-l.over:
+			timer.Stop()
+			return
+		}
+	}
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	if ctx.Err() == nil {
+		line.plan = nil
+	}
+}
+
+func (l *Lines) do(line *Line, f Fault) error {
+	switch f.Name {
+	case Reset:
+		for _, c := range line.present() {
+			c.reset()
+		}
+	case Close:
+		for _, c := range line.present() {
+			if !l.opts.Close(c) {
+				c.tcp.Close() // its session is at another node
+			}
+		}
+	case Restart:
+		if l.opts.Restart == nil {
+			return ErrNoRestart
+		}
+		if !l.opts.Restart() {
+			return ErrTooSoon
+		}
+	default:
+		line.mu.Lock()
+		line.doLocked(f)
+		line.mu.Unlock()
+		if f.Name == Airplane { // now that the line holds up what the gateway would hear of it
+			for _, c := range line.present() {
+				c.reset()
+			}
+		}
+	}
+	return nil
+}
+
+// Clear ends all faults of a session.
+func (l *Lines) Clear(session string) {
+	line := l.line(session)
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	line.clearLocked()
+}
+
+// Admit adds the connection of a handshake to the line of its session or page, and waits while that is
+// offline. It reports false if the client has given up meanwhile, or the context has ended: then there
+// is nobody to answer.
+func (l *Lines) Admit(ctx context.Context, session string) bool {
+	c, ok := ctx.Value(connKey{}).(*Conn)
+	if !ok {
+		return true
+	}
+	line := l.line(session)
+	line.join(c)
+	for waited := false; ; waited = true {
+		line.mu.Lock()
+		left, changed := time.Until(line.offline), line.changed
+		line.mu.Unlock()
+		if left <= 0 {
+			return !waited || !c.gone.Load()
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-l.over:
+			timer.Stop()
+			return false
+		}
+		timer.Stop()
+	}
+}

@@ -1,0 +1,311 @@
+// @ts-check
+// What the panel knows of the page's sockets: what it sees on the wire, below the client, and what
+// the application gets and sends, above it.
+
+/** Control messages begin with it: protocol section 3. */
+const DLE = '\u0010';
+
+/** An input is missed if the gateway, attached all the time, does not have it after this time, in ms. */
+const UNDERWAY_MS = 10_000;
+
+/** @typedef {'connecting' | 'attached' | 'silent' | 'detached' | 'closed' | 'plain'} State */
+
+/** One session of the page, or one socket without Reseat. Event: `story`, with text and mood. */
+export class Link extends EventTarget {
+  /** @type {any} the application's socket */
+  socket = null;
+  /** The newest resume token. */
+  token = '';
+  /** @type {'connecting' | 'attached' | 'detached' | 'closed' | 'plain'} */
+  #state = 'connecting';
+  /** What the application got and sent. */
+  delivered = 0;
+  sends = 0;
+  /** Messages before this page had the session. */
+  before = 0;
+  /** Dropped by --overflow drop-oldest. */
+  lost = 0;
+  replayed = 0;
+  missed = 0;
+  duplicated = 0;
+  /** The longest replay, and the most that the gateway was seen to keep. */
+  longestReplay = 0;
+  most = { messages: 0, bytes: 0 };
+  /** How often the gateway lost the game server. */
+  upstreamLost = 0;
+  /** Outages as the player felt them, in ms. @type {number[]} */
+  outages = [];
+  /** The session as the gateway describes it. @type {any} */
+  gateway = null;
+  heard = performance.now();
+  /** The usual time between two messages, in ms. */
+  gap = 200;
+  /** @type {{at: number, sends: number}[]} */
+  #samples = [];
+
+  /** @param {string} session '' without Reseat @param {string} url */
+  constructor(session, url) {
+    super();
+    this.session = session;
+    this.url = new URL(url);
+    this.name = session ? 'ReseatSocket' : 'WebSocket';
+    if (!session) this.#state = 'plain';
+  }
+
+  /** @returns {State} */
+  get state() {
+    const silence = performance.now() - this.heard;
+    return (this.#state === 'attached' || this.#state === 'plain') &&
+      this.delivered > 1 &&
+      silence > Math.max(1000, 5 * this.gap)
+      ? 'silent'
+      : this.#state;
+  }
+
+  /** The address of the gateway for a path. @param {string} path */
+  at(path) {
+    return this.url.origin.replace(/^ws/, 'http') + path;
+  }
+
+  /** The application's socket is open. @param {any} socket */
+  adopt(socket) {
+    this.socket = socket;
+    this.#enter('attached');
+    const { send } = socket;
+    socket.send = (/** @type {any} */ data) => {
+      this.sends++;
+      return send.call(socket, data);
+    };
+    socket.addEventListener('message', () => this.note());
+    socket.addEventListener('detach', () => {
+      this.#enter('detached');
+      this.tell('Connection lost. The client reconnects.', 'warn');
+    });
+    socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
+      const { replay, lost, ms, reloaded } = detail;
+      this.#enter('attached');
+      this.heard = performance.now();
+      this.replayed += replay;
+      this.longestReplay = Math.max(this.longestReplay, replay);
+      this.lost += lost;
+      if (!reloaded) this.outages.push(ms);
+      this.tell(
+        `Back after ${seconds(ms)}, ${replay} replayed${lost ? `, ${lost} dropped` : ''}.`,
+        lost ? 'bad' : 'good',
+      );
+    });
+    socket.addEventListener('upstream', (/** @type {any} */ { detail }) => {
+      if (detail.state === 'lost') this.upstreamLost++;
+      this.tell(detail.state === 'lost' ? 'The game server is away.' : 'The game server is back.', 'warn');
+    });
+    socket.addEventListener('close', (/** @type {CloseEvent} */ { code, reason }) => {
+      this.#enter('closed');
+      this.tell(`Session over: ${code} ${reason}`, 'bad');
+    });
+  }
+
+  // ---- without Reseat
+
+  /** Sessions that ended with their connection, and the time until the page had another. */
+  sessionsLost = 0;
+  #lostAt = 0;
+
+  /** The page opens a plain socket. @param {WebSocket} socket */
+  open(socket) {
+    this.socket = socket;
+    this.#enter('plain');
+  }
+
+  opened() {
+    this.heard = performance.now();
+    if (!this.#lostAt) return;
+    const ms = performance.now() - this.#lostAt;
+    this.#lostAt = 0;
+    this.outages.push(ms);
+    this.tell(`A new connection after ${seconds(ms)}: to the game server this is a new player.`, 'bad');
+  }
+
+  /** @param {number} code @param {string} reason */
+  closed(code, reason) {
+    this.#enter('closed');
+    if (this.#lostAt) return; // another attempt failed
+    this.sessionsLost++;
+    this.#lostAt = this.heard;
+    this.tell(`Connection lost (${code}${reason && ` ${reason}`}), and the session with it.`, 'bad');
+  }
+
+  note() {
+    const now = performance.now();
+    if (this.state !== 'silent') this.gap += (Math.min(now - this.heard, 5000) - this.gap) / 16;
+    this.heard = now;
+    this.delivered++;
+  }
+
+  /** @param {'attached' | 'detached' | 'closed' | 'plain'} state */
+  #enter(state) {
+    this.#state = state;
+    this.#samples = [];
+  }
+
+  /** @param {string} text @param {'' | 'good' | 'warn' | 'bad'} [mood] */
+  tell(text, mood = '') {
+    this.dispatchEvent(Object.assign(new Event('story'), { text, mood }));
+  }
+
+  /**
+   * Compares what the application got and sent with the counts of the gateway. Messages under way make
+   * both differ for a moment, in one direction only: so only the other is a fault.
+   * @param {any} gateway its description @param {number} delivered when it was asked for
+   */
+  compare(gateway, delivered) {
+    this.gateway = gateway;
+    this.most.messages = Math.max(this.most.messages, gateway.buffer_messages);
+    this.most.bytes = Math.max(this.most.bytes, gateway.buffer_bytes);
+    const got = this.before + this.lost;
+    const now = performance.now();
+    this.#samples.push({ at: now, sends: this.sends });
+    while (this.#samples.length > 1 && this.#samples[1].at < now - UNDERWAY_MS) this.#samples.shift();
+    const [old] = this.#samples;
+    const unsent = old.at <= now - UNDERWAY_MS && this.#state === 'attached' ? old.sends - gateway.received : 0;
+    this.missed =
+      Math.max(0, gateway.acked - this.delivered - got) + (this.before ? 0 : Math.max(0, unsent)) + this.lost;
+    this.duplicated =
+      Math.max(0, delivered + got - gateway.sent) + (this.before ? 0 : Math.max(0, gateway.written - this.sends));
+  }
+}
+
+/** @param {number} ms */
+export function seconds(ms) {
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+/** The max number of sockets that are shown. */
+const MOST = 20;
+
+/** The sockets of the page. Event: `change` when there is one more. */
+export class Links extends EventTarget {
+  /** @type {Link[]} sessions first, the oldest first */
+  all = [];
+  /** Stands for the page's plain sockets, as a resume token does for a session. */
+  key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
+  /** @param {string} session @param {string} url @returns {Link} */
+  of(session, url) {
+    return this.all.find((each) => each.session === session) ?? this.#add(new Link(session, url));
+  }
+
+  /** The plain socket of a URL: a page opens one after the other. @param {string} url */
+  plain(url) {
+    const before = this.all.find(({ session, state, url: { href } }) => !session && state !== 'plain' && href === url);
+    return before ?? this.#add(new Link('', url));
+  }
+
+  /** @param {Link} link */
+  #add(link) {
+    const at = link.session ? this.all.findIndex(({ session }) => !session) : -1;
+    this.all.splice(at < 0 ? this.all.length : at, 0, link); // sessions first
+    if (this.all.length > MOST)
+      this.all.splice(
+        Math.max(
+          0,
+          this.all.findIndex(({ state }) => state === 'closed'),
+        ),
+        1,
+      );
+    this.dispatchEvent(new Event('change'));
+    return link;
+  }
+}
+
+/** The key under which the installed WebSocket of the client has the one that it replaced. */
+const INSTALLED = Symbol.for('reseat.installed');
+
+/**
+ * Watches every WebSocket that the page opens from now on, and every ReseatSocket.
+ * @param {any} scope the window
+ * @param {Links} links
+ * @param {string} host of the gateway
+ * @param {boolean} without whether the client must not be installed
+ */
+export function tap(scope, links, host, without) {
+  const Native = scope.WebSocket;
+  class WebSocket extends Native {
+    /** @type {Link | undefined} */
+    #plain;
+
+    /** @param {string | URL} url @param {string | string[]} [protocols] */
+    constructor(url, protocols = []) {
+      const offers = [protocols].flat();
+      const reseat = offers.includes('reseat.v1');
+      super(reseat ? url : withKey(url, host, links.key), protocols);
+      const self = /** @type {any} */ (this);
+      if (reseat) watchWire(self, offers, links);
+      else if (super.url.includes(links.key)) watchPlain(self, (this.#plain = links.plain(this.url)));
+    }
+
+    get url() {
+      return super.url.replace(new RegExp(`[?&]${PARAM}=[0-9a-f]+`), '');
+    }
+
+    /** @param {any} data */
+    send(data) {
+      if (this.#plain) this.#plain.sends++;
+      super.send(data);
+    }
+  }
+  scope.WebSocket = WebSocket;
+  if (without) /** @type {any} */ (WebSocket)[INSTALLED] = { uninstall() {}, native: WebSocket };
+  // The application's sockets, whichever copy of the client they are made by.
+  const { dispatchEvent } = scope.EventTarget.prototype;
+  scope.EventTarget.prototype.dispatchEvent = function (/** @type {Event} */ event) {
+    if (event.type === 'open' && this?.session && 'detached' in this && !(this instanceof Native))
+      links.of(this.session, this.url).adopt(this);
+    return dispatchEvent.call(this, event);
+  };
+}
+
+const PARAM = 'reseat.dev';
+
+/** Only the gateway may see the key. @param {string | URL} url @param {string} host @param {string} key */
+function withKey(url, host, key) {
+  try {
+    const to = new URL(url, document.baseURI);
+    if (to.host !== host) return url;
+    return `${to}${to.search ? '&' : '?'}${PARAM}=${key}`.replace('?&', '?');
+  } catch {
+    return url; // the browser says what is wrong with it
+  }
+}
+
+/** @param {WebSocket} transport @param {string[]} offers @param {Links} links */
+function watchWire(transport, offers, links) {
+  /** @type {Link | undefined} */
+  let link;
+  transport.addEventListener('message', ({ data }) => {
+    if (typeof data !== 'string' || data[0] !== DLE) return;
+    const [verb, argument] = split(data.slice(1));
+    if (verb === 'hello') {
+      const known = links.all.length;
+      link = links.of(argument.session, transport.url);
+      link.url = new URL(transport.url); // in a cluster its node may have changed
+      const received = offers.find((offer) => offer.startsWith('reseat.received.'));
+      if (links.all.length > known && received) link.before = Number(received.slice(16)) + argument.lost;
+    }
+    if (link && argument.token) link.token = argument.token;
+  });
+}
+
+/** @param {string} text @returns {[string, any]} */
+function split(text) {
+  const [verb] = text.split(' ', 1);
+  if (verb !== 'hello' && verb !== 'token') return [verb, {}];
+  return [verb, JSON.parse(text.slice(verb.length + 1))];
+}
+
+/** @param {WebSocket} transport @param {Link} link */
+function watchPlain(transport, link) {
+  link.open(transport);
+  transport.addEventListener('open', () => link.opened());
+  transport.addEventListener('message', () => link.note());
+  transport.addEventListener('close', ({ code, reason }) => link.closed(code, reason));
+}

@@ -1,0 +1,196 @@
+// @ts-check
+// The report of a run: what was cut, what the player felt, what the game server saw, and which
+// settings that asks for. Pure, but for the clock of a run.
+
+/** @typedef {import('./links.js').Link} Link */
+
+/**
+ * @typedef {object} SocketReport
+ * @property {string} url without a query
+ * @property {boolean} reseat
+ * @property {number} messages_in
+ * @property {number} messages_out
+ * @property {number} missed
+ * @property {number} duplicated
+ * @property {number} replayed
+ * @property {number} sessions_lost
+ * @property {number[]} outages_ms as the player felt them
+ * @property {number} game_server_outages how often the gateway lost the game server
+ * @property {{messages: number, bytes: number}} buffered the most that the gateway kept, as far as it was seen
+ * @property {Record<string, any>} settings of its session
+ * @property {number[]} seconds messages of each second; -1: none, since the connection was gone
+ * @property {{line: string, why: string}[]} advice
+ */
+
+/** @typedef {{at_s: number, name: string, fault: object}} Cut */
+/** @typedef {{reseat: boolean, began: string, lasted_s: number, cuts: Cut[], sockets: SocketReport[]}} Run */
+/** @typedef {{made: string, page: string, runs: Run[]}} Report */
+
+const MOST_SECONDS = 900;
+
+/** What a Link is in a report. @param {Link} link @param {number[]} seconds @returns {SocketReport} */
+export function socketReport(link, seconds) {
+  const g = link.gateway ?? {};
+  const report = {
+    url: link.url.origin + link.url.pathname,
+    reseat: link.session !== '',
+    messages_in: link.delivered,
+    messages_out: link.sends,
+    missed: link.missed,
+    duplicated: link.duplicated,
+    replayed: link.replayed,
+    sessions_lost: link.sessionsLost,
+    outages_ms: link.outages.map(Math.round),
+    game_server_outages: link.upstreamLost,
+    buffered: { messages: Math.max(link.most.messages, link.longestReplay), bytes: link.most.bytes },
+    settings: {
+      grace: g.grace,
+      overflow: g.overflow,
+      'buffer-messages': g.buffer_max_messages,
+      'buffer-bytes': g.buffer_max_bytes,
+    },
+    seconds: seconds.slice(-MOST_SECONDS),
+    advice: /** @type {{line: string, why: string}[]} */ ([]),
+  };
+  report.advice = advice(report, link);
+  return report;
+}
+
+/** Durations as the gateway writes them, in ms. @param {string} [text] */
+export function parseDuration(text = '') {
+  const units = /** @type {Record<string, number>} */ ({ h: 3600_000, m: 60_000, s: 1000, ms: 1 });
+  return [...text.matchAll(/([\d.]+)(h|ms|m|s)/g)].reduce((sum, [, n, unit]) => sum + Number(n) * units[unit], 0);
+}
+
+/** The next larger of 1, 2, 5, 10, 20, 50 and so on. @param {number} n */
+function round(n) {
+  const ten = 10 ** Math.floor(Math.log10(Math.max(1, n)));
+  return ([1, 2, 5, 10].find((step) => step * ten >= n) ?? 10) * ten;
+}
+
+/**
+ * Settings that what was seen asks for, each as a line of the config file, and those that would have
+ * lost the seat.
+ * @param {SocketReport} report
+ * @param {{url: URL, gateway: any}} link
+ * @returns {{line: string, why: string}[]}
+ */
+export function advice({ reseat, outages_ms, buffered, missed, sessions_lost, settings }, { url, gateway }) {
+  /** @type {{line: string, why: string}[]} */
+  const found = [];
+  const longest = Math.max(0, ...outages_ms);
+  const say = (/** @type {string} */ line, /** @type {string} */ why) => found.push({ line, why });
+  if (!reseat) {
+    if (sessions_lost > 0)
+      say(
+        '<script src="/reseat.install.js"></script>',
+        `without it ${count(sessions_lost, 'session')} ended with the connection`,
+      );
+    return found;
+  }
+  const grace = parseDuration(settings.grace);
+  if (longest > 0) {
+    const need = `${Math.ceil(longest / 1000)} s`;
+    if (longest > grace / 2)
+      say(`grace = "${round((2 * longest) / 1000)}s"`, `the longest outage took ${need} of ${settings.grace}`);
+    else say('', `a grace period of less than ${need} would have lost the seat (grace = "${settings.grace}")`);
+  }
+  for (const [name, most, limit] of /** @type {[string, number, number][]} */ ([
+    ['buffer-messages', buffered.messages, settings['buffer-messages']],
+    ['buffer-bytes', buffered.bytes, settings['buffer-bytes']],
+  ])) {
+    if (!most || !limit) continue;
+    if (most > limit / 2) say(`${name} = ${round(4 * most)}`, `${most} were kept, of ${limit}`);
+    else if (name === 'buffer-messages')
+      say('', `a buffer of less than ${count(most, 'message')} would have overflowed (${name} = ${limit})`);
+  }
+  if (missed > 0)
+    say('overflow = "pause"', `${count(missed, 'message')} were missed (overflow = "${settings.overflow}")`);
+  const socketIO = url.searchParams.has('EIO') || url.pathname.startsWith('/socket.io/');
+  if (socketIO)
+    say(
+      'keepalive-reply = ["engine.io"]',
+      'Socket.IO closes a connection that leaves its pings unanswered; set data-keepalive="engine.io" in the page, too',
+    );
+  if (gateway?.closed_after)
+    say(
+      `# ${gateway.keepalive || 'keepalive-send'}`,
+      `the game server closed its connection ${gateway.closed_after} after the client was last heard`,
+    );
+  else if (gateway?.keepalive && !socketIO)
+    say(
+      `# ${gateway.keepalive}`,
+      'the client sends this at a steady pace: only if the game server closes connections that are silent',
+    );
+  return found;
+}
+
+/** @param {number} n @param {string} what */
+const count = (n, what) => `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
+
+/** @param {unknown} text */
+const escape = (text) => `${text}`.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+/** @param {number} ms */
+const time = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`);
+
+const BAR = 6;
+const HEIGHT = 48;
+
+/** A picture of the messages of each second. @param {number[]} seconds */
+function picture(seconds) {
+  const most = Math.max(1, ...seconds);
+  const bars = seconds.map((got, i) =>
+    got < 0
+      ? `<rect class="gone" x="${i * BAR}" y="0" width="${BAR}" height="${HEIGHT}"/>`
+      : `<rect x="${i * BAR}" y="${HEIGHT - (got / most) * HEIGHT}" width="${BAR - 1}" height="${(got / most) * HEIGHT}"/>`,
+  );
+  const width = seconds.length * BAR;
+  return `<svg role="img" aria-label="Messages of each second" viewBox="0 0 ${width} ${HEIGHT}" width="${width}" height="${HEIGHT}">${bars.join('')}</svg>`;
+}
+
+/** @param {SocketReport} socket */
+function socketHTML(socket) {
+  const { reseat, outages_ms: outages } = socket;
+  const rows = /** @type {[string, string | number][]} */ ([
+    ...(reseat
+      ? [
+          ['Missed', socket.missed],
+          ['Duplicated', socket.duplicated],
+          ['Replayed', socket.replayed],
+          [
+            'The game server saw',
+            socket.game_server_outages
+              ? count(socket.game_server_outages, 'lost connection')
+              : 'nothing: one connection all the time',
+          ],
+          ['Kept for the player at most', count(socket.buffered.messages, 'message')],
+        ]
+      : [['Sessions lost', socket.sessions_lost]]),
+    ['Messages in, out', `${socket.messages_in.toLocaleString('en')}, ${socket.messages_out.toLocaleString('en')}`],
+    ['Outages as the player felt them', outages.length ? outages.map(time).join(', ') : 'none'],
+  ]);
+  const advices = socket.advice.map(
+    ({ line, why }) => `<li>${line ? `<code>${escape(line)}</code> ` : ''}${escape(why)}</li>`,
+  );
+  return `<h3>${escape(socket.url)}</h3><table>${rows.map(([name, value]) => `<tr><th scope="row">${name}<td>${escape(value)}`).join('')}</table>
+<div class="scroll" tabindex="0" role="group" aria-label="Messages over time">${picture(socket.seconds)}</div>${advices.length ? `<h4>Settings</h4><ul>${advices.join('')}</ul>` : ''}`;
+}
+
+/** @param {Run} run */
+function runHTML({ reseat, began, lasted_s: lasted, cuts, sockets }) {
+  const list = cuts.map(({ at_s: at, name }) => `<li>after ${at} s: ${escape(name)}</li>`);
+  return `<section><h2>${reseat ? 'With Reseat' : 'Without Reseat'}</h2><p>Began ${escape(began)}, lasted ${lasted} s.</p>
+${sockets.map(socketHTML).join('')}<h4>Cuts</h4><ol>${list.join('') || '<li>none</li>'}</ol></section>`;
+}
+
+const STYLE = `:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}body{max-width:60rem;margin:2rem auto;padding:0 1rem}
+section{margin:1.5rem 0;padding:0 1rem 1rem;border:1px solid #8886;border-radius:10px}th{padding-right:1.5rem;text-align:left;font-weight:400;vertical-align:top}
+td{font-weight:600}code{padding:.1em .4em;border-radius:4px;background:#8883}svg{fill:#0b8a70}svg .gone{fill:#e0a63a}.scroll{overflow-x:auto;margin:.6rem 0}`;
+
+/** The report as a page of one file, without script. @param {Report} report */
+export function html({ made, page, runs }) {
+  return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Reseat: ${escape(page)}</title><style>${STYLE}</style></head>
+<body><main><h1>What a lost connection did</h1><p>${escape(page)}, ${escape(made)}</p>${runs.map(runHTML).join('')}</main></body></html>
+`;
+}

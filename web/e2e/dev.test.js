@@ -1,0 +1,215 @@
+// --dev in front of a game that knows nothing of it: the panel, its buttons, and what they do to the game.
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { describe, test } from 'node:test';
+import { WebSocketServer } from 'ws';
+import { suiteBrowser } from './support/browser.js';
+import { startGateway } from './support/gateway.js';
+import { overflowing, violations } from './support/looks.js';
+import { serve } from './support/serve.js';
+import { until } from './support/until.js';
+
+const limit = { timeout: 180_000 };
+
+const GAME = `
+  const game = (window.game = { next: 1, bad: 0, closed: 0 });
+  const socket = (game.socket = new WebSocket('ws://' + location.host + '/play'));
+  socket.onmessage = ({ data }) => Number(data) === game.next++ || game.bad++;
+  socket.onclose = () => game.closed++;
+  let inputs = 0;
+  setInterval(() => socket.readyState === 1 && socket.send(String(++inputs)), 50);`;
+
+/**
+ * A game server that numbers its messages, and what it sees of its players.
+ * @param {any} t @param {string} [policy] @param {string} [nonce]
+ */
+async function startGame(t, policy, nonce = '') {
+  const seen = { players: 0, gone: 0, inputs: 0, bad: 0 };
+  const { server, host } = await serve(t, (request, response) => {
+    if (request.url === '/game.js') return response.setHeader('Content-Type', 'text/javascript').end(GAME);
+    if (request.url !== '/') return response.writeHead(404).end('the game has no such page');
+    response.setHeader('Content-Type', 'text/html');
+    if (policy) response.setHeader('Content-Security-Policy', policy);
+    return response.end(
+      `<!doctype html><html lang="en"><head><title>game</title></head><body><main><h1>Game</h1><canvas></canvas></main><script nonce="${nonce}" src="/game.js"></script></body></html>`,
+    );
+  });
+  new WebSocketServer({ server }).on('connection', (socket) => {
+    seen.players++;
+    let next = 0;
+    const timer = setInterval(() => socket.send(String(++next)), 50);
+    socket.on('message', (data) => Number(data) === ++seen.inputs || seen.bad++);
+    socket.on('close', () => (clearInterval(timer), seen.gone++));
+  });
+  return { host, seen };
+}
+
+/** @param {any} page */
+const inPanel = (page) => {
+  const panel = page.locator('reseat-dev');
+  return {
+    panel,
+    open: () => panel.locator('.badge').click(),
+    press: (/** @type {string} */ name) => panel.getByRole('button', { name, exact: true }).click(),
+    part: async (/** @type {string} */ name) => (await panel.locator(`[data-part=${name}]`).textContent()) ?? '',
+    story: (/** @type {string} */ text) => panel.locator('li', { hasText: text }).first().waitFor({ timeout: 30_000 }),
+  };
+};
+
+describe('--dev before a game that knows nothing of it', () => {
+  const own = suiteBrowser();
+
+  test('its connection is cut from the panel, and neither side notices', limit, async (t) => {
+    const { host, seen } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/`);
+    const { open, press, part, story, panel } = inPanel(page);
+    await open();
+    for (const cut of ['Silence 8 s', 'Reset', 'Close cleanly', 'Tunnel']) {
+      const before = Number((await part('outages')).split(',')[0]);
+      await press(cut);
+      await story(`${cut}.`);
+      await until(`an outage after ${cut}`, async () => Number((await part('outages')).split(',')[0]) > before);
+    }
+    await press('End all faults');
+    await press('Airplane mode');
+    await story('Connection lost');
+    await press('Airplane mode');
+    await until('the connection', async () => (await panel.locator('.state').textContent()) === 'connected');
+    const inputs = seen.inputs;
+    await until('inputs', () => seen.inputs > inputs);
+    await until('the counts of the gateway', async () => Number(await part('replayed')) > 0);
+    assert.deepEqual([await part('missed'), await part('duplicated')], ['0', '0']);
+    const { bad, closed } = await page.evaluate(() => /** @type {any} */ (window).game);
+    assert.deepEqual({ bad, closed, ...seen, inputs: 0 }, { bad: 0, closed: 0, players: 1, gone: 0, inputs: 0 });
+  });
+
+  test('a slow line delays messages, and ends', limit, async (t) => {
+    const { host } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/`);
+    const { open, press, part, panel } = inPanel(page);
+    await open();
+    await panel.getByLabel('Latency').fill('500');
+    await until('a long round trip', async () => parseInt(await part('rtt')) > 700, 60_000);
+    await press('End all faults');
+    assert.equal(await panel.getByLabel('Latency').inputValue(), '0');
+  });
+
+  test('the panel works under a strict policy, in the keyboard alone, and at 390 px', limit, async (t) => {
+    const { host } = await startGame(t, "default-src 'none'; script-src 'nonce-abc'; connect-src 'self'", 'abc');
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t, { viewport: { width: 390, height: 700 }, colorScheme: 'dark' });
+    await page.goto(`http://${gateway.host}/`);
+    const { panel, story } = inPanel(page);
+    await panel.locator('.badge').focus();
+    await page.keyboard.press('Enter');
+    await panel.getByText('connected', { exact: true }).waitFor();
+    const place = await panel.boundingBox();
+    await page.keyboard.press('ArrowUp');
+    assert.equal((await panel.boundingBox())?.y, (place?.y ?? 0) - 20);
+    await panel.getByRole('button', { name: 'Reset' }).focus();
+    await page.keyboard.press('Enter');
+    await story('Back after');
+    assert.deepEqual(await violations(page, 'reseat-dev'), []);
+    assert.deepEqual(await overflowing(page), []);
+    await page.keyboard.press('Escape');
+    assert.ok(await panel.locator('.badge').evaluate((badge) => badge.getRootNode().activeElement === badge));
+  });
+
+  // The same page, the same cuts, as a plain client: the developer sees their own game lose its seat.
+  test('without Reseat the same cut ends the session', limit, async (t) => {
+    const { host, seen } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/`);
+    const { open, press, part, story } = inPanel(page);
+    await open();
+    await press('Play without Reseat');
+    await page.waitForFunction(() => /** @type {any} */ (window).game?.next > 1);
+    assert.match(await page.evaluate(() => /** @type {any} */ (window).game.socket.url), /\/play$/);
+    await open();
+    const { gone } = seen;
+    await press('Close cleanly');
+    await story('Connection lost (1001');
+    await until('it is counted', async () => (await part('seats')) === '1');
+    await until('the game server to lose the player', () => seen.gone > gone);
+    await press('Play with Reseat again');
+    await open();
+    await press('Reset');
+    await story('Back after');
+    const [download] = await Promise.all([page.waitForEvent('download'), press('Report as JSON')]);
+    const { runs } = JSON.parse(await readFile(await download.path(), 'utf8'));
+    const told = runs.map(
+      ({ reseat, cuts, sockets: [{ sessions_lost: lost, missed, duplicated, outages_ms: outages }] }) => [
+        reseat,
+        cuts.map(({ name }) => name),
+        lost,
+        missed + duplicated,
+        outages.length,
+      ],
+    );
+    assert.deepEqual(told, [
+      [true, ['Reset'], 0, 0, 1],
+      [false, ['Close cleanly'], 1, 0, 0],
+    ]);
+    const [file] = await Promise.all([page.waitForEvent('download'), press('Report')]);
+    const shown = await own.page(t);
+    await shown.setContent(await readFile(await file.path(), 'utf8'));
+    await shown.getByText('nothing: one connection all the time').waitFor();
+    assert.deepEqual(await violations(shown), []);
+  });
+
+  test('a policy that forbids the panel to ask is named', limit, async (t) => {
+    const { host } = await startGame(t, "default-src 'self'; connect-src ws:");
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/`);
+    const { open, panel } = inPanel(page);
+    await open();
+    await panel.getByText(`Add: connect-src http://${gateway.host}`).waitFor();
+  });
+
+  test('the panel is above a canvas in full screen', limit, async (t) => {
+    const { host } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/`);
+    const { panel } = inPanel(page);
+    await panel.getByText('Reseat: connected').waitFor();
+    await page.evaluate(() =>
+      document
+        .querySelector('canvas')
+        ?.addEventListener('click', ({ target }) => /** @type {any} */ (target).requestFullscreen()),
+    );
+    await page.locator('main canvas').click();
+    await page.waitForFunction(() => document.fullscreenElement);
+    await page.keyboard.press('Alt+Shift+R'); // Chromium lets nothing else be clicked
+    await panel.getByRole('button', { name: 'Reset' }).click();
+    await panel.locator('li', { hasText: 'Back after' }).waitFor();
+    await page.keyboard.press('Alt+Shift+R');
+    assert.ok(await page.evaluate(() => document.fullscreenElement && !document.querySelector('dialog')));
+  });
+
+  test('nothing of it is there without --dev', limit, async (t) => {
+    const { host } = await startGame(t);
+    const gateway = await startGateway(t, '--upstream', `ws://${host}`);
+    const origin = `http://${gateway.host}`;
+    for (const path of ['/reseat.dev.js', '/reseat.dev/faults', '/reseat.dev/session'])
+      assert.equal(await (await fetch(origin + path)).text(), 'the game has no such page');
+    for (const path of ['/', '/reseat.js', '/reseat.install.js']) {
+      const text = await (await fetch(origin + path, { headers: { Accept: 'text/html' } })).text();
+      assert.ok(
+        !text.includes('reseat.dev') && !text.includes('reseat-dev') && (path !== '/' || !text.includes('reseat')),
+        path,
+      );
+    }
+    const answer = await fetch(`http://${gateway.admin}/api/v1/sessions/x/faults`, {
+      method: 'POST',
+      body: '{"fault":"reset"}',
+    });
+    assert.equal(answer.status, 409);
+  });
+});
