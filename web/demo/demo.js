@@ -41,7 +41,11 @@ function playUrl(name) {
   return url.href;
 }
 
-/** @typedef {{game: Game, panel: Panel, box: Box, silences: number}} Side `silences`: that ended on the old connection */
+/**
+ * `silences`: cuts that ended on the old connection; `expected`: a cut, until it shows as a drop, or as a
+ * silence that is over.
+ * @typedef {{game: Game, panel: Panel, box: Box, silences: number, expected: boolean}} Side
+ */
 
 /**
  * A game with its panel.
@@ -54,9 +58,13 @@ function playUrl(name) {
 function makeSide(id, words, makeSocket, earlier) {
   const game = new Game(makeSocket, earlier);
   const panel = new Panel(byId(id), game, words);
-  const side = { game, panel, box: new Box(byId(id), game), silences: 0 };
+  const side = { game, panel, box: new Box(byId(id), game), silences: 0, expected: false };
   panel.addEventListener('heard', () => {
-    if (!game.restarted) side.silences++;
+    side.silences += Number(side.expected);
+    side.expected = false;
+  });
+  game.addEventListener('phase', () => {
+    if (game.phase !== 'playing') side.expected = false;
   });
   return side;
 }
@@ -67,8 +75,8 @@ function cutOpen({ game, panel }) {
 }
 
 /** How often the connection was cut, as far as it showed. @param {Side} side */
-function cuts({ game, panel, silences }) {
-  return game.totals.drops + silences + Number(panel.state === 'silent' && !game.serverAway);
+function cuts({ game, panel, silences, expected }) {
+  return game.totals.drops + silences + Number(panel.state === 'silent' && expected);
 }
 
 /** @param {string} id */
@@ -127,8 +135,16 @@ setInterval(sendInputs, INPUT_MS);
 // Cutting: the panel of --dev does it.
 
 const dev = /** @type {import('../dev/panel.js').ReseatDev} */ (document.querySelector('reseat-dev'));
-dev.addEventListener('fault', () => {
-  for (const { game, panel } of sides) if (game.phase === 'playing') panel.flash('cut');
+dev.addEventListener('fault', (event) => {
+  const { fault, sockets } = /** @type {CustomEvent} */ (event).detail;
+  for (const [side, name] of /** @type {const} */ ([
+    [reseat, 'ReseatSocket'],
+    [plain, 'WebSocket'],
+  ])) {
+    if (side.game.phase !== 'playing' || !sockets.includes(name)) continue;
+    side.panel.flash('cut');
+    side.expected = fault === 'silence';
+  }
 });
 
 // Trials.

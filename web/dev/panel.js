@@ -213,7 +213,7 @@ class Row {
 
 /**
  * The element. `links` must be set before it is made. With the attribute `docked` it is open, at its
- * place in the page. Event: `fault`, with the fault as detail.
+ * place in the page. Event: `fault`, with the fault and the names of its `sockets` as detail.
  */
 export class ReseatDev extends HTMLElement {
   /** @type {import('./links.js').Links} */
@@ -501,7 +501,7 @@ export class ReseatDev extends HTMLElement {
     else if (fault && answers.some((answer) => answer?.ok)) {
       this.#cuts.push({ at_s: Math.round(performance.now() / 1000), name, fault });
       this.#tell(`${name}.`, '');
-      this.dispatchEvent(new CustomEvent('fault', { detail: fault }));
+      this.dispatchEvent(new CustomEvent('fault', { detail: { ...fault, sockets: links.map((link) => link.name) } }));
     }
     return answers.map((answer) => answer?.status ?? 0);
   }
