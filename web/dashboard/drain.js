@@ -46,9 +46,9 @@ function Begin({ model, close }) {
         elsewhere. Clients can still resume.
       </p>
       <p>
-        After ${period(drain_time)} (<code>--drain</code>) whatever is left of${' '} the
-        ${many(living(totals.sessions), 'session')} ends with 4503. The process keeps running. Until then you can cancel
-        the drain; afterwards you can still have new sessions accepted again.
+        After ${period(drain_time)} (<code>--drain</code>) whatever is left of
+        the${' '}${many(living(totals.sessions), 'session')} ends with 4503. The process keeps running. Until then you
+        can cancel the drain; afterwards you can still have new sessions accepted again.
       </p>
     <//>
   `;

@@ -82,7 +82,7 @@ export class Link extends EventTarget {
       this.tell('Connection lost. The client reconnects.', 'warn');
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
-      const { replay, lost, ms, reloaded } = detail;
+      const { replay, lost, skipped, ms, reloaded } = detail;
       this.#enter('attached');
       this.heard = performance.now();
       this.replayed += replay;
@@ -90,7 +90,7 @@ export class Link extends EventTarget {
       this.lost += lost;
       if (!reloaded) this.outages.push(ms);
       this.tell(
-        `Back after ${seconds(ms)}, ${replay} replayed${lost ? `, ${lost} dropped` : ''}.`,
+        `Back after ${seconds(ms)}, ${replay} replayed${skipped ? `, ${skipped} skipped` : ''}${lost ? `, ${lost} dropped` : ''}.`,
         lost ? 'bad' : 'good',
       );
     });

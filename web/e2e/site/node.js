@@ -138,10 +138,23 @@ globalThis.Buffer ??= /** @type {any} */ (
       return new this(data);
     }
 
+    static alloc = (/** @type {number} */ length) => new this(length);
+
+    static concat(/** @type {Uint8Array[]} */ list) {
+      const all = new this(list.reduce((sum, { length }) => sum + length, 0));
+      let at = 0;
+      for (const one of list) {
+        all.set(one, at);
+        at += one.length;
+      }
+      return all;
+    }
+
     static byteLength = (/** @type {string} */ text) => new TextEncoder().encode(text).length;
 
     toString(encoding = 'utf8') {
       if (encoding === 'hex') return [...this].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+      if (encoding === 'latin1') return String.fromCharCode(...this);
       return new TextDecoder().decode(this);
     }
   }
