@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"reseat/gateway/gate"
+	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
@@ -37,6 +38,14 @@ func (c *Control) Session(id string) (registry.Snapshot, bool) {
 		}
 	}
 	return c.reg.Remembered(id)
+}
+
+// Policy returns the settings of a session.
+func (c *Control) Policy(id string) (policy.Policy, bool) {
+	if e := c.reg.Find(id); e != nil {
+		return e.Terms().Policy, true
+	}
+	return policy.Policy{}, false
 }
 
 // Settled is Session for a call that is passed on if the session is not here: it waits while the session is

@@ -47,7 +47,11 @@ export class Link extends EventTarget {
   constructor(session, url) {
     super();
     this.session = session;
+    /** What the page asked for, and where the connection goes: in a cluster to another node. */
+    this.asked = url;
     this.url = new URL(url);
+    /** The node that the session was first at. */
+    this.home = this.at('');
     this.name = session ? 'ReseatSocket' : 'WebSocket';
     if (!session) this.#state = 'plain';
   }
@@ -189,6 +193,40 @@ export class Links extends EventTarget {
   /** Stands for the page's plain sockets, as a resume token does for a session. */
   key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
+  /** Nodes that are lost to the page, by their host. @type {Map<string, {to: URL, until: number}>} */
+  #lost = new Map();
+
+  /** Where the node of a host is led to, if it is lost. @param {string} host */
+  #leadOf(host) {
+    const node = this.#lost.get(host);
+    return node && performance.now() < node.until ? node.to : undefined;
+  }
+
+  /**
+   * Leads what connects to a node to another one for a while, as a load balancer does. Returns its host.
+   * @param {string} host @param {string[]} nodes the others @param {number} ms
+   */
+  lead(host, nodes, ms) {
+    const others = nodes.map((node) => new URL(node));
+    const to = others.find((other) => !this.#leadOf(other.host)) ?? others[0];
+    this.#lost.set(host, { to, until: performance.now() + ms });
+    return to.host;
+  }
+
+  /** Where a connection goes. @param {string | URL} url */
+  led(url) {
+    if (this.#lost.size === 0) return url;
+    const at = new URL(url, document.baseURI);
+    const asked = at.host;
+    for (let i = 0; i < this.#lost.size; i++) {
+      const to = this.#leadOf(at.host);
+      if (!to) break;
+      at.protocol = to.protocol.replace('http', 'ws');
+      at.host = to.host;
+    }
+    return at.host === asked ? url : at;
+  }
+
   /** @param {string} session @param {string} url @returns {Link} */
   of(session, url) {
     return this.all.find((each) => each.session === session) ?? this.#add(new Link(session, url));
@@ -196,7 +234,7 @@ export class Links extends EventTarget {
 
   /** The plain socket of a URL: a page opens one after the other. @param {string} url */
   plain(url) {
-    const before = this.all.find(({ session, state, url: { href } }) => !session && state !== 'plain' && href === url);
+    const before = this.all.find(({ session, state, asked }) => !session && state !== 'plain' && asked === url);
     return before ?? this.#add(new Link('', url));
   }
 
@@ -232,19 +270,28 @@ export function tap(scope, links, host, without) {
   class WebSocket extends Native {
     /** @type {Link | undefined} */
     #plain;
+    /** What the page asked for, if the connection goes elsewhere. */
+    #asked = '';
 
     /** @param {string | URL} url @param {string | string[]} [protocols] */
     constructor(url, protocols = []) {
       const offers = [protocols].flat();
       const reseat = offers.includes('reseat.v1');
-      super(reseat ? url : withKey(url, host, links.key), protocols);
+      const given = reseat ? url : withKey(url, host, links.key);
+      const to = links.led(given);
+      super(to, protocols);
+      if (to !== given) this.#asked = withoutKey(new URL(given, document.baseURI).href);
       const self = /** @type {any} */ (this);
-      if (reseat) watchWire(self, offers, links);
-      else if (super.url.includes(links.key)) watchPlain(self, (this.#plain = links.plain(this.url)));
+      if (reseat) watchWire(self, offers, links, super.url);
+      else if (super.url.includes(links.key)) {
+        this.#plain = links.plain(this.url);
+        this.#plain.url = new URL(withoutKey(super.url));
+        watchPlain(self, this.#plain);
+      }
     }
 
     get url() {
-      return super.url.replace(new RegExp(`[?&]${PARAM}=[0-9a-f]+`), '');
+      return this.#asked || withoutKey(super.url);
     }
 
     /** @param {any} data */
@@ -266,6 +313,9 @@ export function tap(scope, links, host, without) {
 
 const PARAM = 'reseat.dev';
 
+/** @param {string} url */
+const withoutKey = (url) => url.replace(new RegExp(`[?&]${PARAM}=[0-9a-f]+`), '');
+
 /** Only the gateway may see the key. @param {string | URL} url @param {string} host @param {string} key */
 function withKey(url, host, key) {
   try {
@@ -277,8 +327,8 @@ function withKey(url, host, key) {
   }
 }
 
-/** @param {WebSocket} transport @param {string[]} offers @param {Links} links */
-function watchWire(transport, offers, links) {
+/** @param {WebSocket} transport @param {string[]} offers @param {Links} links @param {string} url where it goes */
+function watchWire(transport, offers, links, url) {
   /** @type {Link | undefined} */
   let link;
   transport.addEventListener('message', ({ data }) => {
@@ -286,8 +336,8 @@ function watchWire(transport, offers, links) {
     const [verb, argument] = split(data.slice(1));
     if (verb === 'hello') {
       const known = links.all.length;
-      link = links.of(argument.session, transport.url);
-      link.url = new URL(transport.url); // in a cluster its node may have changed
+      link = links.of(argument.session, url);
+      link.url = new URL(url); // in a cluster its node may have changed
       const received = offers.find((offer) => offer.startsWith('reseat.received.'));
       if (links.all.length > known && received) link.before = Number(received.slice(16)) + argument.lost;
     }
