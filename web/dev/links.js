@@ -2,6 +2,8 @@
 // What the panel knows of the page's sockets: what it sees on the wire, below the client, and what
 // the application gets and sends, above it.
 
+import { Wire } from './wire.js';
+
 /** Control messages begin with it: protocol section 3. */
 const DLE = '\u0010';
 
@@ -25,6 +27,8 @@ export class Link extends EventTarget {
   before = 0;
   /** Dropped by --overflow drop-oldest. */
   lost = 0;
+  /** Replaced by newer ones: --newest. */
+  skipped = 0;
   replayed = 0;
   missed = 0;
   duplicated = 0;
@@ -35,11 +39,20 @@ export class Link extends EventTarget {
   upstreamLost = 0;
   /** Outages as the player felt them, in ms. @type {number[]} */
   outages = [];
+  /** The longest round trip, and the longest time until an outage was noticed, in ms. */
+  slowest = 0;
+  noticed = 0;
+  /** When the panel last began a fault. */
+  cutAt = 0;
+  wire = new Wire();
   /** The session as the gateway describes it. @type {any} */
   gateway = null;
   heard = performance.now();
   /** The usual time between two messages, in ms. */
   gap = 200;
+  /** Messages of a replay that are to come, and when the connection was lost. */
+  #replaying = 0;
+  #lostAt = 0;
   /** @type {{at: number, sends: number}[]} */
   #samples = [];
 
@@ -78,17 +91,22 @@ export class Link extends EventTarget {
     const { send } = socket;
     socket.send = (/** @type {any} */ data) => {
       this.sends++;
+      this.wire.said(data, performance.now());
       return send.call(socket, data);
     };
     socket.addEventListener('message', () => this.note());
     socket.addEventListener('detach', () => {
       this.#enter('detached');
+      const since = Math.max(this.heard, this.cutAt);
+      if (this.cutAt) this.noticed = Math.max(this.noticed, performance.now() - since);
       this.tell('Connection lost. The client reconnects.', 'warn');
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
       const { replay, lost, ms, reloaded } = detail;
       this.#enter('attached');
       this.heard = performance.now();
+      this.#replaying = replay;
+      this.#lostAt = this.heard - ms;
       this.replayed += replay;
       this.longestReplay = Math.max(this.longestReplay, replay);
       this.lost += lost;
@@ -97,6 +115,9 @@ export class Link extends EventTarget {
         `Back after ${seconds(ms)}, ${replay} replayed${lost ? `, ${lost} dropped` : ''}.`,
         lost ? 'bad' : 'good',
       );
+    });
+    socket.addEventListener('skip', (/** @type {any} */ { detail }) => {
+      this.skipped += detail.skipped;
     });
     socket.addEventListener('upstream', (/** @type {any} */ { detail }) => {
       if (detail.state === 'lost') this.upstreamLost++;
@@ -112,7 +133,6 @@ export class Link extends EventTarget {
 
   /** Sessions that ended with their connection, and the time until the page had another. */
   sessionsLost = 0;
-  #lostAt = 0;
 
   /** The page opens a plain socket. @param {WebSocket} socket */
   open(socket) {
@@ -138,6 +158,13 @@ export class Link extends EventTarget {
     this.tell(`Connection lost (${code}${reason && ` ${reason}`}), and the session with it.`, 'bad');
   }
 
+  /** A message of the session comes, before the page has it. @param {unknown} data */
+  hear(data) {
+    const replayed = this.#replaying > 0;
+    if (replayed) this.#replaying--;
+    this.wire.heard(data, performance.now(), replayed ? this.#lostAt : undefined);
+  }
+
   note() {
     const now = performance.now();
     if (this.state !== 'silent') this.gap += (Math.min(now - this.heard, 5000) - this.gap) / 16;
@@ -156,25 +183,29 @@ export class Link extends EventTarget {
     this.dispatchEvent(Object.assign(new Event('story'), { text, mood }));
   }
 
+  /** The number of the newest message that the application got, or that another replaced. */
+  get counted() {
+    return this.before + this.lost + this.skipped + this.delivered;
+  }
+
   /**
    * Compares what the application got and sent with the counts of the gateway. Messages under way make
    * both differ for a moment, in one direction only: so only the other is a fault.
-   * @param {any} gateway its description @param {number} delivered when it was asked for
+   * @param {any} gateway its description @param {number} counted when it was asked for
    */
-  compare(gateway, delivered) {
+  compare(gateway, counted) {
     this.gateway = gateway;
+    this.slowest = Math.max(this.slowest, gateway.rtt_ms ?? 0);
     this.most.messages = Math.max(this.most.messages, gateway.buffer_messages);
     this.most.bytes = Math.max(this.most.bytes, gateway.buffer_bytes);
-    const got = this.before + this.lost;
     const now = performance.now();
     this.#samples.push({ at: now, sends: this.sends });
     while (this.#samples.length > 1 && this.#samples[1].at < now - UNDERWAY_MS) this.#samples.shift();
     const [old] = this.#samples;
     const unsent = old.at <= now - UNDERWAY_MS && this.#state === 'attached' ? old.sends - gateway.received : 0;
-    this.missed =
-      Math.max(0, gateway.acked - this.delivered - got) + (this.before ? 0 : Math.max(0, unsent)) + this.lost;
+    this.missed = Math.max(0, gateway.acked - this.counted) + (this.before ? 0 : Math.max(0, unsent)) + this.lost;
     this.duplicated =
-      Math.max(0, delivered + got - gateway.sent) + (this.before ? 0 : Math.max(0, gateway.written - this.sends));
+      Math.max(0, counted - gateway.sent) + (this.before ? 0 : Math.max(0, gateway.written - this.sends));
   }
 }
 
@@ -307,6 +338,8 @@ export function tap(scope, links, host, without) {
   scope.EventTarget.prototype.dispatchEvent = function (/** @type {Event} */ event) {
     if (event.type === 'open' && this?.session && 'detached' in this && !(this instanceof Native))
       links.of(this.session, this.url).adopt(this);
+    else if (event.type === 'message')
+      links.all.find(({ session, socket }) => session && socket === this)?.hear(/** @type {any} */ (event).data);
     return dispatchEvent.call(this, event);
   };
 }

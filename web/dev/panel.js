@@ -201,7 +201,7 @@ class Row {
       seats: link.sessionsLost,
       missed: link.missed,
       duplicated: link.duplicated,
-      replayed: link.replayed,
+      replayed: link.skipped ? `${link.replayed}, ${link.skipped} skipped` : link.replayed,
       rtt: gateway?.rtt_ms == null ? '–' : `${Math.round(gateway.rtt_ms)} ms`,
       here: size(link.socket?.bufferedAmount ?? 0),
       there: gateway ? `${gateway.buffer_messages} (${size(gateway.buffer_bytes)})` : '–',
@@ -502,7 +502,11 @@ export class ReseatDev extends HTMLElement {
     const none = [...this.#rows.values()].some(({ chosen }) => chosen.checked);
     this.#say(none ? '' : 'Choose whose connection to cut.');
     if (links.length === 0) return [];
-    if (fault) for (const link of links) this.#rows.get(link)?.track.mark('cut');
+    if (fault)
+      for (const link of links) {
+        this.#rows.get(link)?.track.mark('cut');
+        link.cutAt = performance.now();
+      }
     const answers = await Promise.all(
       links.map(async (link) => {
         const { host } = link.url;
@@ -548,12 +552,12 @@ export class ReseatDev extends HTMLElement {
   async #ask(always = false) {
     if (this.#panel.hidden && !always) return;
     for (const link of this.#targets) {
-      const { delivered } = link;
+      const { counted } = link;
       let answer = await this.#send(link, '/reseat.dev/session');
       // Its connection goes through a node that does not have the session.
       if (answer?.status === 204 && link.home !== link.at(''))
         answer = await this.#send(link, '/reseat.dev/session', {}, link.home);
-      if (answer?.status === 200) link.compare(await answer.json(), delivered);
+      if (answer?.status === 200) link.compare(await answer.json(), counted);
     }
   }
 
