@@ -163,6 +163,52 @@ describe('--dev before a game that knows nothing of it', () => {
     assert.ok((await other.locator('reseat-dev .badge').textContent())?.endsWith('connected'));
   });
 
+  // States that newer ones replaced are skipped, never missed; and the server's own ping has gone unanswered.
+  test(
+    'of a game that declares its states the report says what was skipped, and which keepalive it needs',
+    limit,
+    async (t) => {
+      const { server, host } = await serve(t, (_, response) => {
+        response.setHeader('Content-Type', 'text/html');
+        response.end(
+          `<script>socket = new WebSocket('ws://' + location.host + '/play'); socket.onmessage = ({ data }) => data === 'ping' && socket.send('pong')</script>`,
+        );
+      });
+      new WebSocketServer({ server }).on('connection', (socket) => {
+        let n = 0;
+        const timers = [
+          setInterval(() => socket.send(`{"type":"state","n":${++n}}`), 50),
+          setInterval(() => socket.send('ping'), 1500),
+        ];
+        socket.on('close', () => timers.forEach(clearInterval));
+      });
+      const gateway = await startGateway(
+        t,
+        '--dev',
+        '--upstream',
+        `ws://${host}`,
+        '--newest',
+        'state=json:/type=state',
+      );
+      const page = await own.page(t);
+      await page.goto(`http://${gateway.host}/`);
+      const { open, press, part, story } = inPanel(page);
+      await open();
+      await until('some pings', async () => Number(await part('sent')) >= 3);
+      await press('Elevator');
+      await story('Back after');
+      await until('skipped states', async () => / \d+ skipped$/.test(await part('replayed')));
+      for (let i = 0; i < 3; i++) {
+        assert.deepEqual([await part('missed'), await part('duplicated')], ['0', '0']);
+        await page.waitForTimeout(1100); // the gateway is asked each second
+      }
+      const [{ sockets }] = (await page.evaluate(() => /** @type {any} */ (window).reseatDev.report())).runs;
+      assert.ok(sockets[0].skipped > 20);
+      const ping = sockets[0].advice.find(({ line }) => line === 'keepalive-reply = ["ping=>pong"]');
+      assert.match(ping?.why, /^your game server sent a ping of its own \d s into the outage; set --keepalive-reply$/);
+    },
+  );
+
   test('a slow line delays messages, and ends', limit, async (t) => {
     const { host } = await startGame(t);
     const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
