@@ -148,9 +148,14 @@ func TestLostNodeRefusesItsClientAlone(t *testing.T) {
 func TestUnusedLinesAreForgotten(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.apply(`{"fault":"offline","for":"10m"}`)
+		used, done := r.lines.line("used") // and its connection is about to join
 		for i := range 1000 {
 			r.lines.Clear(strconv.Itoa(i))
 		}
+		if r.lines.of["used"] != used {
+			t.Error("a line was forgotten while it was used")
+		}
+		done()
 		if n := len(r.lines.of); n > 50 {
 			t.Errorf("%d lines are kept, one is used", n)
 		}

@@ -102,7 +102,7 @@ export class Link extends EventTarget {
       this.tell('Connection lost. The client reconnects.', 'warn');
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
-      const { replay, lost, ms, reloaded } = detail;
+      const { replay, lost, skipped, ms, reloaded } = detail;
       this.#enter('attached');
       this.heard = performance.now();
       this.#replaying = replay;
@@ -112,7 +112,7 @@ export class Link extends EventTarget {
       this.lost += lost;
       if (!reloaded) this.outages.push(ms);
       this.tell(
-        `Back after ${seconds(ms)}, ${replay} replayed${lost ? `, ${lost} dropped` : ''}.`,
+        `Back after ${seconds(ms)}, ${replay} replayed${skipped ? `, ${skipped} skipped` : ''}${lost ? `, ${lost} dropped` : ''}.`,
         lost ? 'bad' : 'good',
       );
     });

@@ -226,7 +226,7 @@ describe('the demo', { concurrency: 3 }, () => {
     );
     wantWhole(proof);
     await demo.says('reseat-letters', /^200 of 200 messages, in order; \d+ older states skipped$/);
-    await demo.says('story', /ReseatSocket no messages for \d+\.\d s, back, \d+ replayed, \d+ skipped/);
+    await demo.says('story', /ReseatSocket: Back after \d+\.\d s, \d+ replayed, \d+ skipped/);
     demo.clean();
   });
 
