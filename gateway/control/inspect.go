@@ -4,7 +4,6 @@ import (
 	"net"
 
 	"reseat/gateway/gate"
-	"reseat/gateway/policy"
 	"reseat/gateway/registry"
 	"reseat/gateway/session"
 )
@@ -40,12 +39,12 @@ func (c *Control) Session(id string) (registry.Snapshot, bool) {
 	return c.reg.Remembered(id)
 }
 
-// Policy returns the settings of a session.
-func (c *Control) Policy(id string) (policy.Policy, bool) {
+// Terms returns the settings of a session, nil if it is not here.
+func (c *Control) Terms(id string) *registry.Terms {
 	if e := c.reg.Find(id); e != nil {
-		return e.Terms().Policy, true
+		return e.Terms()
 	}
-	return policy.Policy{}, false
+	return nil
 }
 
 // Settled is Session for a call that is passed on if the session is not here: it waits while the session is

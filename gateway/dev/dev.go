@@ -233,12 +233,13 @@ func writeJSON(w http.ResponseWriter, v any) {
 // session describes a session, as the control API does, with settings, and says whether its game server can
 // be restarted, and its node lost.
 func (o *Options) session(w http.ResponseWriter, _ *http.Request, session string) {
-	s, ok := o.Gateway.Control().Session(session)
-	if !ok { // it is at another node, or over
+	c := o.Gateway.Control()
+	s, ok := c.Session(session)
+	p := c.Terms(session)
+	if !ok || p == nil { // it is at another node, or over
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	p, _ := o.Gateway.Control().Policy(session)
 	writeJSON(w, struct {
 		registry.Snapshot
 		Heartbeat        string `json:"heartbeat"`
