@@ -39,6 +39,14 @@ func (c *Control) Session(id string) (registry.Snapshot, bool) {
 	return c.reg.Remembered(id)
 }
 
+// Terms returns the settings of a session, nil if it is not here.
+func (c *Control) Terms(id string) *registry.Terms {
+	if e := c.reg.Find(id); e != nil {
+		return e.Terms()
+	}
+	return nil
+}
+
 // Settled is Session for a call that is passed on if the session is not here: it waits while the session is
 // handed off to another node.
 func (c *Control) Settled(v *gate.Visit, id string) (registry.Snapshot, bool) {

@@ -13,8 +13,8 @@ import (
 	"reseat/gateway/handshake"
 )
 
-// A Place is a node's place in a cluster whose nodes all have the demo. The page shows it, and
-// can carry on at another node.
+// A Place is a node's place in a cluster whose nodes all have the demo, or --dev. The page can carry on at
+// another node; that of the demo shows which.
 type Place struct {
 	Cluster Cluster
 	// URL is the address of this node for browsers.
@@ -116,33 +116,47 @@ func (p *Place) nodes(g *gateway.Gateway) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		session, origin := r.URL.Query().Get("session"), r.Header.Get("Origin")
-		if origin == "" { // a page of this node
-			origin = "http://" + r.Host
-			if r.TLS != nil {
-				origin = "https://" + r.Host
-			}
-		}
-		nodes := p.Cluster.Nodes()
-		nodes[0].URL = p.URL
-		o := overview{Self: nodes[0].ID, Owner: g.Owner().NodeOf(session), Front: g.Owner().FrontOf(g.Control().ClientConn(session)), Nodes: nodes}
-		var asked sync.WaitGroup
-		for i := range nodes[1:] {
-			n := &nodes[i+1]
-			if n.State == stateGone {
-				continue
-			}
-			asked.Go(func() {
-				s := p.ask(r.Context(), n.ID, session, origin)
-				n.URL = s.URL
-				if n.ID == o.Owner {
-					o.Front = s.Front // of one node alone
-				}
-			})
-		}
-		asked.Wait()
-		writeJSON(w, o)
+		writeJSON(w, p.overview(g, r, r.URL.Query().Get("session")))
 	})
+}
+
+// Others returns the addresses of the other nodes that a page may carry on at.
+func (p *Place) Others(g *gateway.Gateway, r *http.Request, session string) (list []string) {
+	for _, n := range p.overview(g, r, session).Nodes[1:] {
+		if n.URL != "" {
+			list = append(list, n.URL)
+		}
+	}
+	return list
+}
+
+func (p *Place) overview(g *gateway.Gateway, r *http.Request, session string) overview {
+	origin := r.Header.Get("Origin")
+	if origin == "" { // a page of this node
+		origin = "http://" + r.Host
+		if r.TLS != nil {
+			origin = "https://" + r.Host
+		}
+	}
+	nodes := p.Cluster.Nodes()
+	nodes[0].URL = p.URL
+	o := overview{Self: nodes[0].ID, Owner: g.Owner().NodeOf(session), Front: g.Owner().FrontOf(g.Control().ClientConn(session)), Nodes: nodes}
+	var asked sync.WaitGroup
+	for i := range nodes[1:] {
+		n := &nodes[i+1]
+		if n.State == stateGone {
+			continue
+		}
+		asked.Go(func() {
+			s := p.ask(r.Context(), n.ID, session, origin)
+			n.URL = s.URL
+			if n.ID == o.Owner {
+				o.Front = s.Front // of one node alone
+			}
+		})
+	}
+	asked.Wait()
+	return o
 }
 
 // ask returns what another node says, nothing if it does not answer.

@@ -48,7 +48,9 @@ type Options struct {
 	// Pages: the client's scripts bring the panel along, and pages that are proxied get them. Else
 	// the demo's page alone has the panel.
 	Pages bool
-	Log   *slog.Logger
+	// Others returns the addresses of the other nodes that may serve a page's session; nil outside a cluster.
+	Others func(r *http.Request, session string) []string
+	Log    *slog.Logger
 }
 
 // Tokens are the hashes of the tokens in --dev-token-file.
@@ -199,11 +201,22 @@ func (o *Options) faults(w http.ResponseWriter, r *http.Request, session string)
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+		var others []string
+		if f.Name == faults.Node && o.Others != nil {
+			if others = o.Others(r, session); len(others) == 0 {
+				http.Error(w, "no other node answers that allows this page's origin", http.StatusConflict)
+				return
+			}
+		}
 		if err = o.Lines.Apply(session, f); err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
 		}
 		o.Log.Info("dev.fault", "session", session, "fault", f.Name, "for", f.Lasts())
+		if others != nil { // the page goes there, as a load balancer would lead it
+			writeJSON(w, map[string]any{"nodes": others, "ms": f.For.Milliseconds()})
+			return
+		}
 	default:
 		w.Header().Set("Allow", "POST, DELETE")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
@@ -212,19 +225,30 @@ func (o *Options) faults(w http.ResponseWriter, r *http.Request, session string)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// session describes a session, as the control API does, and says whether its game server can be
-// restarted.
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v)
+}
+
+// session describes a session, as the control API does, with settings, and says whether its game server can
+// be restarted, and its node lost.
 func (o *Options) session(w http.ResponseWriter, _ *http.Request, session string) {
-	s, ok := o.Gateway.Control().Session(session)
-	if !ok { // it is at another node, or over
+	c := o.Gateway.Control()
+	s, ok := c.Session(session)
+	p := c.Terms(session)
+	if !ok || p == nil { // it is at another node, or over
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(struct {
+	writeJSON(w, struct {
 		registry.Snapshot
-		Restart bool `json:"restart"`
-	}{s, o.Lines.CanRestart()})
+		Heartbeat        string `json:"heartbeat"`
+		AnswerTimeout    string `json:"answer_timeout"`
+		KeepaliveReplies int    `json:"keepalive_replies"` // how many are set
+		Keepalives       int    `json:"keepalives"`
+		Restart          bool   `json:"restart"`
+		Cluster          bool   `json:"cluster"`
+	}{s, registry.FormatDuration(p.Heartbeat), registry.FormatDuration(p.AnswerTimeout), len(p.KeepaliveReplies), len(p.Keepalives), o.Lines.CanRestart(), o.Lines.CanLoseNode()})
 }
 
 // Front returns next with the panel's script in the pages that it serves. It holds up the resumes of

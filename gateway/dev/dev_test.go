@@ -32,6 +32,8 @@ type site struct {
 	// Set before a request that it answers; the race detector sees that order by asked alone.
 	page  http.HandlerFunc
 	asked atomic.Int32
+	// others are what the cluster knows; nil: no other node answers.
+	others []string
 }
 
 func newSite(t *testing.T, devTokens dev.Tokens) *site {
@@ -55,8 +57,8 @@ func newSite(t *testing.T, devTokens dev.Tokens) *site {
 	}
 	t.Cleanup(g.Close)
 	lines := faults.NewLines()
-	lines.Serve(faults.Options{Client: func(string) net.Conn { return nil }, Close: func(net.Conn) bool { return true }})
-	o := dev.Options{Gateway: g, Lines: lines, Keys: s.keys, Origins: []string{"http://pages.example"}, Tokens: devTokens, Pages: true, Log: log}
+	lines.Serve(faults.Options{Cluster: true, Client: func(string) net.Conn { return nil }, Close: func(net.Conn) bool { return true }})
+	o := dev.Options{Gateway: g, Lines: lines, Keys: s.keys, Origins: []string{"http://pages.example"}, Tokens: devTokens, Pages: true, Log: log, Others: func(*http.Request, string) []string { return s.others }}
 	dev.Serve(o)
 	s.Handler = dev.Front(o, g)
 	return s
@@ -118,6 +120,21 @@ func TestPageShowsItsResumeToken(t *testing.T) {
 		if w := s.ask(c.method, c.path, c.body, "Authorization", s.bearer("s")); w.Code != c.want {
 			t.Errorf("%s %s %.40s: %d %s, want %d", c.method, c.path, c.body, w.Code, w.Body, c.want)
 		}
+	}
+}
+
+// The page is led to another node, as by a load balancer. Without one it would lose its session for nothing.
+func TestPageThatLosesItsNodeLearnsOfAnother(t *testing.T) {
+	s := newSite(t, nil)
+	lose := func() *httptest.ResponseRecorder {
+		return s.ask("POST", "/reseat.dev/faults", `{"fault":"node","for":"5s"}`, "Authorization", s.bearer("s"))
+	}
+	if w := lose(); w.Code != 409 {
+		t.Errorf("without another node: %d %s", w.Code, w.Body)
+	}
+	s.others = []string{"http://127.0.0.1:8082/", "http://127.0.0.1:8083/"}
+	if w := lose(); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"ms":5000,"nodes":["http://127.0.0.1:8082/","http://127.0.0.1:8083/"]}` {
+		t.Errorf("with others: %d %s", w.Code, w.Body)
 	}
 }
 

@@ -37,6 +37,9 @@ const (
 	Reset    = "reset"   // TCP RST to both ends
 	Close    = "close"   // Close 1001, as from a proxy that restarts
 	Restart  = "restart" // of the game server, where the gateway has started it
+	// Node is the loss of this node for the client alone: its connections are reset, and new ones refused,
+	// as by a machine that is gone. Another node of the cluster takes it to its session, which goes on here.
+	Node = "node"
 )
 
 // The limits of a fault.
@@ -48,7 +51,7 @@ const (
 )
 
 // defaultFor is how long a fault lasts that has a duration and says none.
-var defaultFor = map[string]time.Duration{Silence: 8 * time.Second, Offline: 10 * time.Second, Airplane: 10 * time.Second, Slow: 30 * time.Second}
+var defaultFor = map[string]time.Duration{Silence: 8 * time.Second, Offline: 10 * time.Second, Airplane: 10 * time.Second, Slow: 30 * time.Second, Node: 30 * time.Second}
 
 // A Fault is one fault or a preset, by its name.
 type Fault struct {
@@ -97,7 +100,7 @@ var presets = map[string][]step{
 
 // Names are all faults, the single ones first.
 func Names() []string {
-	return append([]string{Silence, Offline, Airplane, Slow, Reset, Close, Restart}, slices.Sorted(maps.Keys(presets))...)
+	return append([]string{Silence, Offline, Airplane, Slow, Reset, Close, Restart, Node}, slices.Sorted(maps.Keys(presets))...)
 }
 
 // Lasts is the time until the last of its effects is over.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -114,6 +115,53 @@ func TestOfflineHoldsEveryConnection(t *testing.T) {
 			t.Errorf("admitted after %v", time.Since(begun))
 		}
 		r.want(0, 0)
+	})
+}
+
+// As a machine that is gone: what there is breaks, and what comes is refused, for this client alone.
+func TestLostNodeRefusesItsClientAlone(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		if err := r.lines.Apply(session, Fault{Name: Node}); !errors.Is(err, ErrNoCluster) {
+			t.Errorf("outside a cluster: %v", err)
+		}
+		r.lines.opts.Cluster = true
+		r.apply(`{"fault":"node","for":"10s"}`)
+		if _, err := r.far.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection lives on")
+		}
+		admit := func(who string) bool {
+			near, far := r.connect()
+			defer far.Close()
+			return r.lines.Admit(ConnContext(t.Context(), near), who)
+		}
+		if admit(session) || !admit("another") {
+			t.Error("the wrong client is refused")
+		}
+		time.Sleep(10 * s)
+		if !admit(session) {
+			t.Error("it is refused after its time")
+		}
+	})
+}
+
+// Each use looks at a few lines, and still those that are not used any more do not add up.
+func TestUnusedLinesAreForgotten(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		r.apply(`{"fault":"offline","for":"10m"}`)
+		used, done := r.lines.line("used") // and its connection is about to join
+		for i := range 1000 {
+			r.lines.Clear(strconv.Itoa(i))
+		}
+		if r.lines.of["used"] != used {
+			t.Error("a line was forgotten while it was used")
+		}
+		done()
+		if n := len(r.lines.of); n > 50 {
+			t.Errorf("%d lines are kept, one is used", n)
+		}
+		if r.lines.of[session] == nil {
+			t.Error("a fault was forgotten")
+		}
 	})
 }
 

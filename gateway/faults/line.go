@@ -9,12 +9,12 @@ import (
 )
 
 // A Line is what the connections of one session, or of the plain clients of one page, suffer: their
-// present and their later ones. All its
-// methods may be called on nil, a line without faults.
+// present and their later ones. All its methods may be called on nil, a line without faults.
 type Line struct {
 	mu      sync.Mutex
 	conns   map[*Conn]bool
 	offline time.Time // until when
+	lost    time.Time // until when this node seems to be
 	slow    [3]struct {
 		Fault
 		until time.Time
@@ -22,6 +22,7 @@ type Line struct {
 	until   time.Time     // when all effects are over
 	changed chan struct{} // closed at each change, and replaced
 	plan    context.CancelFunc
+	held    int // how many use it: of the lock of Lines
 }
 
 // due returns when a chunk of c will have passed, as far as is known, and what is closed when that
@@ -66,8 +67,11 @@ func (l *Line) doLocked(f Fault) {
 			}
 		}
 	}
-	if f.Name == Offline || f.Name == Airplane {
+	switch f.Name {
+	case Offline, Airplane:
 		l.offline = until
+	case Node:
+		l.lost = until
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -79,7 +83,7 @@ func (l *Line) clearLocked() {
 		l.plan()
 		l.plan = nil
 	}
-	l.offline, l.until = time.Time{}, time.Time{}
+	l.offline, l.lost, l.until = time.Time{}, time.Time{}, time.Time{}
 	clear(l.slow[:])
 	for c := range l.conns {
 		c.silent = [3]time.Time{}
@@ -128,6 +132,8 @@ type Options struct {
 	// Restart restarts the game server; false if it was restarted just now. Nil: the gateway has
 	// not started it.
 	Restart func() bool
+	// Cluster: the gateway is a node of one.
+	Cluster bool
 }
 
 // Lines are the lines of all sessions. Its methods are safe for concurrent use.
@@ -148,6 +154,9 @@ func NewLines() *Lines {
 
 // Serve sets what the faults act on.
 func (l *Lines) Serve(o Options) { l.opts = o }
+
+// CanLoseNode reports whether there may be another node.
+func (l *Lines) CanLoseNode() bool { return l.opts.Cluster }
 
 // CanRestart reports whether there is a game server to restart.
 func (l *Lines) CanRestart() bool { return l.opts.Restart != nil }
@@ -197,33 +206,53 @@ func (l *Lines) Stop() {
 	l.running.Wait()
 }
 
-// line returns the line of a session or page, and forgets those without connection and fault.
-func (l *Lines) line(session string) *Line {
+// line returns the line of a session or page, for use until done. It forgets those without use, connection
+// and fault among a few that come in turn: so they stay fewer than those that are in use.
+func (l *Lines) line(session string) (_ *Line, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for id, line := range l.of {
+	looked := 0
+	for id, line := range l.of { // begins anywhere
 		line.mu.Lock()
-		if id != session && len(line.conns) == 0 && time.Now().After(line.until) && line.plan == nil {
+		if line.held == 0 && len(line.conns) == 0 && time.Now().After(line.until) && line.plan == nil {
 			delete(l.of, id)
 		}
 		line.mu.Unlock()
+		if looked++; looked == sweepLines {
+			break
+		}
 	}
-	if l.of[session] == nil {
-		l.of[session] = &Line{conns: make(map[*Conn]bool), changed: make(chan struct{})}
+	line := l.of[session]
+	if line == nil {
+		line = &Line{conns: make(map[*Conn]bool), changed: make(chan struct{})}
+		l.of[session] = line
 	}
-	return l.of[session]
+	line.held++
+	return line, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		line.held--
+	}
 }
+
+// sweepLines is how many lines are looked at for each that is used.
+const sweepLines = 3
 
 // The errors of Apply.
 var (
 	ErrNoClient  = errors.New("no client is connected")
 	ErrNoRestart = errors.New("the gateway did not start the game server, so it cannot restart it")
 	ErrTooSoon   = errors.New("the game server was restarted just now")
+	ErrNoCluster = errors.New("the gateway is not a node of a cluster")
 )
 
 // Apply begins a fault. A preset replaces the one before, and all faults that there are.
 func (l *Lines) Apply(session string, f Fault) error {
-	line := l.line(session)
+	if f.Name == Node && !l.opts.Cluster {
+		return ErrNoCluster
+	}
+	line, done := l.line(session)
+	defer done()
 	if conn, ok := l.opts.Client(session).(*Conn); ok {
 		line.join(conn)
 	}
@@ -295,7 +324,7 @@ func (l *Lines) do(line *Line, f Fault) error {
 		line.mu.Lock()
 		line.doLocked(f)
 		line.mu.Unlock()
-		if f.Name == Airplane { // now that the line holds up what the gateway would hear of it
+		if f.Name == Airplane || f.Name == Node { // now that the line holds up what the gateway would hear of it
 			for _, c := range line.present() {
 				c.reset()
 			}
@@ -306,26 +335,32 @@ func (l *Lines) do(line *Line, f Fault) error {
 
 // Clear ends all faults of a session.
 func (l *Lines) Clear(session string) {
-	line := l.line(session)
+	line, done := l.line(session)
+	defer done()
 	line.mu.Lock()
 	defer line.mu.Unlock()
 	line.clearLocked()
 }
 
 // Admit adds the connection of a handshake to the line of its session or page, and waits while that is
-// offline. It reports false if the client has given up meanwhile, or the context has ended: then there
-// is nobody to answer.
+// offline. It reports false if the client has given up meanwhile, the context has ended, or this node
+// seems to be lost: then there is nobody to answer.
 func (l *Lines) Admit(ctx context.Context, session string) bool {
 	c, ok := ctx.Value(connKey{}).(*Conn)
 	if !ok {
 		return true
 	}
-	line := l.line(session)
+	line, done := l.line(session)
+	defer done()
 	line.join(c)
 	for waited := false; ; waited = true {
 		line.mu.Lock()
-		left, changed := time.Until(line.offline), line.changed
+		left, changed, lost := time.Until(line.offline), line.changed, time.Now().Before(line.lost)
 		line.mu.Unlock()
+		if lost {
+			c.reset()
+			return false
+		}
 		if left <= 0 {
 			return !waited || !c.gone.Load()
 		}

@@ -56,7 +56,7 @@ type member struct {
 	http     *http.Client     // to other nodes
 	events   events.Log
 	api      http.Handler // the control API of this node alone; set before the listener is served
-	demo     http.Handler // what the demo's pages ask other nodes; nil without --demo
+	demo     http.Handler // what pages ask other nodes; nil without --demo and --dev
 	server   *http.Server
 	ln       net.Listener
 	served   bool // the listener

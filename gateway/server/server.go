@@ -237,6 +237,7 @@ type process struct {
 	certs           *secure.Certificates // nil without TLS
 	show            *demo.Showcase       // nil without --demo
 	lines           *faults.Lines        // nil without --demo and --dev
+	place           *demo.Place          // nil without them, and outside a cluster
 	hook            *webhook.Hook        // nil without --webhook
 	hookEnds        sync.Once
 	node            *member // nil without --cluster
@@ -350,14 +351,19 @@ func (p *process) trackClients(set *config.Settings, own *secrets) {
 
 // devOptions are those of the panel.
 func (p *process) devOptions(set *config.Settings, own *secrets) dev.Options {
-	return dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: own.dev, Pages: set.Dev, Log: p.log}
+	o := dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: own.dev, Pages: set.Dev, Log: p.log}
+	if p.place != nil {
+		o.Others = func(r *http.Request, session string) []string { return p.place.Others(p.gateway, r, session) }
+	}
+	return o
 }
 
 // faultOptions are what faults act on.
 func (p *process) faultOptions() faults.Options {
 	o := faults.Options{
-		Client: func(session string) net.Conn { return rawconn.Lowest(p.gateway.Control().ClientConn(session)) },
-		Close:  p.closeClient,
+		Cluster: p.node != nil,
+		Client:  func(session string) net.Conn { return rawconn.Lowest(p.gateway.Control().ClientConn(session)) },
+		Close:   p.closeClient,
 	}
 	if p.show != nil {
 		o.Restart = p.show.Restart
@@ -387,20 +393,19 @@ func (p *process) addPages(set *config.Settings, own *secrets) {
 	for path, h := range web.Client() {
 		p.gateway.Page(path, h)
 	}
-	if p.lines != nil {
-		p.lines.Serve(p.faultOptions())
-		dev.Serve(p.devOptions(set, own))
-	}
-	if !set.Demo {
+	if p.lines == nil {
 		return
 	}
-	var place *demo.Place
 	if p.node != nil {
 		host, _, _ := net.SplitHostPort(p.node.Nodes()[0].Address)
-		place = &demo.Place{Cluster: demoNodes{p.node}, URL: addressAt(p.listen, p.certs, host) + "/", Origins: set.Gateway.Default.Origins}
-		p.node.demo = place.NodeHandler(p.gateway)
+		p.place = &demo.Place{Cluster: demoNodes{p.node}, URL: addressAt(p.listen, p.certs, host) + "/", Origins: set.Gateway.Default.Origins}
+		p.node.demo = p.place.NodeHandler(p.gateway)
 	}
-	demo.Serve(p.gateway, place)
+	p.lines.Serve(p.faultOptions())
+	dev.Serve(p.devOptions(set, own))
+	if set.Demo {
+		demo.Serve(p.gateway, p.place)
+	}
 }
 
 // openAll opens the listeners for clients and for the admin address.

@@ -2,6 +2,8 @@
 // What the panel knows of the page's sockets: what it sees on the wire, below the client, and what
 // the application gets and sends, above it.
 
+import { Wire } from './wire.js';
+
 /** Control messages begin with it: protocol section 3. */
 const DLE = '\u0010';
 
@@ -25,6 +27,8 @@ export class Link extends EventTarget {
   before = 0;
   /** Dropped by --overflow drop-oldest. */
   lost = 0;
+  /** Replaced by newer ones: --newest. */
+  skipped = 0;
   replayed = 0;
   missed = 0;
   duplicated = 0;
@@ -35,11 +39,20 @@ export class Link extends EventTarget {
   upstreamLost = 0;
   /** Outages as the player felt them, in ms. @type {number[]} */
   outages = [];
+  /** The longest round trip, and the longest time until an outage was noticed, in ms. */
+  slowest = 0;
+  noticed = 0;
+  /** When the panel last began a fault. */
+  cutAt = 0;
+  wire = new Wire();
   /** The session as the gateway describes it. @type {any} */
   gateway = null;
   heard = performance.now();
   /** The usual time between two messages, in ms. */
   gap = 200;
+  /** Messages of a replay that are to come, and when the connection was lost. */
+  #replaying = 0;
+  #lostAt = 0;
   /** @type {{at: number, sends: number}[]} */
   #samples = [];
 
@@ -47,7 +60,11 @@ export class Link extends EventTarget {
   constructor(session, url) {
     super();
     this.session = session;
+    /** What the page asked for, and where the connection goes: in a cluster to another node. */
+    this.asked = url;
     this.url = new URL(url);
+    /** The node that the session was first at. */
+    this.home = this.at('');
     this.name = session ? 'ReseatSocket' : 'WebSocket';
     if (!session) this.#state = 'plain';
   }
@@ -74,17 +91,22 @@ export class Link extends EventTarget {
     const { send } = socket;
     socket.send = (/** @type {any} */ data) => {
       this.sends++;
+      this.wire.said(data, performance.now());
       return send.call(socket, data);
     };
     socket.addEventListener('message', () => this.note());
     socket.addEventListener('detach', () => {
       this.#enter('detached');
+      const since = Math.max(this.heard, this.cutAt);
+      if (this.cutAt) this.noticed = Math.max(this.noticed, performance.now() - since);
       this.tell('Connection lost. The client reconnects.', 'warn');
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
       const { replay, lost, skipped, ms, reloaded } = detail;
       this.#enter('attached');
       this.heard = performance.now();
+      this.#replaying = replay;
+      this.#lostAt = this.heard - ms;
       this.replayed += replay;
       this.longestReplay = Math.max(this.longestReplay, replay);
       this.lost += lost;
@@ -93,6 +115,9 @@ export class Link extends EventTarget {
         `Back after ${seconds(ms)}, ${replay} replayed${skipped ? `, ${skipped} skipped` : ''}${lost ? `, ${lost} dropped` : ''}.`,
         lost ? 'bad' : 'good',
       );
+    });
+    socket.addEventListener('skip', (/** @type {any} */ { detail }) => {
+      this.skipped += detail.skipped;
     });
     socket.addEventListener('upstream', (/** @type {any} */ { detail }) => {
       if (detail.state === 'lost') this.upstreamLost++;
@@ -108,7 +133,6 @@ export class Link extends EventTarget {
 
   /** Sessions that ended with their connection, and the time until the page had another. */
   sessionsLost = 0;
-  #lostAt = 0;
 
   /** The page opens a plain socket. @param {WebSocket} socket */
   open(socket) {
@@ -134,6 +158,13 @@ export class Link extends EventTarget {
     this.tell(`Connection lost (${code}${reason && ` ${reason}`}), and the session with it.`, 'bad');
   }
 
+  /** A message of the session comes, before the page has it. @param {unknown} data */
+  hear(data) {
+    const replayed = this.#replaying > 0;
+    if (replayed) this.#replaying--;
+    this.wire.heard(data, performance.now(), replayed ? this.#lostAt : undefined);
+  }
+
   note() {
     const now = performance.now();
     if (this.state !== 'silent') this.gap += (Math.min(now - this.heard, 5000) - this.gap) / 16;
@@ -152,25 +183,29 @@ export class Link extends EventTarget {
     this.dispatchEvent(Object.assign(new Event('story'), { text, mood }));
   }
 
+  /** The number of the newest message that the application got, or that another replaced. */
+  get counted() {
+    return this.before + this.lost + this.skipped + this.delivered;
+  }
+
   /**
    * Compares what the application got and sent with the counts of the gateway. Messages under way make
    * both differ for a moment, in one direction only: so only the other is a fault.
-   * @param {any} gateway its description @param {number} delivered when it was asked for
+   * @param {any} gateway its description @param {number} counted when it was asked for
    */
-  compare(gateway, delivered) {
+  compare(gateway, counted) {
     this.gateway = gateway;
+    this.slowest = Math.max(this.slowest, gateway.rtt_ms ?? 0);
     this.most.messages = Math.max(this.most.messages, gateway.buffer_messages);
     this.most.bytes = Math.max(this.most.bytes, gateway.buffer_bytes);
-    const got = this.before + this.lost;
     const now = performance.now();
     this.#samples.push({ at: now, sends: this.sends });
     while (this.#samples.length > 1 && this.#samples[1].at < now - UNDERWAY_MS) this.#samples.shift();
     const [old] = this.#samples;
     const unsent = old.at <= now - UNDERWAY_MS && this.#state === 'attached' ? old.sends - gateway.received : 0;
-    this.missed =
-      Math.max(0, gateway.acked - this.delivered - got) + (this.before ? 0 : Math.max(0, unsent)) + this.lost;
+    this.missed = Math.max(0, gateway.acked - this.counted) + (this.before ? 0 : Math.max(0, unsent)) + this.lost;
     this.duplicated =
-      Math.max(0, delivered + got - gateway.sent) + (this.before ? 0 : Math.max(0, gateway.written - this.sends));
+      Math.max(0, counted - gateway.sent) + (this.before ? 0 : Math.max(0, gateway.written - this.sends));
   }
 }
 
@@ -189,6 +224,40 @@ export class Links extends EventTarget {
   /** Stands for the page's plain sockets, as a resume token does for a session. */
   key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
+  /** Nodes that are lost to the page, by their host. @type {Map<string, {to: URL, until: number}>} */
+  #lost = new Map();
+
+  /** Where the node of a host is led to, if it is lost. @param {string} host */
+  #leadOf(host) {
+    const node = this.#lost.get(host);
+    return node && performance.now() < node.until ? node.to : undefined;
+  }
+
+  /**
+   * Leads what connects to a node to another one for a while, as a load balancer does. Returns its host.
+   * @param {string} host @param {string[]} nodes the others @param {number} ms
+   */
+  lead(host, nodes, ms) {
+    const others = nodes.map((node) => new URL(node));
+    const to = others.find((other) => !this.#leadOf(other.host)) ?? others[0];
+    this.#lost.set(host, { to, until: performance.now() + ms });
+    return to.host;
+  }
+
+  /** Where a connection goes. @param {string | URL} url */
+  led(url) {
+    if (this.#lost.size === 0) return url;
+    const at = new URL(url, document.baseURI);
+    const asked = at.host;
+    for (let i = 0; i < this.#lost.size; i++) {
+      const to = this.#leadOf(at.host);
+      if (!to) break;
+      at.protocol = to.protocol.replace('http', 'ws');
+      at.host = to.host;
+    }
+    return at.host === asked ? url : at;
+  }
+
   /** @param {string} session @param {string} url @returns {Link} */
   of(session, url) {
     return this.all.find((each) => each.session === session) ?? this.#add(new Link(session, url));
@@ -196,7 +265,7 @@ export class Links extends EventTarget {
 
   /** The plain socket of a URL: a page opens one after the other. @param {string} url */
   plain(url) {
-    const before = this.all.find(({ session, state, url: { href } }) => !session && state !== 'plain' && href === url);
+    const before = this.all.find(({ session, state, asked }) => !session && state !== 'plain' && asked === url);
     return before ?? this.#add(new Link('', url));
   }
 
@@ -232,19 +301,28 @@ export function tap(scope, links, host, without) {
   class WebSocket extends Native {
     /** @type {Link | undefined} */
     #plain;
+    /** What the page asked for, if the connection goes elsewhere. */
+    #asked = '';
 
     /** @param {string | URL} url @param {string | string[]} [protocols] */
     constructor(url, protocols = []) {
       const offers = [protocols].flat();
       const reseat = offers.includes('reseat.v1');
-      super(reseat ? url : withKey(url, host, links.key), protocols);
+      const given = reseat ? url : withKey(url, host, links.key);
+      const to = links.led(given);
+      super(to, protocols);
+      if (to !== given) this.#asked = withoutKey(new URL(given, document.baseURI).href);
       const self = /** @type {any} */ (this);
-      if (reseat) watchWire(self, offers, links);
-      else if (super.url.includes(links.key)) watchPlain(self, (this.#plain = links.plain(this.url)));
+      if (reseat) watchWire(self, offers, links, super.url);
+      else if (super.url.includes(links.key)) {
+        this.#plain = links.plain(this.url);
+        this.#plain.url = new URL(withoutKey(super.url));
+        watchPlain(self, this.#plain);
+      }
     }
 
     get url() {
-      return super.url.replace(new RegExp(`[?&]${PARAM}=[0-9a-f]+`), '');
+      return this.#asked || withoutKey(super.url);
     }
 
     /** @param {any} data */
@@ -260,11 +338,16 @@ export function tap(scope, links, host, without) {
   scope.EventTarget.prototype.dispatchEvent = function (/** @type {Event} */ event) {
     if (event.type === 'open' && this?.session && 'detached' in this && !(this instanceof Native))
       links.of(this.session, this.url).adopt(this);
+    else if (event.type === 'message')
+      links.all.find(({ session, socket }) => session && socket === this)?.hear(/** @type {any} */ (event).data);
     return dispatchEvent.call(this, event);
   };
 }
 
 const PARAM = 'reseat.dev';
+
+/** @param {string} url */
+const withoutKey = (url) => url.replace(new RegExp(`[?&]${PARAM}=[0-9a-f]+`), '');
 
 /** Only the gateway may see the key. @param {string | URL} url @param {string} host @param {string} key */
 function withKey(url, host, key) {
@@ -277,8 +360,8 @@ function withKey(url, host, key) {
   }
 }
 
-/** @param {WebSocket} transport @param {string[]} offers @param {Links} links */
-function watchWire(transport, offers, links) {
+/** @param {WebSocket} transport @param {string[]} offers @param {Links} links @param {string} url where it goes */
+function watchWire(transport, offers, links, url) {
   /** @type {Link | undefined} */
   let link;
   transport.addEventListener('message', ({ data }) => {
@@ -286,8 +369,8 @@ function watchWire(transport, offers, links) {
     const [verb, argument] = split(data.slice(1));
     if (verb === 'hello') {
       const known = links.all.length;
-      link = links.of(argument.session, transport.url);
-      link.url = new URL(transport.url); // in a cluster its node may have changed
+      link = links.of(argument.session, url);
+      link.url = new URL(url); // in a cluster its node may have changed
       const received = offers.find((offer) => offer.startsWith('reseat.received.'));
       if (links.all.length > known && received) link.before = Number(received.slice(16)) + argument.lost;
     }

@@ -42,6 +42,13 @@ const CUTS = [
   ['Close cleanly', { fault: 'close' }, 'Close frame with 1001, as from a proxy that restarts'],
 ];
 
+/** @type {[string, Fault, string]} */
+const LOSE_NODE = [
+  'Lose the node',
+  { fault: 'node' },
+  'This page alone goes through another node of the cluster, as if its own had died; the session goes on',
+];
+
 const STATES = {
   connecting: 'connecting',
   attached: 'connected',
@@ -194,7 +201,7 @@ class Row {
       seats: link.sessionsLost,
       missed: link.missed,
       duplicated: link.duplicated,
-      replayed: link.replayed,
+      replayed: link.skipped ? `${link.replayed}, ${link.skipped} skipped` : link.replayed,
       rtt: gateway?.rtt_ms == null ? '–' : `${Math.round(gateway.rtt_ms)} ms`,
       here: size(link.socket?.bufferedAmount ?? 0),
       there: gateway ? `${gateway.buffer_messages} (${size(gateway.buffer_bytes)})` : '–',
@@ -258,6 +265,7 @@ export class ReseatDev extends HTMLElement {
     }),
   );
   #restart = this.#button(['Restart the game server', { fault: 'restart' }, 'For all players']);
+  #node = this.#button(LOSE_NODE);
   #panel;
 
   constructor() {
@@ -303,7 +311,14 @@ export class ReseatDev extends HTMLElement {
       make('h4', {}, 'What happens to players'),
       make('div', { class: 'buttons' }, ...PRESETS.map((each) => this.#button(each))),
       make('h4', {}, 'Cut the connection'),
-      make('div', { class: 'buttons' }, ...CUTS.map((each) => this.#button(each)), this.#airplane, this.#restart),
+      make(
+        'div',
+        { class: 'buttons' },
+        ...CUTS.map((each) => this.#button(each)),
+        this.#airplane,
+        this.#node,
+        this.#restart,
+      ),
       make('h4', {}, 'Slow line'),
       this.#sliders(),
       make('h4', { class: 'only-alone' }, 'Compare and report'),
@@ -423,6 +438,7 @@ export class ReseatDev extends HTMLElement {
       `${this.#without ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
     );
     this.#restart.hidden = !this.links.all.some(({ gateway }) => gateway?.restart);
+    this.#node.hidden = !this.links.all.some(({ gateway }) => gateway?.cluster) || this.hasAttribute('docked'); // the demo has its own
     for (const row of this.#rows.values()) {
       row.tick();
       if (!this.#panel.hidden) row.show();
@@ -481,19 +497,29 @@ export class ReseatDev extends HTMLElement {
    * Makes the connections of all sessions of the page fail. Returns the statuses of the gateway's answers.
    * @param {Fault | null} fault null ends all faults @param {string} [name]
    */
-  async cut(fault, name = [...PRESETS, ...CUTS].find((each) => each[1].fault === fault?.fault)?.[0] ?? '') {
+  async cut(fault, name = [...PRESETS, ...CUTS, LOSE_NODE].find((each) => each[1].fault === fault?.fault)?.[0] ?? '') {
     const links = fault?.fault === 'restart' ? this.#targets.slice(0, 1) : this.#cuttable;
     const none = [...this.#rows.values()].some(({ chosen }) => chosen.checked);
     this.#say(none ? '' : 'Choose whose connection to cut.');
     if (links.length === 0) return [];
-    if (fault) for (const link of links) this.#rows.get(link)?.track.mark('cut');
+    if (fault)
+      for (const link of links) {
+        this.#rows.get(link)?.track.mark('cut');
+        link.cutAt = performance.now();
+      }
     const answers = await Promise.all(
-      links.map((link) =>
-        this.#send(link, '/reseat.dev/faults', {
+      links.map(async (link) => {
+        const { host } = link.url;
+        const answer = await this.#send(link, '/reseat.dev/faults', {
           method: fault ? 'POST' : 'DELETE',
           body: fault && JSON.stringify(fault),
-        }),
-      ),
+        });
+        if (answer?.status === 200) {
+          const { nodes, ms } = await answer.json();
+          this.#tell(`${host} is lost to this page. It connects to ${this.links.lead(host, nodes, ms)}.`, 'warn');
+        }
+        return answer;
+      }),
     );
     const refused = await Promise.all(answers.map(async (answer) => (answer?.ok === false ? answer.text() : '')));
     const why = refused.find((text) => text && !text.startsWith(LOST_ALREADY));
@@ -506,14 +532,14 @@ export class ReseatDev extends HTMLElement {
     return answers.map((answer) => answer?.status ?? 0);
   }
 
-  /** @param {Link} link @param {string} path @param {RequestInit} [init] */
-  async #send(link, path, init = {}) {
+  /** @param {Link} link @param {string} path @param {RequestInit} [init] @param {string} [node] */
+  async #send(link, path, init = {}, node = link.at('')) {
     const headers = {
       Authorization: link.session ? `Bearer ${link.token}` : `Page ${this.links.key}`,
       'Reseat-Dev': kept(TOKEN),
     };
     try {
-      const answer = await fetch(link.at(path), { ...init, headers, cache: 'no-store', credentials: 'omit' });
+      const answer = await fetch(node + path, { ...init, headers, cache: 'no-store', credentials: 'omit' });
       this.#asks.hidden = answer.status !== 403;
       return answer;
     } catch {
@@ -526,9 +552,12 @@ export class ReseatDev extends HTMLElement {
   async #ask(always = false) {
     if (this.#panel.hidden && !always) return;
     for (const link of this.#targets) {
-      const { delivered } = link;
-      const answer = await this.#send(link, '/reseat.dev/session');
-      if (answer?.status === 200) link.compare(await answer.json(), delivered);
+      const { counted } = link;
+      let answer = await this.#send(link, '/reseat.dev/session');
+      // Its connection goes through a node that does not have the session.
+      if (answer?.status === 204 && link.home !== link.at(''))
+        answer = await this.#send(link, '/reseat.dev/session', {}, link.home);
+      if (answer?.status === 200) link.compare(await answer.json(), counted);
     }
   }
 

@@ -13,8 +13,11 @@
  * @property {number} missed
  * @property {number} duplicated
  * @property {number} replayed
+ * @property {number} skipped replaced by newer states
  * @property {number} sessions_lost
  * @property {number[]} outages_ms as the player felt them
+ * @property {number} noticed_ms the longest time until one was noticed
+ * @property {number} round_trip_ms the longest
  * @property {number} game_server_outages how often the gateway lost the game server
  * @property {{messages: number, bytes: number}} buffered the most that the gateway kept, as far as it was seen
  * @property {Record<string, any>} settings of its session
@@ -39,12 +42,17 @@ export function socketReport(link, seconds) {
     missed: link.missed,
     duplicated: link.duplicated,
     replayed: link.replayed,
+    skipped: link.skipped,
     sessions_lost: link.sessionsLost,
     outages_ms: link.outages.map(Math.round),
+    noticed_ms: Math.round(link.noticed),
+    round_trip_ms: Math.round(link.slowest),
     game_server_outages: link.upstreamLost,
     buffered: { messages: Math.max(link.most.messages, link.longestReplay), bytes: link.most.bytes },
     settings: {
       grace: g.grace,
+      heartbeat: g.heartbeat,
+      'answer-timeout': g.answer_timeout,
       overflow: g.overflow,
       'buffer-messages': g.buffer_max_messages,
       'buffer-bytes': g.buffer_max_bytes,
@@ -68,14 +76,50 @@ function round(n) {
   return ([1, 2, 5, 10].find((step) => step * ten >= n) ?? 10) * ten;
 }
 
+/** A flag of the gateway, quoted for a shell, as a line of the config file. @param {string} flag */
+function configLine(flag) {
+  const [, name, value] = /^--([\w-]+) '(.*)'$/s.exec(flag) ?? [];
+  return name ? `${name} = [${JSON.stringify(value.replaceAll("'\\''", "'"))}]` : flag;
+}
+
+/** What is known of libraries: the line that they need, and why. @type {Record<string, [string, string, string]>} */
+const LIBRARIES = {
+  'engine.io': [
+    'keepalive-reply',
+    'keepalive-reply = ["engine.io"]',
+    'Socket.IO closes a connection that leaves its pings unanswered; set data-keepalive="engine.io" in the page, too',
+  ],
+  'engine.io 3': [
+    'keepalive-send',
+    'keepalive-send = ["5s:2"]',
+    'Socket.IO 2 closes a connection whose client sends no pings; set data-keepalive="engine.io" in the page, too',
+  ],
+  'signalr json': [
+    'keepalive-send',
+    'keepalive-send = ["10s:{\\"type\\":6}\\u001e"]',
+    'SignalR closes a connection whose client is silent for 30 s (ClientTimeoutInterval); raise serverTimeout in the page, too',
+  ],
+  'signalr messagepack': [
+    'keepalive-send',
+    'keepalive-send = ["10s/binary:029106"]',
+    'SignalR closes a connection whose client is silent for 30 s (ClientTimeoutInterval); raise serverTimeout in the page, too',
+  ],
+  colyseus: [
+    '',
+    '<script src="/reseat.install.js" data-hide-offline></script>',
+    'the client of Colyseus disconnects when the browser says that it is offline; the gateway answers the pings of its server',
+  ],
+};
+
 /**
  * Settings that what was seen asks for, each as a line of the config file, and those that would have
  * lost the seat.
  * @param {SocketReport} report
- * @param {{url: URL, gateway: any}} link
+ * @param {Pick<Link, 'url' | 'wire'> & {gateway: any}} link
  * @returns {{line: string, why: string}[]}
  */
-export function advice({ reseat, outages_ms, buffered, missed, sessions_lost, settings }, { url, gateway }) {
+export function advice(report, { url, wire, gateway }) {
+  const { reseat, outages_ms, buffered, missed, sessions_lost, settings } = report;
   /** @type {{line: string, why: string}[]} */
   const found = [];
   const longest = Math.max(0, ...outages_ms);
@@ -100,29 +144,73 @@ export function advice({ reseat, outages_ms, buffered, missed, sessions_lost, se
     ['buffer-bytes', buffered.bytes, settings['buffer-bytes']],
   ])) {
     if (!most || !limit) continue;
-    if (most > limit / 2) say(`${name} = ${round(4 * most)}`, `${most} were kept, of ${limit}`);
-    else if (name === 'buffer-messages')
-      say('', `a buffer of less than ${count(most, 'message')} would have overflowed (${name} = ${limit})`);
+    const of = name === 'buffer-bytes' ? 'byte' : 'message';
+    if (most > limit / 2) say(`${name} = ${round(4 * most)}`, `${count(most, of)} were kept, of ${limit}`);
+    else say('', `a buffer of less than ${count(most, of)} would have overflowed (${name} = ${limit})`);
   }
   if (missed > 0)
     say('overflow = "pause"', `${count(missed, 'message')} were missed (overflow = "${settings.overflow}")`);
-  const socketIO = url.searchParams.has('EIO') || url.pathname.startsWith('/socket.io/');
-  if (socketIO)
+  if (gateway?.newest_hint)
     say(
-      'keepalive-reply = ["engine.io"]',
-      'Socket.IO closes a connection that leaves its pings unanswered; set data-keepalive="engine.io" in the page, too',
+      configLine(gateway.newest_hint),
+      'most of what waited for the player looks like states: only if the newest of each counts, it alone need be sent',
     );
+  if (gateway?.cluster && gateway.durable === 'no')
+    say('durable = "on"', 'the death of the node that has the session would have lost the seat');
+  liveness(report, say);
+  heartbeat(say, wire, wire.library(url), gateway);
+  return found;
+}
+
+/** How soon a dead connection is noticed. @param {SocketReport} report @param {(line: string, why: string) => void} say */
+function liveness({ round_trip_ms: trip, noticed_ms: noticed, settings }, say) {
+  const answer = parseDuration(settings['answer-timeout']);
+  const beat = parseDuration(settings.heartbeat);
+  if (trip && answer && 4 * trip > answer)
+    say(
+      `answer-timeout = "${Math.ceil((5 * trip) / 1000)}s"`,
+      `a round trip took ${time(trip)}: one of ${settings['answer-timeout']} would take a connection for lost that lives`,
+    );
+  const brisk = Math.max(2, Math.ceil((10 * trip) / 1000));
+  if (noticed > LATE_MS && beat > 1000 * brisk)
+    say(
+      `heartbeat = "${brisk}s"`,
+      `an outage was noticed after ${time(noticed)} (heartbeat = "${settings.heartbeat}")`,
+    );
+}
+
+/** Until an outage is noticed, in ms: more is late. */
+const LATE_MS = 8000;
+
+/**
+ * What the game server misses while the client is away.
+ * @param {(line: string, why: string) => void} say
+ * @param {import('./wire.js').Wire} wire @param {string} library @param {any} gateway
+ */
+function heartbeat(say, wire, library, gateway) {
+  const ping = library.startsWith('signalr') ? undefined : wire.ping; // nobody answers its pings
+  const set = { 'keepalive-reply': gateway?.keepalive_replies, 'keepalive-send': gateway?.keepalives };
+  const [name = 'keepalive-reply', known = '', needs = ''] = LIBRARIES[library] ?? [];
+  const line = known || (ping ? `keepalive-reply = [${JSON.stringify(`${ping.receive}=>${ping.answer}`)}]` : '');
+  if (ping?.into !== undefined) {
+    const when = Number.isNaN(ping.into) ? 'during the outage' : `${Math.round(ping.into / 1000)} s into the outage`;
+    if (set['keepalive-reply'])
+      say('', `without keepalive-reply, nobody would have answered the ping that your game server sent ${when}`);
+    else say(line, `your game server sent a ping of its own ${when}; set --keepalive-reply`);
+  } else if (known && !set[/** @type {keyof typeof set} */ (name)]) say(known, needs);
+  else if (ping && !set['keepalive-reply'])
+    say(
+      line,
+      `your game server sends ${JSON.stringify(ping.receive)}, which the page answers: only if it closes connections that do not`,
+    );
+  const own = gateway?.keepalive && configLine(gateway.keepalive);
   if (gateway?.closed_after)
     say(
-      `# ${gateway.keepalive || 'keepalive-send'}`,
+      own || 'keepalive-send = ["auto"]',
       `the game server closed its connection ${gateway.closed_after} after the client was last heard`,
     );
-  else if (gateway?.keepalive && !socketIO)
-    say(
-      `# ${gateway.keepalive}`,
-      'the client sends this at a steady pace: only if the game server closes connections that are silent',
-    );
-  return found;
+  else if (own && !known && !ping && !set['keepalive-send'])
+    say(own, 'the client sends this at a steady pace: only if the game server closes connections that are silent');
 }
 
 /** @param {number} n @param {string} what */
@@ -158,6 +246,7 @@ function socketHTML(socket) {
           ['Missed', socket.missed],
           ['Duplicated', socket.duplicated],
           ['Replayed', socket.replayed],
+          ...(socket.skipped ? [['Skipped, for newer states', socket.skipped]] : []),
           [
             'The game server saw',
             socket.game_server_outages

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Wire } from './wire.js';
 import { advice, html, parseDuration, socketReport } from './report.js';
 
 const url = new URL('ws://127.0.0.1:8080/play?token=secret');
@@ -9,10 +10,30 @@ const socket = (over = {}) => ({
   buffered: { messages: 0, bytes: 0 },
   missed: 0,
   sessions_lost: 0,
-  settings: { grace: '30s', overflow: 'pause', 'buffer-messages': 4096, 'buffer-bytes': 1 << 20 },
+  noticed_ms: 0,
+  round_trip_ms: 0,
+  settings: {
+    heartbeat: '15s',
+    'answer-timeout': '5s',
+    grace: '30s',
+    overflow: 'pause',
+    'buffer-messages': 4096,
+    'buffer-bytes': 1 << 20,
+  },
   ...over,
 });
-const lines = (over, link = {}) => advice(socket(over), { url, gateway: {}, ...link }).map(({ line }) => line);
+const advise = (over, link = {}) => advice(socket(over), { url, gateway: {}, wire: new Wire(), ...link });
+const lines = (over, link) => advise(over, link).map(({ line }) => line);
+/** A server that pings every 20 s from second 0 on, and the page's answers; then an outage from 50 s to 85 s. */
+function pinged(receive, answer) {
+  const wire = new Wire();
+  for (const at of [0, 20, 40, 60, 80]) {
+    if (at < 50) wire.heard(receive, at * 1000);
+    else wire.heard(receive, 85_000, 50_000); // replayed
+    wire.said(answer, (at < 50 ? at : 85) * 1000 + 5);
+  }
+  return wire;
+}
 
 test('durations are those of the gateway', () => {
   for (const [text, ms] of [
@@ -28,7 +49,7 @@ test('durations are those of the gateway', () => {
 
 test('an outage that took most of the grace period asks for a longer one', () => {
   assert.deepEqual(lines({ outages_ms: [2_000, 16_000] }), ['grace = "50s"']);
-  const [{ line, why }] = advice(socket({ outages_ms: [2_000, 12_100] }), { url, gateway: {} });
+  const [{ line, why }] = advise({ outages_ms: [2_000, 12_100] });
   assert.deepEqual([line, /less than 13 s/.test(why)], ['', true], 'what would have lost the seat');
 });
 
@@ -37,19 +58,73 @@ test('a buffer that was half full asks for a larger one', () => {
     'buffer-messages = 20000',
     'buffer-bytes = 5000000',
   ]);
-  assert.deepEqual(lines({ buffered: { messages: 200, bytes: 100 } }), ['']);
+  const kept = advise({ buffered: { messages: 200, bytes: 100 } });
+  assert.deepEqual(
+    kept.map(({ line, why }) => [
+      line,
+      /^a buffer of less than (200 messages|100 bytes) would have overflowed/.test(why),
+    ]),
+    [
+      ['', true],
+      ['', true],
+    ],
+    'what would have lost the seat',
+  );
 });
 
-test('Socket.IO is known by its address', () => {
-  assert.deepEqual(lines({}, { url: new URL('ws://h/socket.io/?EIO=4&transport=websocket') }), [
-    'keepalive-reply = ["engine.io"]',
+test('a ping that the game server sent into the outage asks for its answer', () => {
+  const [{ line, why }] = advise({}, { wire: pinged('ping', 'pong') });
+  assert.equal(line, 'keepalive-reply = ["ping=>pong"]');
+  assert.equal(why, 'your game server sent a ping of its own 10 s into the outage; set --keepalive-reply');
+  assert.deepEqual(lines({}, { wire: pinged('2', '3') }), ['keepalive-reply = ["engine.io"]']);
+  const answered = advise({}, { wire: pinged('ping', 'pong'), gateway: { keepalive_replies: 1 } });
+  assert.deepEqual([answered[0].line, /^without keepalive-reply, .* 10 s into/.test(answered[0].why)], ['', true]);
+});
+
+test('libraries are known by their addresses and their first message', () => {
+  const said = (text) => {
+    const wire = new Wire();
+    wire.said(text, 0);
+    return wire;
+  };
+  const at = (text) => ({ url: new URL(text) });
+  for (const [link, line] of [
+    [at('ws://h/socket.io/?EIO=4&transport=websocket'), 'keepalive-reply = ["engine.io"]'],
+    [at('ws://h/socket.io/?EIO=3&transport=websocket'), 'keepalive-send = ["5s:2"]'],
+    [at('ws://h/p1x2/r3y4?sessionId=abc'), '<script src="/reseat.install.js" data-hide-offline></script>'],
+    [{ wire: said('{"protocol":"json","version":1}\x1e') }, String.raw`keepalive-send = ["10s:{\"type\":6}\u001e"]`],
+    [{ wire: said('{"protocol":"messagepack","version":1}\x1e') }, 'keepalive-send = ["10s/binary:029106"]'],
+    [{ wire: said('{"protocol":"json","version":1}') }, undefined],
+  ])
+    assert.deepEqual(lines({}, link), line ? [line] : []);
+  assert.deepEqual(lines({}, { ...at('ws://h/socket.io/?EIO=4'), gateway: { keepalive_replies: 1 } }), [], 'it is set');
+});
+
+test('a slow round trip asks for a longer answer timeout, a late notice for a shorter heartbeat', () => {
+  assert.deepEqual(lines({ round_trip_ms: 1_800 }), ['answer-timeout = "9s"']);
+  assert.deepEqual(lines({ round_trip_ms: 200 }), []);
+  assert.deepEqual(lines({ round_trip_ms: 400, noticed_ms: 18_000 }), ['heartbeat = "4s"']);
+  assert.deepEqual(lines({ round_trip_ms: 20, noticed_ms: 18_000 }), ['heartbeat = "2s"']);
+  assert.deepEqual(lines({ round_trip_ms: 20, noticed_ms: 5_000 }), []);
+});
+
+test('what the gateway took for states, or for a keepalive, becomes a line of the config', () => {
+  assert.deepEqual(lines({}, { gateway: { newest_hint: `--newest 'state=json:/type="it'\\''s"'` } }), [
+    String.raw`newest = ["state=json:/type=\"it's\""]`,
   ]);
+  assert.deepEqual(lines({}, { gateway: { keepalive: `--keepalive-send '5s:x'` } }), ['keepalive-send = ["5s:x"]']);
+  assert.deepEqual(lines({}, { gateway: { keepalive: `--keepalive-send '5s:x'`, keepalives: 1 } }), []);
+});
+
+test('in a cluster a session that is not durable dies with its node', () => {
+  assert.deepEqual(lines({}, { gateway: { cluster: true, durable: 'no' } }), ['durable = "on"']);
+  assert.deepEqual(lines({}, { gateway: { cluster: true, durable: 'covered' } }), []);
 });
 
 test('a game server that closed a silent connection asks for a keepalive', () => {
   const gateway = { closed_after: '25s', keepalive: "--keepalive-send '10s:ping'" };
-  assert.deepEqual(lines({}, { gateway }), ["# --keepalive-send '10s:ping'"]);
-  assert.match(advice(socket(), { url, gateway })[0].why, /25s after/);
+  assert.deepEqual(lines({}, { gateway }), ['keepalive-send = ["10s:ping"]']);
+  assert.match(advise({}, { gateway })[0].why, /25s after/);
 });
 
 test('messages that overflow dropped are no silent loss', () => {
@@ -61,7 +136,11 @@ test('messages that overflow dropped are no silent loss', () => {
 test('the page shows what it is given as text, and no secret of the address', () => {
   const link = {
     url,
+    wire: new Wire(),
     session: 'x',
+    skipped: 0,
+    noticed: 0,
+    slowest: 0,
     delivered: 5,
     sends: 4,
     missed: 0,

@@ -1,11 +1,16 @@
 // --dev in front of a game that knows nothing of it: the panel, its buttons, and what they do to the game.
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { WebSocketServer } from 'ws';
 import { suiteBrowser } from './support/browser.js';
 import { startGateway } from './support/gateway.js';
 import { overflowing, violations } from './support/looks.js';
+import { freePort } from './support/port.js';
+import { start } from './support/processes.js';
 import { serve } from './support/serve.js';
 import { until } from './support/until.js';
 
@@ -42,6 +47,53 @@ async function startGame(t, policy, nonce = '') {
     socket.on('close', () => (clearInterval(timer), seen.gone++));
   });
   return { host, seen };
+}
+
+const NATS = fileURLToPath(new URL('../../bin/nats-server', import.meta.url));
+
+/** Two nodes of a cluster, before one game server. @param {any} t @param {string} game */
+async function startNodes(t, game) {
+  const folder = await mkdtemp(join(tmpdir(), 'reseat-dev-'));
+  const key = join(folder, 'key');
+  await writeFile(key, 'k'.repeat(32), { mode: 0o600 });
+  const port = await freePort();
+  const nats = start(NATS, ['-a', '127.0.0.1', '-p', `${port}`, '-js', '-sd', folder], process.env);
+  const flags = [
+    '--dev',
+    '--upstream',
+    `ws://${game}`,
+    '--cluster',
+    `nats://127.0.0.1:${port}`,
+    '--token-key-file',
+    key,
+  ];
+  const nodes = [];
+  for (const name of ['n1', 'n2'])
+    nodes.push(
+      await startGateway(
+        t,
+        ...flags,
+        '--node-name',
+        name,
+        '--node-listen',
+        '127.0.0.1:0',
+        '--origin',
+        'http://127.0.0.1:*',
+      ),
+    );
+  // After the nodes, which complain of its end.
+  t.after(async () => {
+    nats.child.kill();
+    await nats.gone;
+    await rm(folder, { recursive: true });
+  });
+  await until('both nodes know each other', async () => {
+    const lists = await Promise.all(
+      nodes.map(async ({ admin }) => (await fetch(`http://${admin}/api/v1/nodes`)).json()),
+    );
+    return lists.every(({ nodes: known }) => known.length === 2);
+  });
+  return nodes;
 }
 
 /** @param {any} page */
@@ -84,6 +136,78 @@ describe('--dev before a game that knows nothing of it', () => {
     const { bad, closed } = await page.evaluate(() => /** @type {any} */ (window).game);
     assert.deepEqual({ bad, closed, ...seen, inputs: 0 }, { bad: 0, closed: 0, players: 1, gone: 0, inputs: 0 });
   });
+
+  test('its node is lost to this page alone, and the session goes on through another', limit, async (t) => {
+    const { host, seen } = await startGame(t);
+    const [one, two] = await startNodes(t, host);
+    const [page, other] = [await own.page(t), await own.page(t)];
+    await page.goto(`http://${one.host}/`);
+    await other.goto(`http://${one.host}/`);
+    const { open, press, part, story, panel } = inPanel(page);
+    await open();
+    await press('Lose the node');
+    await story(`${one.host} is lost to this page. It connects to ${two.host}.`);
+    await story('Back after');
+    await press('Reset'); // at the other node
+    await until('two outages', async () => (await part('outages')).startsWith('2,'));
+    const replayed = await part('got');
+    await until('figures of the session, which is at the first node', async () => (await part('got')) !== replayed);
+    assert.deepEqual([await part('missed'), await part('duplicated')], ['0', '0']);
+    assert.equal(await panel.locator('article').count(), 1);
+    assert.match(await page.evaluate(() => /** @type {any} */ (window).game.socket.url), new RegExp(one.host));
+    for (const each of [page, other]) {
+      const { bad, closed } = await each.evaluate(() => /** @type {any} */ (window).game);
+      assert.deepEqual({ bad, closed }, { bad: 0, closed: 0 });
+    }
+    assert.deepEqual({ players: seen.players, gone: seen.gone }, { players: 2, gone: 0 });
+    assert.ok((await other.locator('reseat-dev .badge').textContent())?.endsWith('connected'));
+  });
+
+  // States that newer ones replaced are skipped, never missed; and the server's own ping has gone unanswered.
+  test(
+    'of a game that declares its states the report says what was skipped, and which keepalive it needs',
+    limit,
+    async (t) => {
+      const { server, host } = await serve(t, (_, response) => {
+        response.setHeader('Content-Type', 'text/html');
+        response.end(
+          `<script>socket = new WebSocket('ws://' + location.host + '/play'); socket.onmessage = ({ data }) => data === 'ping' && socket.send('pong')</script>`,
+        );
+      });
+      new WebSocketServer({ server }).on('connection', (socket) => {
+        let n = 0;
+        const timers = [
+          setInterval(() => socket.send(`{"type":"state","n":${++n}}`), 50),
+          setInterval(() => socket.send('ping'), 1500),
+        ];
+        socket.on('close', () => timers.forEach(clearInterval));
+      });
+      const gateway = await startGateway(
+        t,
+        '--dev',
+        '--upstream',
+        `ws://${host}`,
+        '--newest',
+        'state=json:/type=state',
+      );
+      const page = await own.page(t);
+      await page.goto(`http://${gateway.host}/`);
+      const { open, press, part, story } = inPanel(page);
+      await open();
+      await until('some pings', async () => Number(await part('sent')) >= 3);
+      await press('Elevator');
+      await story('Back after');
+      await until('skipped states', async () => / \d+ skipped$/.test(await part('replayed')));
+      for (let i = 0; i < 3; i++) {
+        assert.deepEqual([await part('missed'), await part('duplicated')], ['0', '0']);
+        await page.waitForTimeout(1100); // the gateway is asked each second
+      }
+      const [{ sockets }] = (await page.evaluate(() => /** @type {any} */ (window).reseatDev.report())).runs;
+      assert.ok(sockets[0].skipped > 20);
+      const ping = sockets[0].advice.find(({ line }) => line === 'keepalive-reply = ["ping=>pong"]');
+      assert.match(ping?.why, /^your game server sent a ping of its own \d s into the outage; set --keepalive-reply$/);
+    },
+  );
 
   test('a slow line delays messages, and ends', limit, async (t) => {
     const { host } = await startGame(t);

@@ -187,7 +187,7 @@ func testGo(ctx context.Context, root, dir string, packages []string, files map[
 	return detectedBy(out), nil
 }
 
-// testClient runs the browser client's tests in a copy of web.
+// testClient runs the tests of the browser client and of the panel in a copy of web.
 func testClient(ctx context.Context, root, dir string, files map[string]string, timeout time.Duration) (string, error) {
 	for _, name := range []string{"web", "testdata"} {
 		if err := os.CopyFS(filepath.Join(dir, name), bare{os.DirFS(filepath.Join(root, name))}); err != nil {
@@ -205,6 +205,11 @@ func testClient(ctx context.Context, root, dir string, files map[string]string, 
 	if err != nil {
 		return "", err
 	}
+	panel, err := filepath.Glob(filepath.Join(dir, "web/dev/*.test.mjs"))
+	if err != nil {
+		return "", err
+	}
+	tests = append(tests, panel...)
 	out, err := run(ctx, filepath.Join(dir, "web"), "node", append([]string{"--test", "--test-reporter=tap"}, clientTests(tests)...)...)
 	if err == nil {
 		return "", nil

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Link, Links, tap } from './links.js';
+
+globalThis.document ??= /** @type {any} */ ({ baseURI: 'http://n1:8080/game' });
+
+const detailed = (type, detail) => Object.assign(new Event(type), { detail });
+
+/** A link whose application has got some messages. */
+function linked({ delivered = 10 } = {}) {
+  const link = new Link('s', 'ws://n1:8080/play');
+  const socket = Object.assign(new EventTarget(), { sent: [], send: (data) => socket.sent.push(data) });
+  link.adopt(socket);
+  for (let n = 0; n < delivered; n++) socket.dispatchEvent(new Event('message'));
+  return { link, socket };
+}
+
+/** What the gateway says of it. */
+const gateway = (over = {}) => ({
+  acked: 10,
+  sent: 10,
+  received: 0,
+  written: 0,
+  buffer_messages: 0,
+  buffer_bytes: 0,
+  ...over,
+});
+
+test('a message that was acked and never came is missed, one that came again duplicated', () => {
+  const { link } = linked();
+  for (const [said, missed, duplicated] of [
+    [gateway(), 0, 0],
+    [gateway({ acked: 9, sent: 14 }), 0, 0], // under way
+    [gateway({ acked: 12, sent: 12 }), 2, 0],
+    [gateway({ acked: 9, sent: 9 }), 0, 1],
+    [gateway({ written: 1 }), 0, 1],
+  ]) {
+    link.compare(said, link.counted);
+    assert.deepEqual([link.missed, link.duplicated], [missed, duplicated], JSON.stringify(said));
+  }
+});
+
+test('messages that newer states replaced are skipped, not missed', () => {
+  const { link, socket } = linked();
+  const asked = link.counted;
+  socket.dispatchEvent(detailed('skip', { skipped: 30 }));
+  link.compare(gateway({ acked: 40, sent: 40 }), link.counted);
+  assert.deepEqual([link.skipped, link.missed, link.duplicated], [30, 0, 0]);
+  link.compare(gateway({ acked: 10, sent: 10 }), asked); // the skip came after the gateway was asked
+  assert.equal(link.duplicated, 0);
+  link.compare(gateway({ acked: 41, sent: 41 }), link.counted);
+  assert.equal(link.missed, 1, 'one more is');
+});
+
+test('dropped messages are missed', () => {
+  const { link, socket } = linked();
+  socket.dispatchEvent(detailed('resume', { replay: 0, lost: 3, skipped: 0, ms: 900 }));
+  link.compare(gateway({ acked: 13, sent: 13 }), link.counted);
+  assert.deepEqual([link.missed, link.duplicated, link.outages], [3, 0, [900]]);
+});
+
+test('a ping of the replay came into the outage', (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const { link, socket } = linked();
+  for (now of [20_000, 40_000]) {
+    link.hear('ping');
+    socket.send('pong');
+  }
+  now = 85_000;
+  socket.dispatchEvent(detailed('resume', { replay: 1, lost: 0, skipped: 0, ms: 35_000 }));
+  link.hear('ping');
+  socket.send('pong');
+  now = 100_000;
+  link.hear('ping'); // not of the replay
+  assert.equal(link.wire.ping?.into, 10_000);
+  assert.deepEqual(socket.sent, ['pong', 'pong', 'pong'], 'the socket sends as before');
+});
+
+test('how late an outage was noticed counts from its cut', (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const { link, socket } = linked();
+  now = 60_000; // a game of turns
+  socket.dispatchEvent(new Event('detach'));
+  assert.equal(link.noticed, 0, 'nobody cut it');
+  link.cutAt = 62_000;
+  now = 70_000;
+  socket.dispatchEvent(new Event('detach'));
+  assert.equal(link.noticed, 8_000);
+});
+
+test('connections to a lost node go to one that is not lost, for its time', (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const links = new Links();
+  const to = () => new URL(links.led('ws://n1:8080/play?x=1')).href;
+  assert.equal(to(), 'ws://n1:8080/play?x=1');
+  assert.equal(links.lead('n1:8080', ['http://n2:8080/', 'http://n3:8080/'], 30_000), 'n2:8080');
+  assert.equal(to(), 'ws://n2:8080/play?x=1');
+  now = 10_000;
+  assert.equal(links.lead('n2:8080', ['http://n1:8080/', 'http://n3:8080/'], 30_000), 'n3:8080');
+  assert.equal(to(), 'ws://n3:8080/play?x=1');
+  now = 31_000;
+  assert.equal(to(), 'ws://n1:8080/play?x=1');
+});
+
+/** The browser, with plain sockets that go nowhere. */
+function browser() {
+  const opened = [];
+  class WebSocket extends EventTarget {
+    constructor(url) {
+      super();
+      this.href = new URL(url).href;
+      opened.push(this.href);
+    }
+    get url() {
+      return this.href;
+    }
+    send() {}
+  }
+  class Target {
+    dispatchEvent() {}
+  }
+  return { WebSocket, EventTarget: Target, opened };
+}
+
+test('the page and the game see no key, and foreign servers get none', () => {
+  const scope = browser();
+  const links = new Links();
+  tap(scope, links, 'n1:8080', false);
+  const own = new scope.WebSocket('ws://n1:8080/play?a=1');
+  new scope.WebSocket('ws://elsewhere/play');
+  assert.deepEqual(scope.opened, [`ws://n1:8080/play?a=1&reseat.dev=${links.key}`, 'ws://elsewhere/play']);
+  assert.equal(own.url, 'ws://n1:8080/play?a=1');
+});
+
+test('a plain socket that is led elsewhere stays the same one to the page', () => {
+  const scope = browser();
+  const links = new Links();
+  tap(scope, links, 'n1:8080', false);
+  const open = () => new scope.WebSocket('ws://n1:8080/play');
+  open().dispatchEvent(Object.assign(new Event('close'), { code: 1006, reason: '' }));
+  links.lead('n1:8080', ['http://n2:8080/'], 60_000);
+  const second = open();
+  assert.equal(second.url, 'ws://n1:8080/play');
+  assert.match(scope.opened[1], /^ws:\/\/n2:8080\/play\?reseat\.dev=/);
+  assert.deepEqual(
+    links.all.map(({ url, sessionsLost }) => [url.href, sessionsLost]),
+    [['ws://n2:8080/play', 1]],
+  );
+});

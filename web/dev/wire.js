@@ -1,0 +1,98 @@
+// @ts-check
+// What is known of a game by what it sends: a heartbeat of its own that the page answers, and the
+// library that speaks. Pure: it is told what comes and goes, and when.
+
+/** A heartbeat comes no faster, in ms: as --keepalive-send: hint has it. */
+const LEAST_PACE_MS = 900;
+/** The answer comes within this time, in ms. */
+const ANSWER_MS = 1000;
+const LONGEST = 64;
+const MOST = 32;
+/** So many answers, all the same, to the same message. */
+const SURE = 2;
+
+/**
+ * @typedef {object} Heard
+ * @property {number} times since it has a pace
+ * @property {number} at when it came last
+ * @property {number} every mean, in ms; 0: not known
+ * @property {boolean} fast too fast for a heartbeat
+ * @property {string | null} answer '' before the first, null if they differ
+ * @property {number} answered
+ * @property {number} asked times it came at all
+ * @property {number | undefined} into how far into an outage it came first, in ms; NaN: not known
+ */
+
+export class Wire {
+  /** @type {Map<string, Heard>} */
+  #heard = new Map();
+  #last = '';
+  #lastAt = 0;
+  #hub = '';
+
+  /** The game server has sent a message. @param {unknown} data @param {number} now @param {number} [lostAt] when the connection was lost, if it waited for that to end */
+  heard(data, now, lostAt) {
+    this.#last = '';
+    if (typeof data !== 'string' || data.length > LONGEST) return;
+    let one = this.#heard.get(data);
+    if (!one) {
+      if (this.#heard.size >= MOST) return;
+      one = { times: 0, at: 0, every: 0, fast: false, answer: '', answered: 0, asked: 0, into: undefined };
+      this.#heard.set(data, one);
+    }
+    one.asked++;
+    this.#last = data;
+    this.#lastAt = now;
+    if (lostAt !== undefined) {
+      const { at, every } = one;
+      one.into ??= at && every ? at + every * Math.max(1, Math.ceil((lostAt - at) / every)) - lostAt : NaN;
+      one.times = 0; // the pace begins anew
+      return;
+    }
+    if (one.times > 0) {
+      const gap = now - one.at;
+      if (gap < LEAST_PACE_MS) one.fast = true;
+      one.every = one.every ? one.every + (gap - one.every) / one.times : gap;
+    }
+    one.times++;
+    one.at = now;
+  }
+
+  /** The page sends a message. @param {unknown} data @param {number} now */
+  said(data, now) {
+    if (typeof data !== 'string') return;
+    const [, hub] = /^\{"protocol":"(json|messagepack)","version":\d+\}\x1e$/.exec(data) ?? [];
+    if (hub) this.#hub = hub;
+    const one = this.#heard.get(this.#last);
+    this.#last = '';
+    if (!one || now - this.#lastAt > ANSWER_MS) return;
+    if (one.answer === '') one.answer = data;
+    if (one.answer === data) one.answered++;
+    else one.answer = null;
+  }
+
+  /** The heartbeat of the game server. @returns {{receive: string, answer: string, into: number | undefined} | undefined} */
+  get ping() {
+    for (const [receive, { fast, answer, answered, asked, into }] of this.#heard)
+      if (
+        answer &&
+        !fast &&
+        answered >= SURE &&
+        answered >= asked - 1 &&
+        !receive.includes('=>') &&
+        answer.length <= LONGEST
+      )
+        return { receive, answer, into };
+    return undefined;
+  }
+
+  /** The library that speaks, '' if none is known. @param {URL} url */
+  library({ pathname, searchParams }) {
+    if (searchParams.has('EIO') || pathname.startsWith('/socket.io/'))
+      return searchParams.get('EIO') === '3' ? 'engine.io 3' : 'engine.io';
+    if (this.#hub) return `signalr ${this.#hub}`;
+    if (searchParams.has('sessionId') && /^\/[\w-]+\/[\w-]+$/.test(pathname)) return 'colyseus';
+    const { receive, answer } = this.ping ?? {};
+    return receive === '2' && answer === '3' ? 'engine.io' : '';
+  }
+}
