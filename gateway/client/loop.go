@@ -531,7 +531,7 @@ func (p *loop) pump() {
 	if l.bye {
 		return
 	}
-	f, ok := p.upload.next(p.current.PartBytes, time.Now())
+	f, ok, asks := p.upload.next(p.current.PartBytes, time.Now())
 	if ok {
 		p.silence.clogged()
 	} else if p.upload.data == nil {
@@ -541,6 +541,9 @@ func (p *loop) pump() {
 	case ok:
 		p.silence.data(time.Now())
 		l.give(f)
+		if asks {
+			p.ping(time.Now())
+		}
 	case p.bye != nil && p.out.drained() && p.upload.data == nil:
 		p.sendBye(l)
 	}

@@ -17,7 +17,7 @@ const (
 	answerTime  = 250 * time.Millisecond // the same, after the oldest unanswered part
 	repeatTime  = time.Second            // between two acks that tell an older gateway that parts come
 
-	minWindow, firstWindow, maxWindow = 2 << 10, 32 << 10, 1 << 20 // bytes that are sent and unanswered
+	minWindow, firstWindow, maxWindow = 2 << 10, 8 << 10, 1 << 20 // bytes that are sent and unanswered: section 11
 	windowTime                        = 750 * time.Millisecond
 )
 
@@ -143,9 +143,9 @@ func (p *loop) partAnswered(l *link, n int64, at time.Time) {
 type upload struct {
 	from int64 // where the first message on this connection begins: the gateway has what is before
 
-	data           []byte // the message in progress; nil: none
-	sent, answered int64  // of data
-	window         int64
+	data           []byte    // the message in progress; nil: none
+	sent, answered int64     // of data
+	window         int64     // firstWindow until it is measured
 	full           int64     // the window was full when so much was sent, zero if it was not since it was last measured,
 	fullAt         time.Time // then,
 	before         int64     // and so much was answered before
@@ -162,21 +162,27 @@ func (u *upload) begin(typ MessageType, data []byte) frame {
 	return frame{wire.VerbParts, MessageText, append([]byte(dle+wire.VerbParts+" "), arg...)}
 }
 
-// next returns the next part of at most limit bytes, unless there is none or the window is full.
-func (u *upload) next(limit int64, now time.Time) (f frame, ok bool) {
-	size := min(limit, u.window/4) // four fill a small window: the line is never idle for an answer
-	end, room := min(u.sent+size, int64(len(u.data))), u.answered+u.window
-	if u.data == nil || u.sent > u.answered && end > room {
-		return frame{}, false
+// next returns the next part of at most limit bytes, unless there is none or the window is full. It asks for
+// the first answer, which comes before the pong.
+func (u *upload) next(limit int64, now time.Time) (f frame, ok, asks bool) {
+	bytes, room := int64(len(u.data)), u.answered+u.window
+	size := limit
+	if bytes > u.window {
+		size = min(limit, u.window/8) // so that an answer need not wait for much
 	}
-	if u.full == 0 && end+size > room {
+	end := min(u.sent+size, bytes)
+	if u.data == nil || u.sent > u.answered && end > room {
+		return frame{}, false, false
+	}
+	if u.full == 0 && min(end+size, bytes) > room {
 		u.full, u.fullAt, u.before = end, now, u.answered
+		asks = u.window == firstWindow
 	}
 	f = frame{typ: MessageBinary, data: u.data[u.sent:end]}
-	if u.sent = end; end == int64(len(u.data)) {
+	if u.sent = end; end == bytes {
 		u.data, u.sent = nil, 0
 	}
-	return f, true
+	return f, true, asks
 }
 
 // answer records that the gateway has n bytes of the message in progress.
@@ -190,6 +196,6 @@ func (u *upload) answer(n int64, now time.Time, roundTrip time.Duration) {
 		return
 	}
 	fits := int64(float64(n-u.before) / took.Seconds() * within.Seconds())
-	u.window = min(max(fits, minWindow), 2*u.window, maxWindow)
+	u.window = min(max(fits, minWindow), 4*u.window, maxWindow)
 	u.full = 0
 }

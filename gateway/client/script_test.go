@@ -102,8 +102,8 @@ var scripts = []script{
 		`say abcd; say abcdefghi; say ` + "\x10abc" + `; 1< ^ack 0 | abcd | ^parts {"bytes":9,"text":true} | abcd | efgh | i | ^parts {"bytes":5,"text":true} | ^^ab | c`},
 	{"an older gateway gets no parts", map[string]any{"part_bytes": 4}, `say abcdefghi; 1< ^ack 0 | abcdefghi`},
 	{"of a large message a window is sent; control messages pass the rest", map[string]any{"part_bytes": 4096, "partial": map[string]any{}},
-		"say " + large + "; say after it; 1< ^ack 0 | ^parts {" + `"bytes":65536,"text":true}` + strings.Repeat(" | "+part, 8) + "; 1> ^ping x; 1< ^pong x; 1> ^part 4096; 1< " + part +
-			"; 1> ^part 36864; 1<" + strings.Repeat(" | "+part, 7)[2:] + " | after it; 1 drops; conn; " + `hello {"received":1}; 2< ^ack 0 | after it`},
+		"say " + part + part + part + "; say after it; 1< ^ack 0 | ^parts {" + `"bytes":12288,"text":true}` + strings.Repeat(" | "+part[:1024], 8) + " | ^ping 1; 1> ^ping x; 1< ^pong x; 1> ^part 1024; 1< " + part[:1024] +
+			"; 1> ^part 9216; 1< " + part[:3072] + " | after it; 1 drops; conn; " + `hello {"received":1}; 2< ^ack 0 | after it`},
 	{"a large message goes on at the byte that the gateway names", resuming,
 		`say abcdefghijk; say next; 1 drops; conn; hello {"partial":{"up":6}}; 2< ^ack 0 | ^parts {"bytes":11,"text":true,"from":6} | ghij | k | next`},
 

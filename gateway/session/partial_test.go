@@ -225,6 +225,23 @@ func TestWindowLimitsUnansweredParts(t *testing.T) {
 	}
 }
 
+// Answers that waited on their way, and come together, are no sign of a fast line.
+func TestAnswersThatComeTogetherDoNotWidenTheWindow(t *testing.T) {
+	b := newPartial(t)
+	b.message(frame.Binary, "", 1<<20)
+	b.takesAll()
+	for held, wait := 0, 4*time.Second; held < 20000; wait = time.Second {
+		b.play(fmt.Sprintf("%d times: 1s; client> ^ping", wait/time.Second))
+		for step := (len(b.msg) - held) / 8; held < len(b.msg); b.says(fmt.Sprint("\x10part ", held)) {
+			held += step
+		}
+		b.takesAll()
+		if n := len(b.msg) - held; n != 2<<10 {
+			t.Errorf("%d bytes without an answer behind %d, want 2 KiB", n, held)
+		}
+	}
+}
+
 // A client that dies inside a message is noticed as soon as one that dies behind it.
 func TestDeathInsideMessageIsNoticedByAnswerTimeout(t *testing.T) {
 	b := newPartial(t, answer(2*time.Second))

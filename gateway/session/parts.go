@@ -19,7 +19,8 @@ import (
 //
 // A client with Attachment.partial says by `part` what it has of the message. No more than a window goes
 // without that, as much as its line takes in a second: what is said meanwhile waits behind no more, whatever
-// the sockets and the network hold.
+// the sockets and the network hold. The line is measured from when what fills the window was sent: answers that
+// have waited, and come together, do not look like a fast line.
 
 const (
 	// PartBytes is hello.part_bytes: larger messages are sent in parts of at most this size.
@@ -31,7 +32,6 @@ const (
 	minWindow   = 2 << 10
 	maxWindow   = 1 << 20
 	windowTime  = 750 * time.Millisecond // what the line takes in this time and a round trip is the window
-	measured    = time.Second            // after this time, or partAfter bytes, the line is measured again
 	partLatest  = 250 * time.Millisecond // protocol section 3.1: `part` after this time,
 	partAfter   = 32 << 10               // and after so many bytes
 )
@@ -47,8 +47,9 @@ type parts struct {
 	handed   int64 // behind next
 	answered int64 // by `part`, or held from before
 	resumes  bool  // the next part is the first on this connection, and not the first of the message
-	since    Time  // when the measurement of the line began; zero: it has not,
-	from     int64 // and what was answered then
+	full     int64 // the window was full when so much was sent; zero: it was not since it was last measured,
+	fullAt   Time  // then,
+	before   int64 // and so much was answered before
 }
 
 // partsOut is liveOut for a client that takes parts, while the buffer holds a message for which
@@ -152,13 +153,16 @@ func (s *Session) answer(now Time, a *Attachment, n int64) {
 	if !s.owes(a) {
 		a.owed = 0
 	}
-	took := now.Sub(p.since)
-	if p.since == 0 || s.trip.partWindow > 0 && took < measured && n-p.from < partAfter {
+	took, within := max(now.Sub(p.fullAt), time.Millisecond), windowTime+s.trip.smoothed
+	if s.partsLeft() > 0 { // the answer has waited behind other parts
+		within += windowTime
+	}
+	if p.full == 0 || n < p.full && took < within {
 		return
 	}
-	had, fits := s.trip.window(), int64(float64(n-p.from)*float64(windowTime+s.trip.smoothed)/float64(max(took, time.Millisecond)))
-	s.trip.partWindow = uint32(min(max(fits, had*3/4, minWindow), 4*had, maxWindow))
-	p.since, p.from = now, n
+	fits := int64(float64(n-p.before) * float64(within) / float64(took))
+	s.trip.partWindow = uint32(min(max(fits, minWindow), 4*s.trip.window(), maxWindow))
+	p.full = 0
 }
 
 // resumeParts makes a begin inside the first message, of which its client holds so many bytes. It returns
@@ -275,11 +279,11 @@ func (s *Session) wroteParts(now Time, a *Attachment, out flight, n int) (ctl in
 	}
 	if out.parts && n > 0 && p.bytes > 0 {
 		p.resumes = false
-		if p.since == 0 {
-			p.since, p.from = now, p.answered
-		}
-		if s.trip.partWindow == 0 && len(a.pings) == 0 && s.windowFull(a) { // its `part` comes before the pong, at once
-			s.sendPing(now, a)
+		if p.full == 0 && s.windowFull(a) {
+			p.full, p.fullAt, p.before = p.sent, now, p.answered
+			if s.trip.partWindow == 0 && len(a.pings) == 0 { // its `part` comes before the pong, at once
+				s.sendPing(now, a)
+			}
 		}
 	}
 	return ctl

@@ -34,8 +34,9 @@ type slowLine struct {
 	sends    wire.Part // that go: From counts what has
 	answered int64
 	window   int64
-	from     int64 // answered at began
-	began    session.Time
+	full     int64        // the window was full when so much was sent; zero: it was not since it was last measured,
+	fullAt   session.Time // then,
+	before   int64        // and so much was answered before
 	acked    session.Time
 	asked    bool
 }
@@ -131,19 +132,18 @@ func (l *slowLine) run(limit time.Duration, done func() bool) {
 func (l *slowLine) pump() {
 	l.down.send(l.now, l.rate, l.output())
 	for s := &l.sends; s.Bytes > s.From; {
-		size := min(l.window/8, session.PartBytes, s.Bytes-s.From)
-		if open := s.From - l.answered; open > 0 && open+size > l.window {
-			if !l.asked {
+		size := min(l.window/8, session.PartBytes)
+		if open := s.From - l.answered; open > 0 && open+min(size, s.Bytes-s.From) > l.window {
+			break
+		}
+		n := min(size, s.Bytes-s.From)
+		l.up.send(l.now, l.rate, masked(frame.Binary, strings.Repeat("u", int(n))))
+		if s.From += n; l.full == 0 && s.From-l.answered+min(size, s.Bytes-s.From) > l.window {
+			if l.full, l.fullAt, l.before = s.From, l.now, l.answered; !l.asked {
 				l.asked = true
 				l.say(fmt.Sprintf("ping %d", l.now))
 			}
-			break
 		}
-		if l.began == 0 {
-			l.began = l.now
-		}
-		l.up.send(l.now, l.rate, masked(frame.Binary, strings.Repeat("u", int(size))))
-		s.From += size
 	}
 }
 
@@ -206,14 +206,18 @@ func (l *slowLine) hears(p []byte) {
 				l.acked = l.now
 			}
 		case "part":
-			l.answered = n
-			took := l.now.Sub(l.began)
-			if l.from > 0 && took < time.Second && n-l.from < 32<<10 {
+			if l.answered = n; n > l.sends.From {
+				l.t.Fatalf("part %d of %d", n, l.sends.From)
+			}
+			took, within := l.now.Sub(l.fullAt), 750*time.Millisecond+l.up.delay+l.down.delay
+			if l.parts.From < l.parts.Bytes {
+				within += 750 * time.Millisecond
+			}
+			if l.full == 0 || n < l.full && took < within {
 				continue
 			}
-			fits := int64(float64(n-l.from) / max(took, time.Millisecond).Seconds() * (750*time.Millisecond + l.up.delay + l.down.delay).Seconds())
-			l.window = min(max(fits, l.window*3/4, 2<<10), 4*l.window, 1<<20)
-			l.began, l.from = l.now, n
+			fits := int64(float64(n-l.before) * float64(within) / float64(max(took, time.Millisecond)))
+			l.window, l.full = min(max(fits, 2<<10), 4*l.window, 1<<20), 0
 		}
 	}
 }
@@ -254,6 +258,42 @@ func TestLargeMessageTakesTheTimeOfItsLine(t *testing.T) {
 			if most := 1200*time.Millisecond + 2*c.trip; l.worst > most || l.silence > most {
 				t.Errorf("a pong took %v, and nothing came for %v; want at most %v", l.worst, l.silence, most)
 			}
+		}
+	}
+}
+
+// With large messages both ways the answers of each side wait behind its own parts, and arrive together: that is no sign
+// of a fast line. At 2 kB/s the first windows of both take four seconds, and less from then on.
+func TestLargeMessagesBothWaysShareTheLine(t *testing.T) {
+	for _, c := range []struct {
+		rate float64
+		trip time.Duration
+		size int
+		most float64 // of native
+	}{
+		{2e3, 20 * time.Millisecond, 60e3, 1.25}, {2e3, 600 * time.Millisecond, 60e3, 1.35}, {12e3, 200 * time.Millisecond, 600e3, 1.35},
+		{100e3, 100 * time.Millisecond, 4e6, 1.8}, {1e6, 100 * time.Millisecond, 16e6, 1.1},
+	} {
+		l := newSlowLine(t, c.rate, c.trip)
+		l.run(20*time.Second, func() bool { return l.pings > 3 })
+		l.worst = 0
+		begun := l.now
+		l.table.game(string(frame.Append(nil, frame.Binary, make([]byte, c.size))))
+		l.say(fmt.Sprintf(`parts {"bytes":%d}`, c.size))
+		l.sends.Bytes = int64(c.size)
+		native := time.Duration(float64(c.size)/c.rate*1e9) + c.trip/2
+		l.run(3*native, func() bool { return l.now >= begun.Add(native/2) })
+		first := l.worst
+		l.worst = 0
+		l.run(3*native, func() bool { return l.whole > 0 && l.acked > 0 })
+		down, up := l.whole.Sub(begun), l.acked.Sub(begun)
+		t.Logf("both at %.0f kB/s, round trip %v: %d bytes down in %.3f of native, up in %.3f; a pong took %v at most, in the second half %v",
+			c.rate/1e3, c.trip, c.size, down.Seconds()/native.Seconds(), up.Seconds()/native.Seconds(), first.Round(time.Millisecond), l.worst.Round(time.Millisecond))
+		if took := max(down, up); took.Seconds() > native.Seconds()*c.most {
+			t.Errorf("it took %v, want at most %.2f times %v", took, c.most, native)
+		}
+		if first > 4300*time.Millisecond+c.trip || l.worst > 2*time.Second+c.trip {
+			t.Errorf("a pong took %v, in the second half %v; want at most 4.3 s, and 2 s, and a round trip", first, l.worst)
 		}
 	}
 }

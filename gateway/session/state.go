@@ -449,8 +449,9 @@ func (p *parts) walk(c *tlv.Codec) {
 	tlv.Num(c, 3, &p.sent)
 	tlv.Num(c, 4, &p.answered)
 	c.Bool(5, &p.resumes)
-	tlv.Num(c, 6, &p.since)
-	tlv.Num(c, 7, &p.from)
+	tlv.Num(c, 6, &p.full)
+	tlv.Num(c, 7, &p.fullAt)
+	tlv.Num(c, 8, &p.before)
 }
 
 // walk visits what is known of the socket, which the new process inherits.

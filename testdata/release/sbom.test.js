@@ -38,7 +38,7 @@ test('the SBOM has the scripts that the binaries embed, with their hashes', () =
   const client = bom.components.find((c) => c['bom-ref'] === 'browser-client');
   assert.equal(client.version, VERSION.slice(1));
   const hashes = Object.fromEntries(client.components.map(({ name, hashes: [{ alg, content }] }) => [name, `${alg} ${content}`]));
-  const names = ['reseat.install.js', 'reseat.js', 'reseat.page.js'];
+  const names = ['reseat.dev.js', 'reseat.install.js', 'reseat.js', 'reseat.page.js'];
   assert.deepEqual(hashes, Object.fromEntries(names.map((name) => [name, `SHA-256 ${sha256(join(ROOT, 'web/dist', name))}`])));
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'web/package-lock.json'), 'utf8'));
   const vendored = ['preact', 'htm', 'uplot'].map((name) => `${name} ${packages[`node_modules/${name}`].version}`);

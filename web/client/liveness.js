@@ -255,12 +255,13 @@ export class Liveness {
    */
   _ask() {
     if (!this.#session._live || this.#answerTimer._armed) return;
-    this.#asked = this.#ping();
+    this.#asked = this._ping();
     this.#answerTimer._set(this.#answerTimeout);
     this._rearm();
   }
 
-  #ping() {
+  /** Sends a ping. */
+  _ping() {
     const t = this.#runtime.now();
     const n = ++this.#pingNumber;
     this.#pings.set(n, this.#session._delivery._upload._left ? NaN : t); // its answer may wait behind parts
@@ -297,7 +298,7 @@ export class Liveness {
         this.#budget = -Infinity; // the check was not needless, and attempts have a limit of their own
         session._recovery._suspect();
       } else {
-        const n = this.#ping();
+        const n = this._ping();
         if (what === CHECK) {
           this.#check = n;
           this.#budget = Math.max(this.#budget, t) + MS.budget;

@@ -44,7 +44,7 @@ export class Parts {
 
 const NOTHING = new Uint8Array(0);
 
-const WINDOW = 32 * 1024;
+const FIRST_WINDOW = 8 * 1024;
 const MIN_WINDOW = 2 * 1024;
 const MAX_WINDOW = 1024 * 1024;
 
@@ -58,10 +58,11 @@ export class Upload {
   #bytes = NOTHING;
   #sent = 0; // of these
   #answered = 0; // of those
-  #window = WINDOW;
+  #window = FIRST_WINDOW; // until it is measured
   #full = 0; // the window was full when so much was sent, 0 if it was not since it was last measured,
   #fullAt = 0; // then,
   #before = 0; // and so much was answered before
+  _asks = false; // whether a ping must follow the part: the first answer comes before its pong
 
   /** A connection begins. @param {number} from how much of the first message the gateway has */
   _start(from) {
@@ -103,14 +104,19 @@ export class Upload {
    * @param {number} t
    */
   _next(max, t) {
+    this._asks = false;
     const begin = this.#sent;
-    const size = Math.min(max, Math.floor(this.#window / 4)); // four fill a small window: the line is never idle for an answer
-    const end = Math.min(begin + size, this.#bytes.length);
+    const bytes = this.#bytes.length;
+    const size = bytes > this.#window ? Math.min(max, Math.floor(this.#window / 8)) : max; // an answer need not wait for much
+    const end = Math.min(begin + size, bytes);
     const room = this.#answered + this.#window;
     if (begin === end || (begin > this.#answered && end > room)) return undefined;
     const part = this.#bytes.slice(begin, end).buffer;
     this.#sent = end;
-    if (!this.#full && end + size > room) [this.#full, this.#fullAt, this.#before] = [end, t, this.#answered];
+    if (!this.#full && Math.min(end + size, bytes) > room) {
+      [this.#full, this.#fullAt, this.#before] = [end, t, this.#answered];
+      this._asks = this.#window === FIRST_WINDOW;
+    }
     if (!this._left) this.#finish();
     return part;
   }
@@ -128,7 +134,7 @@ export class Upload {
     const within = MS.partWindow + roundTrip;
     if (!this.#full || (n < this.#full && ms < within)) return;
     const fits = ((n - this.#before) * within) / Math.max(ms, 1);
-    this.#window = Math.min(Math.max(fits, MIN_WINDOW), 2 * this.#window, MAX_WINDOW);
+    this.#window = Math.min(Math.max(fits, MIN_WINDOW), 4 * this.#window, MAX_WINDOW);
     this.#full = 0;
   }
 

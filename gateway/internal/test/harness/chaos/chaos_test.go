@@ -77,6 +77,27 @@ func TestChaosLosesNoMessage(t *testing.T) {
 	}
 }
 
+// Large messages go on where they were cut, both ways and in the next process.
+func TestChaosGoesOnInsideLargeMessages(t *testing.T) {
+	t.Parallel()
+	for seed, driver := range []string{"net", "poll"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cfg := short()
+			cfg.Sessions, cfg.Rivalries, cfg.Only = 8, 0, inParts.String()
+			cfg.Seed, cfg.Driver, cfg.Upgrade, cfg.Bin = uint64(seed+1), driver, 3*time.Second, program(t, "reseat-race")
+			rep, text := chaos(t, cfg)
+			n := &rep.count
+			if rep.Bad() {
+				t.Error(text)
+			}
+			if n.insideDown.Load() < 5 || n.insideUp.Load() < 3 || n.upgrades.Load() < 2 || rep.MessagesUp < 2000 || rep.MessagesDown < 2000 {
+				t.Errorf("too little has happened to mean anything: %d resumes inside messages down, %d up\n%s", n.insideDown.Load(), n.insideUp.Load(), text)
+			}
+		})
+	}
+}
+
 // The short form of make chaos-cluster.
 func TestClusterLosesNoMessage(t *testing.T) {
 	t.Parallel()

@@ -26,6 +26,7 @@ const (
 	durableHard                // the same with --disconnect hard
 	countingGame               // the same with the counting game as the game server
 	newestFirst                // three of four messages are states, --newest; then as byeAtRest
+	inParts                    // one of eight messages is large, and goes in parts; then as byeAtRest
 )
 
 // small is how many messages a session with too small a buffer keeps.
@@ -64,6 +65,7 @@ var rules = []rule{
 	durable:      {"durable", 'd', "durable=on", bye, gone, bye, enough, true, false, false},
 	durableHard:  {"durable, hard disconnects", 'k', "durable=on;disconnect=hard", bye, gone, bye, enough, true, false, false},
 	newestFirst:  {"newest first", 'w', `newest=a=state1 ;newest=b=text:state2 ;newest=c=json:/state=3`, bye, gone, bye, enough, true, true, true},
+	inParts:      {"large messages in parts", 'l', "overflow=pause", bye, gone, bye, enough, true, true, true},
 	countingGame: {"counting game", 'n', "durable=on;disconnect=hard", bye, gone, bye, enough, true, true, true},
 }
 

@@ -39,14 +39,15 @@ type player struct {
 	token    string
 	session  string
 	hellos   int
-	current  int    // the generation of the newest hello: messages from older connections are ignored
-	stating  bool   // a resume is in flight,
-	stated   uint64 // which states this received count,
-	settled  uint64 // and this of its own messages
-	dialled  int64  // when the connection with the first hello was started
-	received uint64 // messages received from the gateway, and reported lost
-	resumed  uint64 // the received count of the newest resume that was answered by hello
-	before   uint64 // messages sent on older connections, which are not resent
+	current  int       // the generation of the newest hello: messages from older connections are ignored
+	stating  bool      // a resume is in flight,
+	stated   uint64    // which states this received count,
+	settled  uint64    // and this of its own messages
+	dialled  int64     // when the connection with the first hello was started
+	received uint64    // messages received from the gateway, and reported lost
+	partial  *incoming // has come of the message after received
+	resumed  uint64    // the received count of the newest resume that was answered by hello
+	before   uint64    // messages sent on older connections, which are not resent
 	limits   struct{ messages, bytes uint64 }
 	down     message.Check
 	up       message.Stream
@@ -90,8 +91,8 @@ func newPlayer(r *run, id int, end ending) *player {
 
 func (p *player) streams() {
 	counts := p.end == countingGame
-	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0), Counting: counts}
-	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0), Counting: counts, States: p.end == newestFirst}, Staged: p.end.redials() && !counts}
+	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0), Counting: counts, Large: p.end == inParts}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0), Counting: counts, States: p.end == newestFirst, Large: p.end == inParts}, Staged: p.end.redials() && !counts}
 }
 
 // secureBytes is about the length of a TLS handshake. If disconnects were as likely
@@ -202,6 +203,7 @@ type arrival struct {
 	front   int         // of the fronts
 	began   int64
 	base    uint64 // the number of the message before its first
+	held    int    // of the one after what it states
 	watch   *watch
 }
 
@@ -357,7 +359,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	p.attempts++
 	a.attempt, p.stating, p.stated = p.attempts, true, p.received
 	p.settled = p.acked
-	a.began = now()
+	a.began, a.held = now(), p.held()
 	if len(p.run.fronts) > 1 {
 		a.front = r.IntN(len(p.run.fronts))
 	}
@@ -365,7 +367,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	if p.session == "" {
 		p.dialled = now()
 	}
-	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Skips: p.end == newestFirst, Compress: r.IntN(3) == 0, Heard: a.watch.hear}
+	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Skips: p.end == newestFirst, Parts: p.end == inParts, Held: p.held(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
 	if p.end == cookie {
 		o.Token, o.Cookie, o.Origin = "", p.token, strings.Replace(front, "ws", "http", 1)
 		o.Pinged = func() { p.pinged.Store(now()) }
@@ -460,6 +462,9 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 		p.faultLocked("hello.lost is %d under --overflow pause", h.Lost)
 	}
 	p.hellos++
+	if p.end == inParts {
+		p.goesOn(h, a)
+	}
 	if p.end.isDurable() {
 		p.owned(h)
 	}

@@ -70,6 +70,7 @@ type counters struct {
 	flaps                               atomic.Int64
 	compressed, cookies                 atomic.Int64
 	suspicions, falseAlarms             atomic.Int64
+	insideDown, insideUp                atomic.Int64 // resumes inside a large message
 	told, gone, again, repeats, skipped atomic.Uint64
 	upgrades, refusedUpgrades           atomic.Int64
 	loopMoves                           atomic.Int64 // of sessions between event loops
@@ -268,7 +269,7 @@ func (r *run) lost(session string) bool {
 
 // cast assigns each session its ending.
 func (r *run) cast() {
-	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce, newestFirst, newestFirst}
+	shares := []ending{byeAtRest, byeAtOnce, gameClose, hard, expiry, drained, gameKill, dropOldest, legCut, cookie, overflowEnd, plain, byeAtRest, hard, drained, dropOldest, byeAtOnce, newestFirst, newestFirst, inParts, inParts}
 	shares = slices.DeleteFunc(shares, func(e ending) bool { // a plain client does not survive its line
 		return r.links != nil && e == plain || r.cfg.Only != "" && e.String() != r.cfg.Only
 	})

@@ -30,6 +30,7 @@ type tenure struct {
 	next   *arrival // the connection of a resume on suspicion
 
 	answer, heartbeat time.Duration
+	inside            inside
 
 	side  sync.WaitGroup
 	mu    sync.Mutex
@@ -46,6 +47,7 @@ var errAbandoned = errors.New("abandoned, and left open")
 func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival {
 	c, h := a.c, a.h
 	t := &tenure{arrival: a, p: p, since: now(), speaks: make(chan struct{}, 1), heartbeat: p.run.cfg.Heartbeat}
+	t.inside.wake = make(chan struct{}, 1)
 	t.ctx, t.stop = context.WithCancel(ctx)
 	p.mu.Lock()
 	p.parted = 0
@@ -53,6 +55,9 @@ func (p *player) tenure(ctx context.Context, a *arrival, r *rand.Rand) *arrival 
 		t.stop()
 	}
 	p.mu.Unlock()
+	if h != nil && h.Partial != nil {
+		t.inside.from, t.inside.up = h.Partial.Down, h.Partial.Up
+	}
 	if h != nil {
 		t.gen, t.answer = seat.Gen(h.Token), time.Duration(h.AnswerMS)*time.Millisecond
 		t.pinged = p.hist.Begin(p.id, history.Live, t.gen)
@@ -127,6 +132,13 @@ func (t *tenure) read(patience int) error {
 			continue
 		case t.ended != "":
 			t.p.fault("a message came after %s", t.ended)
+		case t.inside.in != nil:
+			if m, err = t.part(m); err != nil {
+				return err
+			}
+			if m.Data == nil {
+				continue
+			}
 		}
 		t.take(m)
 		if patience--; patience == 0 {
@@ -191,6 +203,7 @@ func (t *tenure) take(m seat.Message) {
 	default:
 		p.down.Take(m.Text, m.Data)
 		p.received++
+		p.partial = nil
 	}
 	if p.down.Verdicts != before {
 		p.noteLocked("FAULT %s", p.down.Faults[len(p.down.Faults)-1])
@@ -255,6 +268,7 @@ func (t *tenure) beat() {
 			t.side.Go(t.ack) // a full socket must not block this goroutine
 			acked = now()
 		}
+		t.side.Go(func() { t.tell(partWithin) })
 		t.judge()
 	}
 }
@@ -351,7 +365,7 @@ func (t *tenure) send(left *int) bool {
 	}
 	t.watch.sent(n)
 	began := now()
-	err := t.c.Send(t.ctx, text, b)
+	err := t.sendLarge(n, text, b)
 	if time.Duration(now()-began) > 100*time.Millisecond && err == nil {
 		t.watch.hear() // a full socket accepted bytes
 	}
@@ -378,6 +392,7 @@ func (t *tenure) control(verb, arg string) {
 		p.hold(arg, t.gen)
 	case "ping":
 		t.ack()
+		t.tell(0)
 		t.c.Say(t.ctx, "pong", arg)
 	case "pong":
 		if arg == t.first && t.pinged != nil {
@@ -394,6 +409,10 @@ func (t *tenure) control(verb, arg string) {
 		t.over(verb, k)
 	case "skip":
 		t.skip(arg)
+	case "parts":
+		t.begins(arg)
+	case "part":
+		t.told(arg)
 	case "grace", "move":
 	default:
 		t.p.fault("unexpected verb %q %q", verb, arg)

@@ -100,6 +100,8 @@ type Offer struct {
 	Headers  bool   // in request headers instead of subprotocol entries
 	Plain    bool   // don't offer reseat.v1
 	Skips    bool   // take the verb skip
+	Parts    bool   // take and send large messages in parts,
+	Held     int    // and hold so many bytes of message Received + 1
 	Compress bool
 	Cookie   string // a plain client's session cookie
 	Origin   string
@@ -129,6 +131,9 @@ func (o Offer) options(client *http.Client) *websocket.DialOptions {
 	opts.Subprotocols = []string{"reseat.v1"}
 	if o.Skips {
 		opts.Subprotocols = append(opts.Subprotocols, "reseat.skip")
+	}
+	if o.Parts {
+		opts.Subprotocols = append(opts.Subprotocols, "reseat.parts", fmt.Sprint("reseat.partial.", o.Held))
 	}
 	n := strconv.FormatUint(o.Received, 10)
 	switch {
@@ -258,6 +263,8 @@ type Hello struct {
 	Replay   uint64
 	Skipped  uint64
 	AnswerMS int64 `json:"answer_ms"`
+	Part     int   `json:"part_bytes"`
+	Partial  *struct{ Down, Up int }
 	Limits   struct {
 		Messages uint64 `json:"unacked_messages"`
 		Bytes    uint64 `json:"unacked_bytes"`

@@ -18,6 +18,7 @@ type Stream struct {
 	Session int  // of the run; a second try of a first connection is another session
 	Try     int
 
+	Large    bool // one of eight messages is
 	States   bool // three of four messages are states, for --newest: see states
 	Counting bool // the counting game's: the client's message n is n, and the game's is JSON that has n
 }
@@ -93,8 +94,10 @@ func (s Stream) direction() uint64 {
 }
 
 // size is mostly that of a game's update, and now and then that of a snapshot.
-func (Stream) size(r *rand.Rand) int {
+func (s Stream) size(r *rand.Rand) int {
 	switch v := r.IntN(1000); {
+	case s.Large && v < 125:
+		return r.IntN(60 << 10)
 	case v < 900:
 		return r.IntN(120)
 	case v < 985:
