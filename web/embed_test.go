@@ -218,7 +218,7 @@ func TestFilesAreCompressedIfAccepted(t *testing.T) {
 }
 
 // maxScript is the max size of each script on the wire, in bytes.
-const maxScript = 13_500
+const maxScript = 27 << 9 // 13.5 KiB
 
 func TestScriptsAreSmall(t *testing.T) {
 	h := serve(t)
