@@ -41,7 +41,7 @@ func (c *Conn) Fault(ctx context.Context, fault string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusNoContent {
+	if resp.StatusCode/100 != 2 {
 		why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		return fmt.Errorf("fault: %s: %s", resp.Status, strings.TrimSpace(string(why)))
 	}

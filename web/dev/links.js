@@ -42,7 +42,7 @@ export class Link extends EventTarget {
   /** The longest round trip, and the longest time until an outage was noticed, in ms. */
   slowest = 0;
   noticed = 0;
-  /** When the panel last began a fault. */
+  /** When the panel last began a fault, since the last resume; 0: it did not. */
   cutAt = 0;
   wire = new Wire();
   /** The session as the gateway describes it. @type {any} */
@@ -107,6 +107,7 @@ export class Link extends EventTarget {
       this.heard = performance.now();
       this.#replaying = replay;
       this.#lostAt = this.heard - ms;
+      this.cutAt = 0;
       this.replayed += replay;
       this.longestReplay = Math.max(this.longestReplay, replay);
       this.lost += lost;
@@ -246,7 +247,7 @@ export class Links extends EventTarget {
 
   /** Where a connection goes. @param {string | URL} url */
   led(url) {
-    if (this.#lost.size === 0) return url;
+    if (this.#lost.size === 0 || !URL.canParse(url, document.baseURI)) return url; // the browser says what is wrong with it
     const at = new URL(url, document.baseURI);
     const asked = at.host;
     for (let i = 0; i < this.#lost.size; i++) {

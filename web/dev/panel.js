@@ -21,6 +21,7 @@ const LOST_ALREADY = 'no client is connected';
 const PLACE = 'reseat.dev.place';
 const TOKEN = 'reseat.dev.token';
 const WITHOUT = 'reseat.dev.without';
+const CLUSTER = 'reseat.dev.cluster';
 /** Followed by whether the run had the client. */
 const RUN = 'reseat.dev.run.';
 
@@ -438,7 +439,7 @@ export class ReseatDev extends HTMLElement {
       `${this.#without ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
     );
     this.#restart.hidden = !this.links.all.some(({ gateway }) => gateway?.restart);
-    this.#node.hidden = !this.links.all.some(({ gateway }) => gateway?.cluster) || this.hasAttribute('docked'); // the demo has its own
+    this.#node.hidden = !kept(CLUSTER) || this.hasAttribute('docked'); // the demo has its own
     for (const row of this.#rows.values()) {
       row.tick();
       if (!this.#panel.hidden) row.show();
@@ -557,7 +558,9 @@ export class ReseatDev extends HTMLElement {
       // Its connection goes through a node that does not have the session.
       if (answer?.status === 204 && link.home !== link.at(''))
         answer = await this.#send(link, '/reseat.dev/session', {}, link.home);
-      if (answer?.status === 200) link.compare(await answer.json(), counted);
+      if (answer?.status !== 200) continue;
+      link.compare(await answer.json(), counted);
+      if (link.gateway.cluster) keep(CLUSTER, '1'); // the run without the client does not learn it
     }
   }
 

@@ -7,7 +7,8 @@ const LEAST_PACE_MS = 900;
 /** The answer comes within this time, in ms. */
 const ANSWER_MS = 1000;
 const LONGEST = 64;
-const MOST = 32;
+/** So many texts are remembered, those that came last. */
+const MOST = 4000;
 /** So many answers, all the same, to the same message. */
 const SURE = 2;
 
@@ -34,12 +35,19 @@ export class Wire {
   heard(data, now, lostAt) {
     this.#last = '';
     if (typeof data !== 'string' || data.length > LONGEST) return;
-    let one = this.#heard.get(data);
-    if (!one) {
-      if (this.#heard.size >= MOST) return;
-      one = { times: 0, at: 0, every: 0, fast: false, answer: '', answered: 0, asked: 0, into: undefined };
-      this.#heard.set(data, one);
-    }
+    const one = this.#heard.get(data) ?? {
+      times: 0,
+      at: 0,
+      every: 0,
+      fast: false,
+      answer: '',
+      answered: 0,
+      asked: 0,
+      into: undefined,
+    };
+    this.#heard.delete(data);
+    this.#heard.set(data, one); // the last one now
+    if (this.#heard.size > MOST) this.#heard.delete(/** @type {string} */ (this.#heard.keys().next().value));
     one.asked++;
     this.#last = data;
     this.#lastAt = now;

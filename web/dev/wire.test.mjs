@@ -17,6 +17,19 @@ test('a text that is answered alike each time is a ping', () => {
   assert.deepEqual(play(5000, () => ['ping', 'pong']).ping, { receive: 'ping', answer: 'pong', into: undefined });
 });
 
+test('a ping is known among any number of other messages', () => {
+  const wire = new Wire();
+  for (let n = 0; n < 9000; n++) {
+    if (n % 3000 === 0) {
+      wire.heard('ping', n * 10);
+      wire.said('pong', n * 10);
+    }
+    wire.heard(`${n}`, n * 10 + 5);
+    wire.said(`input ${n}`, n * 10 + 6);
+  }
+  assert.equal(wire.ping?.receive, 'ping');
+});
+
 test('what only looks like one is none', () => {
   for (const [why, wire] of Object.entries({
     'once is chance': play(5000, () => ['ping', 'pong'], 1),

@@ -161,6 +161,11 @@ describe('--dev before a game that knows nothing of it', () => {
     }
     assert.deepEqual({ players: seen.players, gone: seen.gone }, { players: 2, gone: 0 });
     assert.ok((await other.locator('reseat-dev .badge').textContent())?.endsWith('connected'));
+    await press('Play without Reseat');
+    await page.waitForFunction(() => /** @type {any} */ (window).game?.next > 1);
+    await open();
+    await press('Lose the node');
+    await until('the lost session', async () => (await part('seats')) === '1');
   });
 
   // States that newer ones replaced are skipped, never missed; and the server's own ping has gone unanswered.
