@@ -95,8 +95,8 @@ export class Delivery {
   _onPartAnswer(conn, n) {
     const { _runtime: runtime, _liveness: liveness } = this.#session;
     conn._useful = true;
-    const behind = conn._parts ? MS.partWindow : 0; // the answer has waited behind other parts
-    this._upload._onAnswer(n, runtime.now(), liveness._roundTrip + behind);
+    const windows = conn._parts ? 2 : 1; // the answer has waited behind other parts
+    this._upload._onAnswer(n, runtime.now(), windows * MS.partWindow + liveness._roundTrip);
     this._pump();
   }
 

@@ -1,5 +1,3 @@
-import * as MS from './times.js';
-
 /** @typedef {{ bytes: number, text: boolean, from: number }} Announced the argument of `parts` */
 
 const encoder = new TextEncoder();
@@ -62,7 +60,6 @@ export class Upload {
   #full = 0; // the window was full when so much was sent, 0 if it was not since it was last measured,
   #fullAt = 0; // then,
   #before = 0; // and so much was answered before
-  _asks = false; // whether a ping must follow the part: the first answer comes before its pong
 
   /** A connection begins. @param {number} from how much of the first message the gateway has */
   _start(from) {
@@ -104,19 +101,17 @@ export class Upload {
    * @param {number} t
    */
   _next(max, t) {
-    this._asks = false;
     const begin = this.#sent;
     const bytes = this.#bytes.length;
-    const size = bytes > this.#window ? Math.min(max, Math.floor(this.#window / 8)) : max; // an answer need not wait for much
+    const size = bytes > this.#window ? Math.min(this.#window >> 3, max) : max; // an answer need not wait for much
     const end = Math.min(begin + size, bytes);
     const room = this.#answered + this.#window;
     if (begin === end || (begin > this.#answered && end > room)) return undefined;
     const part = this.#bytes.slice(begin, end).buffer;
     this.#sent = end;
-    if (!this.#full && Math.min(end + size, bytes) > room) {
-      [this.#full, this.#fullAt, this.#before] = [end, t, this.#answered];
-      this._asks = this.#window === FIRST_WINDOW;
-    }
+    const fills = Math.min(end + size, bytes) > room && !this.#full;
+    if (fills) [this.#full, this.#fullAt, this.#before] = [end, t, this.#answered];
+    this._asks = fills && this.#window === FIRST_WINDOW; // whether a ping must follow: the first answer comes before its pong
     if (!this._left) this.#finish();
     return part;
   }
@@ -125,15 +120,14 @@ export class Upload {
    * The gateway has n bytes of the message in progress.
    * @param {number} n
    * @param {number} t
-   * @param {number} roundTrip of an answer
+   * @param {number} within what time the line is to take a window
    */
-  _onAnswer(n, t, roundTrip) {
+  _onAnswer(n, t, within) {
     if (n <= this.#answered || n > this.#sent) return; // of the message before
     this.#answered = n;
     const ms = t - this.#fullAt;
-    const within = MS.partWindow + roundTrip;
     if (!this.#full || (n < this.#full && ms < within)) return;
-    const fits = ((n - this.#before) * within) / Math.max(ms, 1);
+    const fits = ((n - this.#before) * within) / ms; // 0: the max
     this.#window = Math.min(Math.max(fits, MIN_WINDOW), 4 * this.#window, MAX_WINDOW);
     this.#full = 0;
   }

@@ -132,6 +132,8 @@ func TestChaosDetectsABrokenGateway(t *testing.T) {
 		{"session/cut-message-counts", "were lost", byeAtRest},
 		{"session/lost-not-told", "were lost", dropOldest},
 		{"session/newest-run-in-part-is-lost", "hello.lost is", newestFirst},
+		{"session/parts-from-omitted", " expected, ", inParts},
+		{"session/parts-offset-of-cut", "a part of", inParts},
 		{"session/kept-written-is-read", "were lost", cookie},
 		{"session/answer-never", "silent lines were noticed by the gateway", byeAtRest},
 		{"tokens/spent-token-good", "no order of what its clients saw is allowed", byeAtRest},

@@ -97,6 +97,7 @@ func (t *tenure) begins(arg string) {
 	case err != nil || p.end != inParts || s.in != nil || v.From != s.from || v.Bytes <= v.From,
 		v.From > 0 && !known && (m == nil || m.bytes != v.Bytes || m.text != v.Text || len(m.data) < v.From):
 		p.faultLocked("parts %s, from %d expected, %d held", arg, s.from, p.held())
+		return
 	}
 	in := &incoming{v.Bytes, v.Text, make([]byte, v.From, v.Bytes)}
 	if v.From > 0 && !known && m != nil {

@@ -185,7 +185,7 @@ func (rep *Report) rows() (rows [][2]string) {
 	some("dials for a resume", "%d, %d of them refused; %d messages went down with a game server's connection", g.redials, g.refused, n.gone.Load())
 	some("plain clients back by their cookie", "%d times; %d messages came again, as they may", n.cookies.Load(), rep.Again)
 	some("dropped by drop-oldest", "%d messages, all of them named by hello.lost", n.told.Load())
-	some("inside large messages", "%d resumes", n.insideDown.Load()+n.insideUp.Load())
+	some("inside large messages", "%d resumes downward, %d upward", n.insideDown.Load(), n.insideUp.Load())
 	some("replaced by newer ones", "%d messages, each a state of which a newer one came", n.skipped.Load())
 	row("connections with compression", "%d", n.compressed.Load())
 	if c := rep.cluster; c != nil {
