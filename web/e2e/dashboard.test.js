@@ -466,7 +466,7 @@ describe('the dashboard', { concurrency: 3 }, () => {
     const board = await openBoard(t, gateway);
     const ready = async () => (await fetch(`http://${gateway.admin}/readyz`)).status;
     await board.part('drain').click();
-    await board.says('dialog', /After 10 m .*whatever is left of the 1 session ends with\s+4503/s);
+    await board.says('dialog', /After 10 m .*whatever\s+is\s+left\s+of\s+the\s+1\s+session\s+ends\s+with\s+4503/s);
     await board.page.keyboard.press('Escape');
     await board.part('dialog').waitFor({ state: 'detached' });
     assert.equal(await ready(), 200, 'what was not confirmed was not done');
