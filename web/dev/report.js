@@ -158,7 +158,7 @@ export function advice(report, { url, wire, gateway }) {
   if (gateway?.cluster && gateway.durable === 'no')
     say('durable = "on"', 'the death of the node that has the session would have lost the seat');
   liveness(report, say);
-  heartbeat(say, wire, wire.library(url), gateway);
+  heartbeat(say, wire, wire.libraryOf(url), gateway);
   return found;
 }
 

@@ -95,7 +95,7 @@ export class Wire {
   }
 
   /** The library that speaks, '' if none is known. @param {URL} url */
-  library({ pathname, searchParams }) {
+  libraryOf({ pathname, searchParams }) {
     if (searchParams.has('EIO') || pathname.startsWith('/socket.io/'))
       return searchParams.get('EIO') === '3' ? 'engine.io 3' : 'engine.io';
     if (this.#hub) return `signalr ${this.#hub}`;
