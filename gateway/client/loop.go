@@ -532,9 +532,8 @@ func (p *loop) pump() {
 		return
 	}
 	f, ok, asks := p.upload.next(p.current.PartBytes, time.Now())
-	if ok {
-		p.silence.clogged()
-	} else if p.upload.data == nil {
+	large := ok
+	if !ok && p.upload.data == nil {
 		f, ok = p.nextMessage(l)
 	}
 	switch {
@@ -542,7 +541,10 @@ func (p *loop) pump() {
 		p.silence.data(time.Now())
 		l.give(f)
 		if asks {
-			p.ping(time.Now())
+			l.send(wire.VerbPing, p.silence.prompt())
+		}
+		if large {
+			p.silence.clogged()
 		}
 	case p.bye != nil && p.out.drained() && p.upload.data == nil:
 		p.sendBye(l)

@@ -187,10 +187,15 @@ func (s *silence) ping(now time.Time) (arg string) {
 		s.probe = now
 	}
 	s.sent = now
-	s.pings++
+	s.asked = s.prompt()
 	s.times[s.pings%rememberedPings] = now
-	s.asked = strconv.Itoa(s.pings)
 	return s.asked
+}
+
+// prompt returns the argument of a ping that waits for nothing itself: silence is measured from others.
+func (s *silence) prompt() (arg string) {
+	s.pings++
+	return strconv.Itoa(s.pings)
 }
 
 // data records that data is sent.

@@ -62,6 +62,7 @@ var stories = []story{
 	{"a ping of the answer rule serves suspicion, and giving up takes precedence", 2 * sec, 60 * sec,
 		"trip 3s, 0s messages 10 every 100ms, 1s data, next ping at 2s, 2s ping, next ping at 3s, 3s ping, 4s ping, 5s ping, 6s ping, 7s ping, 8s ping, 9s ping, 10s ping, 11s ping, 12s ping, " +
 			"next ping at 13s, 13s ping, next giveUp at 14s"},
+	{"a ping that only prompts confirms nothing: the silence after it is none yet", 0, 60 * sec, "0s messages 10 every 100ms, prompt, next ping at 3s, 3s ping, next suspect at 5s"},
 	{"heartbeats are no gaps: a lobby may hear nothing else for minutes", 0, 15 * sec,
 		"0s messages 1 every 100ms, 15.1s hear, 30.1s hear, 45.1s hear, 60.1s hear, 60.1s messages 5 every 100ms, next ping at 1m2.6s"},
 	{"gaps are forgotten after a while", 0, time.Hour, "0s messages 3 every 3s, 9s messages 200 every 100ms, next ping at 41s, 29s messages 500 every 100ms, next ping at 1m21s"},
@@ -140,6 +141,8 @@ func (l *line) step(text string) {
 		l.works()
 	case "clogged":
 		l.clogged()
+	case "prompt":
+		l.prompt()
 	case "trying":
 		l.trying = true
 	case "leaving":

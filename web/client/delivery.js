@@ -77,7 +77,7 @@ export class Delivery {
       const part = upload._next(size, session._runtime.now());
       if (part) {
         conn._send(part);
-        if (upload._asks) session._liveness._ping();
+        if (upload._asks) session._liveness._prompt();
         continue;
       }
       const entry = upload._left ? undefined : this._sent._next(limits);

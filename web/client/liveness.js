@@ -255,20 +255,24 @@ export class Liveness {
    */
   _ask() {
     if (!this.#session._live || this.#answerTimer._armed) return;
-    this.#asked = this._ping();
+    this.#asked = this.#ping();
     this.#answerTimer._set(this.#answerTimeout);
     this._rearm();
   }
 
-  /** Sends a ping. */
-  _ping() {
+  /** Sends a ping that waits for nothing itself: silence is measured from others. Returns its number. */
+  _prompt() {
+    this.#session._live?._say('ping', ++this.#pingNumber);
+    return this.#pingNumber;
+  }
+
+  #ping() {
     const t = this.#runtime.now();
-    const n = ++this.#pingNumber;
+    const n = this._prompt();
     this.#pings.set(n, this.#session._delivery._upload._left ? NaN : t); // its answer may wait behind parts
     this.#firstPing = Math.min(this.#firstPing, t);
     this.#newestPing = t;
     this.#owe(t);
-    this.#session._live?._say('ping', n);
     return n;
   }
 
@@ -298,7 +302,7 @@ export class Liveness {
         this.#budget = -Infinity; // the check was not needless, and attempts have a limit of their own
         session._recovery._suspect();
       } else {
-        const n = this._ping();
+        const n = this.#ping();
         if (what === CHECK) {
           this.#check = n;
           this.#budget = Math.max(this.#budget, t) + MS.budget;

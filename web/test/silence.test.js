@@ -707,6 +707,16 @@ describe('a false alarm', () => {
     assert.equal(w.take().at(-1), 'close 4001 left');
   });
 
+  test('a ping that asks for the answer to parts confirms no silence: the check that follows must go unanswered', async () => {
+    const w = await ticking({ part_bytes: 4096, partial: { down: 0, up: 0 } });
+    w.socket.send(new Uint8Array(10_000));
+    assert.deepEqual(pings(w.last()), ['^ping 1']);
+    await w.clock.advance(3_900);
+    assert.deepEqual([w.states.at(-1), pings(w.last())], ['attached', ['^ping 2']]);
+    await w.clock.advance(100);
+    assert.equal(w.states.at(-1), 'suspected');
+  });
+
   test('a move that is under way when the line falls silent is the attempt', async () => {
     const w = await ticking();
     await w.clock.advance(3_000);
