@@ -191,7 +191,8 @@ export class Link extends EventTarget {
 
   /**
    * Compares what the application got and sent with the counts of the gateway. Messages under way make
-   * both differ for a moment, in one direction only: so only the other is a fault.
+   * both differ for a moment, in one direction only: so only the other is a fault, and the most that was
+   * seen of it counts.
    * @param {any} gateway its description @param {number} counted when it was asked for
    */
   compare(gateway, counted) {
@@ -205,8 +206,8 @@ export class Link extends EventTarget {
     const [old] = this.#samples;
     const unsent = old.at <= now - UNDERWAY_MS && this.#state === 'attached' ? old.sends - gateway.received : 0;
     this.missed = Math.max(0, gateway.acked - this.counted) + (this.before ? 0 : Math.max(0, unsent)) + this.lost;
-    this.duplicated =
-      Math.max(0, counted - gateway.sent) + (this.before ? 0 : Math.max(0, gateway.written - this.sends));
+    const doubled = Math.max(0, counted - gateway.sent) + (this.before ? 0 : Math.max(0, gateway.written - this.sends));
+    this.duplicated = Math.max(this.duplicated, doubled);
   }
 }
 

@@ -33,7 +33,8 @@ test('a message that was acked and never came is missed, one that came again dup
     [gateway({ acked: 9, sent: 14 }), 0, 0], // under way
     [gateway({ acked: 12, sent: 12 }), 2, 0],
     [gateway({ acked: 9, sent: 9 }), 0, 1],
-    [gateway({ written: 1 }), 0, 1],
+    [gateway({ acked: 9, sent: 14 }), 0, 1], // what is under way hides it
+    [gateway({ acked: 9, sent: 9, written: 1 }), 0, 2],
   ]) {
     link.compare(said, link.counted);
     assert.deepEqual([link.missed, link.duplicated], [missed, duplicated], JSON.stringify(said));
