@@ -25,7 +25,7 @@ const (
 	durable                    // --durable on, in a cluster: its gateway may be lost; then as byeAtRest
 	durableHard                // the same with --disconnect hard
 	countingGame               // the same with the counting game as the game server
-	newestFirst                // three of four messages are states, --newest; then as byeAtRest
+	newestFirst                // three of four messages are states, --newest; then as inParts
 	inParts                    // one of eight messages is large, and goes in parts; then as byeAtRest
 )
 
@@ -93,6 +93,14 @@ func (e ending) redials() bool { return e == hard || e.isDurable() }
 
 // isDurable reports whether a session outlives its gateway.
 func (e ending) isDurable() bool { return e == durable || e == durableHard || e == countingGame }
+
+// takesParts reports whether one of eight messages is large, and goes in parts.
+func (e ending) takesParts() bool { return e == inParts || e == newestFirst }
+
+// isLarge is takesParts for the first part of a path.
+func isLarge(kind byte) bool {
+	return kind == rules[inParts].letter || kind == rules[newestFirst].letter
+}
 
 // isPlain reports whether the client does not speak reseat.v1.
 func (e ending) isPlain() bool { return e == plain || e == cookie }

@@ -106,7 +106,7 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ws.SetReadLimit(-1)
 	upFrom, _ := strconv.ParseUint(r.Header.Get("Reseat-Up-From"), 10, 64)
 	s := &gameSeat{resumed: r.Header.Get("Reseat-Resumed"), upFrom: upFrom, id: id, try: try, kind: kind, session: r.Header.Get("Reseat-Session"), ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
-	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0), Large: kind == rules[inParts].letter}
+	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0), Large: isLarge(kind)}
 	switch kind {
 	case 'r':
 		s.quiet.Store(true)
@@ -288,7 +288,7 @@ func (s *gameSeat) taken() uint64 {
 func (s *gameSeat) write(cfg Config) {
 	defer close(s.still)
 	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<41))
-	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial), States: s.kind == rules[newestFirst].letter, Large: s.kind == rules[inParts].letter}
+	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial), States: s.kind == rules[newestFirst].letter, Large: isLarge(s.kind)}
 	p := pace{quota: cfg.Messages, spread: cfg.Spread, r: r}
 	switch {
 	case s.kind == 'o' || s.kind == 'e':

@@ -236,7 +236,7 @@ func (t *tenure) skip(arg string) {
 	if t.gen == p.current && n > p.received {
 		p.run.count.skipped.Add(n - p.received)
 		p.down.Replaced(n - p.received)
-		p.received = n
+		p.received, p.partial = n, nil
 	}
 }
 

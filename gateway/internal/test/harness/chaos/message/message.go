@@ -52,7 +52,7 @@ func (s Stream) Message(n uint64) (isText bool, p []byte) {
 		return true, strconv.AppendUint(nil, n, 10)
 	}
 	if k := s.state(n); k > 0 {
-		_, p = Stream{Seed: s.Seed, Up: s.Up, Session: s.Session, Try: s.Try}.plain(n, true)
+		_, p = Stream{Seed: s.Seed, Up: s.Up, Session: s.Session, Try: s.Try, Large: s.Large}.plain(n, true)
 		return true, append(append([]byte(states[k].head), p...), states[k].tail...)
 	}
 	return s.plain(n, false)
