@@ -130,16 +130,16 @@ func (p *loop) answerParts(now time.Time) {
 func (p *loop) partAnswered(l *link, n int64, at time.Time) {
 	l.useful = true
 	p.silence.clogged()
-	roundTrip := cmp.Or(p.silence.roundTrip, p.silence.handshake/2)
-	if l.parts != nil { // the answer has waited behind other parts
-		roundTrip += windowTime
+	within, least := windowTime+2*cmp.Or(p.silence.roundTrip, p.silence.handshake/2), int64(minWindow)
+	if l.parts != nil { // the answer has waited behind other parts: the line is no slower
+		within, least = within+windowTime, p.upload.window
 	}
-	p.upload.answer(n, at, roundTrip)
+	p.upload.answer(n, at, within, least)
 }
 
 // An upload is the large messages that are sent in parts, one after another. What the gateway has not
-// answered by part stays within a window, which is as much as the line takes in windowTime and a round
-// trip: no ping, ack or answer waits long behind it.
+// answered by part stays within a window, which is as much as the line takes in windowTime and two round
+// trips: no ping, ack or answer waits long behind it.
 type upload struct {
 	from int64 // where the first message on this connection begins: the gateway has what is before
 
@@ -185,17 +185,18 @@ func (u *upload) next(limit int64, now time.Time) (f frame, ok, asks bool) {
 	return f, true, asks
 }
 
-// answer records that the gateway has n bytes of the message in progress.
-func (u *upload) answer(n int64, now time.Time, roundTrip time.Duration) {
+// answer records that the gateway has n bytes of the message in progress. The window becomes what the line takes
+// within that time, and at least so much.
+func (u *upload) answer(n int64, now time.Time, within time.Duration, least int64) {
 	if n <= u.answered || n > u.sent {
 		return // of the message before
 	}
 	u.answered = n
-	took, within := max(now.Sub(u.fullAt), time.Millisecond), windowTime+roundTrip
+	took := max(now.Sub(u.fullAt), time.Millisecond)
 	if u.full == 0 || n < u.full && took < within {
 		return
 	}
 	fits := int64(float64(n-u.before) / took.Seconds() * within.Seconds())
-	u.window = min(max(fits, minWindow), 4*u.window, maxWindow)
+	u.window = min(max(fits, least), 4*u.window, maxWindow)
 	u.full = 0
 }

@@ -51,7 +51,7 @@ func (b *parted) cut(n uint64, held int) wire.Hello {
 	}
 	p := b.pass()
 	p.Held = uint64(held)
-	a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation(), Received: n}, p)
+	a, ref := b.s.Attach(b.now, session.Resume{Gen: b.s.Generation(), Received: n, Skips: b.skips}, p)
 	if ref != nil {
 		b.t.Fatal(ref)
 	}
@@ -89,6 +89,27 @@ func TestMessageGoesOnWhereItWasCut(t *testing.T) {
 			b.wantGot("true \x10"+sent, "true "+small)
 		}
 	}
+}
+
+// What a client holds of a message that was replaced is no beginning of the one behind it, also where it has a part
+// of the run.
+func TestReplacedMessageIsNotGoneOnWith(t *testing.T) {
+	b := newPartial(t, states("s=S"))
+	b.skips = true
+	b.cut(0, 0)
+	b.message(frame.Text, "S1", 3)
+	b.takesAll()
+	b.message(frame.Text, "S2", 9000)
+	b.takes(5000)
+	held := len(b.msg)
+	b.s.Disconnected(b.now, b.att, "cut")
+	sent := b.message(frame.Text, "S3", 9000)
+	if h := b.cut(1, held); held == 0 || h.Partial.Down != 0 || h.Skipped != 1 {
+		t.Fatalf("held %d: down %d, skipped %d, want 0 and 1", held, h.Partial.Down, h.Skipped)
+	}
+	b.msg = nil
+	b.takesOn()
+	b.wantMessages("skip", "true "+sent)
 }
 
 // A drain, or the next takeover, may come before anything went on; a drain sends all of it, whatever the window is.

@@ -31,7 +31,7 @@ const (
 	firstWindow = 8 << 10 // of part bytes without a `part`: protocol section 11
 	minWindow   = 2 << 10
 	maxWindow   = 1 << 20
-	windowTime  = 750 * time.Millisecond // what the line takes in this time and a round trip is the window
+	windowTime  = 750 * time.Millisecond // what the line takes in this time and two round trips is the window
 	partLatest  = 250 * time.Millisecond // protocol section 3.1: `part` after this time,
 	partAfter   = 32 << 10               // and after so many bytes
 )
@@ -153,15 +153,15 @@ func (s *Session) answer(now Time, a *Attachment, n int64) {
 	if !s.owes(a) {
 		a.owed = 0
 	}
-	took, within := max(now.Sub(p.fullAt), time.Millisecond), windowTime+s.trip.smoothed
-	if s.partsLeft() > 0 { // the answer has waited behind other parts
-		within += windowTime
+	took, within, least := max(now.Sub(p.fullAt), time.Millisecond), windowTime+2*s.trip.smoothed, int64(minWindow)
+	if s.partsLeft() > 0 { // the answer has waited behind other parts: the line is no slower
+		within, least = within+windowTime, s.trip.window()
 	}
 	if p.full == 0 || n < p.full && took < within {
 		return
 	}
 	fits := int64(float64(n-p.before) * float64(within) / float64(took))
-	s.trip.partWindow = uint32(min(max(fits, minWindow), 4*s.trip.window(), maxWindow))
+	s.trip.partWindow = uint32(min(max(fits, least), 4*s.trip.window(), maxWindow))
 	p.full = 0
 }
 

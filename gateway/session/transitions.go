@@ -135,6 +135,9 @@ func (s *Session) Attach(now Time, r Resume, p Pass) (*Attachment, *Refusal) {
 	s.sentN = max(s.sentN, base)
 	s.stats.Replayed += ev.Replay
 
+	if base != r.Received || ev.Moved == wire.MovedFailover { // the first message to come may be another one
+		p.Held = 0
+	}
 	a := s.newAttachment(now, p)
 	a.resumed, a.replaying, a.catchUp = s.epoch > 0, true, s.ring.Last().Off
 	if s.cfg.Resumable {
@@ -159,9 +162,7 @@ func (s *Session) hello(a *Attachment, now Time, p Pass, h wire.Hello) {
 	}
 	if p.Partial {
 		a.partial, h.Partial = true, new(wire.Partial)
-		if h.Lost == 0 && h.Moved != wire.MovedFailover { // the message may be another one
-			h.Partial.Down = s.resumeParts(a, p.Held)
-		}
+		h.Partial.Down = s.resumeParts(a, p.Held)
 	}
 	if up := s.resumeIncoming(a); h.Partial != nil {
 		h.Partial.Up = up

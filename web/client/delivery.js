@@ -95,8 +95,8 @@ export class Delivery {
   _onPartAnswer(conn, n) {
     const { _runtime: runtime, _liveness: liveness } = this.#session;
     conn._useful = true;
-    const windows = conn._parts ? 2 : 1; // the answer has waited behind other parts
-    this._upload._onAnswer(n, runtime.now(), windows * MS.partWindow + liveness._roundTrip);
+    const waited = !!conn._parts; // behind other parts: the line is no slower
+    this._upload._onAnswer(n, runtime.now(), (waited ? 2 : 1) * MS.partWindow + 2 * liveness._roundTrip, waited);
     this._pump();
   }
 

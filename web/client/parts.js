@@ -48,8 +48,8 @@ const MAX_WINDOW = 1024 * 1024;
 
 /**
  * The large messages that are sent in parts, one after another. What the gateway has not answered by
- * `part` stays within a window, which is as much as the line takes in MS.partWindow and a round trip: no
- * ping, ack or answer waits long behind it.
+ * `part` stays within a window, which is as much as the line takes in MS.partWindow and two round trips:
+ * no ping, ack or answer waits long behind it.
  */
 export class Upload {
   #from = 0; // where the first message on this connection begins: the gateway has what is before
@@ -121,14 +121,15 @@ export class Upload {
    * @param {number} n
    * @param {number} t
    * @param {number} within what time the line is to take a window
+   * @param {boolean} keeps the window does not become smaller
    */
-  _onAnswer(n, t, within) {
+  _onAnswer(n, t, within, keeps) {
     if (n <= this.#answered || n > this.#sent) return; // of the message before
     this.#answered = n;
     const ms = t - this.#fullAt;
     if (!this.#full || (n < this.#full && ms < within)) return;
     const fits = ((n - this.#before) * within) / ms; // 0: the max
-    this.#window = Math.min(Math.max(fits, MIN_WINDOW), 4 * this.#window, MAX_WINDOW);
+    this.#window = Math.min(Math.max(fits, keeps ? this.#window : MIN_WINDOW), 4 * this.#window, MAX_WINDOW);
     this.#full = 0;
   }
 

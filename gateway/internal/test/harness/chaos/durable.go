@@ -96,7 +96,7 @@ func (c *cluster) judgeDurableRefusal(p *player, k *seat.Closing) (served bool) 
 	case k.Code == 4404 && !p.covered, k.Code == 4404 && empty > 0 && time.Duration(now()-empty) < noSeats+c.r.cfg.Late:
 		p.fell = true
 	case p.endAsked != nil: // it may have ended as it was to
-	case k.Code == 4404 && p.hellos == 1 && p.made == 0: // see neverHeard
+	case k.Code == 4404 && p.hellos == 1 && (p.made == 0 || c.r.game.find(p.id, p.try).taken() == 0): // see neverHeard
 	default:
 		p.faultLocked("a durable session is refused: %d %s", k.Code, k.Reason)
 	}

@@ -106,7 +106,7 @@ func (g *game) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ws.SetReadLimit(-1)
 	upFrom, _ := strconv.ParseUint(r.Header.Get("Reseat-Up-From"), 10, 64)
 	s := &gameSeat{resumed: r.Header.Get("Reseat-Resumed"), upFrom: upFrom, id: id, try: try, kind: kind, session: r.Header.Get("Reseat-Session"), ws: ws, tcp: tcp, ctx: context.Background(), still: make(chan struct{}), over: make(chan struct{})}
-	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0), Large: kind == rules[inParts].letter}
+	s.check.Stream = message.Stream{Seed: g.cfg.Seed, Up: true, Session: id, Try: stage(try, 0), Large: ofKind(kind).takesParts()}
 	switch kind {
 	case 'r':
 		s.quiet.Store(true)
@@ -142,7 +142,7 @@ func (g *game) newer(h http.Header) bool {
 var durably = []string{"hard", "failover", "handoff"}
 
 // isDurable is that of the ending whose sessions have paths of this kind.
-func isDurable(kind byte) bool { return kind == 'd' || kind == 'k' }
+func isDurable(kind byte) bool { return kind == 'd' || kind == 'k' || kind == 'm' }
 
 // stage returns the try number in a stream's messages: it combines the session's try
 // and, for streams over several connections, the connection's number.
@@ -181,7 +181,7 @@ func (g *game) sit(s *gameSeat) bool {
 		s.ws.CloseNow()
 		return false
 	}
-	how := map[byte][]string{'h': {"hard"}, 'd': durably, 'k': durably}[s.kind]
+	how := map[byte][]string{'h': {"hard"}, 'd': durably, 'k': durably, 'm': durably}[s.kind]
 	if s.dial == 0 && s.resumed != "" || s.dial > 0 && !slices.Contains(how, s.resumed) || isDurable(s.kind) && s.dial > 0 && s.upFrom == 0 {
 		g.extra = append(g.extra, fmt.Sprintf("session %d: connection %d says Reseat-Resumed %q, Reseat-Up-From %d", s.id, s.dial, s.resumed, s.upFrom))
 	}
@@ -288,7 +288,7 @@ func (s *gameSeat) taken() uint64 {
 func (s *gameSeat) write(cfg Config) {
 	defer close(s.still)
 	r := rand.New(rand.NewPCG(cfg.Seed, uint64(s.id)|uint64(s.dial)<<32|1<<41))
-	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial), States: s.kind == rules[newestFirst].letter, Large: s.kind == rules[inParts].letter}
+	stream := message.Stream{Seed: cfg.Seed, Session: s.id, Try: stage(s.try, s.dial), States: ofKind(s.kind).hasStates(), Large: ofKind(s.kind).takesParts()}
 	p := pace{quota: cfg.Messages, spread: cfg.Spread, r: r}
 	switch {
 	case s.kind == 'o' || s.kind == 'e':

@@ -94,7 +94,7 @@ func (t *tenure) begins(arg string) {
 	}
 	known, m := n <= p.received, p.partial // known: it has come whole on an older connection
 	switch {
-	case err != nil || p.end != inParts || s.in != nil || v.From != s.from || v.Bytes <= v.From,
+	case err != nil || !p.end.takesParts() || s.in != nil || v.From != s.from || v.Bytes <= v.From,
 		v.From > 0 && !known && (m == nil || m.bytes != v.Bytes || m.text != v.Text || len(m.data) < v.From):
 		p.faultLocked("parts %s, from %d expected, %d held", arg, s.from, p.held())
 		return
@@ -168,7 +168,7 @@ func (t *tenure) tell(age time.Duration) {
 func (t *tenure) told(arg string) {
 	s := &t.inside
 	n, err := strconv.Atoi(arg)
-	if err != nil || t.p.end != inParts {
+	if err != nil || !t.p.end.takesParts() {
 		t.p.fault("part %q", arg)
 	}
 	s.mu.Lock()
@@ -184,7 +184,7 @@ func (t *tenure) told(arg string) {
 
 // sendLarge sends message n, in parts if it is large.
 func (t *tenure) sendLarge(n uint64, text bool, b []byte) error {
-	if t.p.end != inParts {
+	if !t.p.end.takesParts() {
 		return t.c.Send(t.ctx, text, b)
 	}
 	s, from := &t.inside, 0

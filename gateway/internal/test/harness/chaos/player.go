@@ -91,8 +91,8 @@ func newPlayer(r *run, id int, end ending) *player {
 
 func (p *player) streams() {
 	counts := p.end == countingGame
-	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0), Counting: counts, Large: p.end == inParts}
-	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0), Counting: counts, States: p.end == newestFirst, Large: p.end == inParts}, Staged: p.end.redials() && !counts}
+	p.up = message.Stream{Seed: p.run.cfg.Seed, Up: true, Session: p.id, Try: stage(p.try, 0), Counting: counts, Large: p.end.takesParts()}
+	p.down = message.Check{Stream: message.Stream{Seed: p.run.cfg.Seed, Session: p.id, Try: stage(p.try, 0), Counting: counts, States: p.end.hasStates(), Large: p.end.takesParts()}, Staged: p.end.redials() && !counts}
 }
 
 // secureBytes is about the length of a TLS handshake. If disconnects were as likely
@@ -367,7 +367,7 @@ func (p *player) offer(r *rand.Rand, a *arrival) (o seat.Offer, url string, ok b
 	if p.session == "" {
 		p.dialled = now()
 	}
-	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Skips: p.end == newestFirst, Parts: p.end == inParts, Held: p.held(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
+	o = seat.Offer{Token: p.token, Received: p.received, Acked: p.acked, Sent: p.made, Headers: r.IntN(2) == 0, Plain: p.end.isPlain(), Skips: p.end.hasStates(), Parts: p.end.takesParts(), Held: p.held(), Compress: r.IntN(3) == 0, Heard: a.watch.hear}
 	if p.end == cookie {
 		o.Token, o.Cookie, o.Origin = "", p.token, strings.Replace(front, "ws", "http", 1)
 		o.Pinged = func() { p.pinged.Store(now()) }
@@ -462,13 +462,13 @@ func (p *player) greet(h *seat.Hello, a *arrival) {
 		p.faultLocked("hello.lost is %d under --overflow pause", h.Lost)
 	}
 	p.hellos++
-	if p.end == inParts {
+	if p.end.takesParts() {
 		p.goesOn(h, a)
 	}
 	if p.end.isDurable() {
 		p.owned(h)
 	}
-	if h.Skipped > 0 && p.end != newestFirst {
+	if h.Skipped > 0 && !p.end.hasStates() {
 		p.faultLocked("hello.skipped is %d for a client without the offer", h.Skipped)
 	}
 	if h.Resumed {

@@ -90,7 +90,7 @@ func (p *player) conclude(ctx context.Context, g *gameSeat) {
 		p.askEnd()
 	}
 	switch p.end {
-	case byeAtRest, plain, cookie, hard, durable, durableHard, dropOldest, newestFirst, inParts:
+	case byeAtRest, plain, cookie, hard, durable, durableHard, durableNewest, dropOldest, newestFirst, inParts:
 		p.settle(ctx)
 		p.bye()
 	case overflowEnd:

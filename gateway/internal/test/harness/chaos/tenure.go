@@ -222,7 +222,7 @@ func (t *tenure) take(m seat.Message) {
 func (t *tenure) skip(arg string) {
 	p := t.p
 	k, err := strconv.ParseUint(arg, 10, 64)
-	if err != nil || k == 0 || p.end != newestFirst {
+	if err != nil || k == 0 || !p.end.hasStates() {
 		p.fault("skip %q", arg)
 		return
 	}
@@ -236,7 +236,7 @@ func (t *tenure) skip(arg string) {
 	if t.gen == p.current && n > p.received {
 		p.run.count.skipped.Add(n - p.received)
 		p.down.Replaced(n - p.received)
-		p.received = n
+		p.received, p.partial = n, nil
 	}
 }
 

@@ -80,7 +80,7 @@ func (c *cluster) goesOn(until time.Time) bool {
 }
 
 // clusterEndings are the endings of a cluster's sessions: those of sessions that outlast a gateway.
-var clusterEndings = []ending{byeAtRest, byeAtOnce, gameClose, durable, hard, byeAtRest, cookie, durableHard, expiry, byeAtRest, durable, gameKill, dropOldest, durableHard, newestFirst}
+var clusterEndings = []ending{byeAtRest, byeAtOnce, gameClose, durable, hard, byeAtRest, cookie, durableHard, expiry, byeAtRest, durable, gameKill, dropOldest, durableHard, newestFirst, durableNewest}
 
 // ending reports whether there are no more faults.
 func (r *run) ending() bool { return r.cluster != nil && r.cluster.ending.Load() }

@@ -52,7 +52,7 @@ func (s Stream) Message(n uint64) (isText bool, p []byte) {
 		return true, strconv.AppendUint(nil, n, 10)
 	}
 	if k := s.state(n); k > 0 {
-		_, p = Stream{Seed: s.Seed, Up: s.Up, Session: s.Session, Try: s.Try}.plain(n, true)
+		_, p = Stream{Seed: s.Seed, Up: s.Up, Session: s.Session, Try: s.Try, Large: s.Large}.plain(n, true)
 		return true, append(append([]byte(states[k].head), p...), states[k].tail...)
 	}
 	return s.plain(n, false)
@@ -182,6 +182,7 @@ type Check struct {
 	Newer uint64 // with States: so many must be sent, since a message was replaced of which that is the next of its key
 
 	midway, rewound bool
+	replaced        uint64         // and not settled
 	best            uint64         // Taken before Rewind
 	past            map[int]uint64 // with Staged, what Taken was of earlier tries
 }
@@ -204,8 +205,17 @@ func (c *Check) Had(try int) uint64 {
 // Skip skips n messages, which the other side has reported lost.
 func (c *Check) Skip(n uint64) { c.Taken += n }
 
-// Replaced takes n messages that the other side says newer ones have replaced.
+// Replaced takes n messages that the other side says newer ones have replaced. With Staged the next message shows of
+// which try they were.
 func (c *Check) Replaced(n uint64) {
+	if c.replaced += n; !c.Staged {
+		c.settle(n)
+	}
+}
+
+// settle takes n of them as messages of this try.
+func (c *Check) settle(n uint64) {
+	c.replaced -= n
 	for range n {
 		c.Taken++
 		if c.state(c.Taken) == 0 {
@@ -223,12 +233,18 @@ func (c *Check) turn(p []byte) {
 		return
 	}
 	if c.Staged && try > c.Try {
+		if lead := min(c.replaced, n-1); try == c.Try+1 {
+			c.settle(c.replaced - lead)
+		} else {
+			c.replaced = lead // others may be of a try of which nothing came
+		}
 		if c.past == nil {
 			c.past = map[int]uint64{}
 		}
 		c.past[c.Try] = c.Taken
-		c.Try, c.Taken, c.best, c.missing = try, 0, 0, nil
+		c.Try, c.Taken, c.best, c.missing, c.Newer = try, 0, 0, nil, 0 // a newer one may be lost with a node
 	}
+	c.settle(c.replaced)
 	switch {
 	case try != c.Try:
 	case c.midway:

@@ -97,3 +97,32 @@ func TestStreamsDiffer(t *testing.T) {
 		}
 	}
 }
+
+// Which messages of a session with several connections of the game server were replaced shows when the next one comes.
+func TestReplacedMessagesBelongToTheTryOfTheNextOne(t *testing.T) {
+	for _, c := range []struct {
+		replaced uint64
+		try      int
+		next     uint64
+		lost     uint64
+	}{
+		{3, 0, 8, 0},  // 5 to 7 are states
+		{4, 0, 9, 1},  // 8 is none
+		{2, 1, 1, 0},  // 5 and 6, of the older connection
+		{4, 1, 2, 0},  // and 1 of the newer
+		{5, 1, 2, 1},  // 8 of the older one
+		{9, 2, 3, 0},  // of a connection of which nothing came
+		{1, 1, 3, 1},  // of the newer one 1 or 2 is missing
+		{10, 1, 6, 2}, // 8 of the older one, 4 of the newer
+	} {
+		k := Check{Stream: Stream{States: true}, Staged: true}
+		take(&k, 1, 2, 3, 4)
+		k.Replaced(c.replaced)
+		s := k.Stream
+		s.Try = c.try
+		k.Take(s.Message(c.next))
+		if k.Verdicts != (Verdicts{Lost: c.lost}) || k.Try != c.try || k.Taken != c.next {
+			t.Errorf("%+v: %+v, message %d of try %d, %q", c, k.Verdicts, k.Taken, k.Try, k.Faults)
+		}
+	}
+}
