@@ -27,15 +27,11 @@ func TestRoundTripsOmitUnmeasuredClients(t *testing.T) {
 	}
 }
 
-type tally int
-
-func (n *tally) Inc() { *n++ }
-
 // The number of omitted lines is logged once.
 func TestOmittedLinesAreCountedOnce(t *testing.T) {
 	var said bytes.Buffer
-	var total tally
-	l := &LimitedLog{log: slog.New(slog.NewTextHandler(&said, nil)), limit: rate.NewLimiter(0, 1), total: &total}
+	total := newMetrics().Unlogged
+	l := NewLimitedLog(slog.New(slog.NewTextHandler(&said, nil)), 0, 1, total)
 	for range 4 {
 		l.Info("refused")
 	}
@@ -43,8 +39,8 @@ func TestOmittedLinesAreCountedOnce(t *testing.T) {
 	l.Info("refused")
 	l.Warn("refused")
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	if len(lines) != 3 || total != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
-		t.Errorf("total %d, %q", total, lines)
+	if len(lines) != 3 || Value(total) != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
+		t.Errorf("total %v, %q", Value(total), lines)
 	}
 }
 
