@@ -28,7 +28,7 @@ import (
 	"reseat/gateway/owner"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
-	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/transport"
 	"reseat/gateway/upgrade"
 	"reseat/tokens"
 )
@@ -82,7 +82,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	}
 	cfg := cluster.Config{
 		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
-		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() }, Dialer: dialQuiet,
+		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() }, Dialer: transport.DialLayered,
 	}
 	if older != nil {
 		is := older.Node()
@@ -127,15 +127,6 @@ func (n *member) Dial(ctx context.Context, node string) (net.Conn, error) {
 		return nil, err
 	}
 	return n.links.Open(reach, node)
-}
-
-// dialQuiet connects to another node.
-func dialQuiet(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {
