@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"reseat/gateway"
 	"reseat/gateway/admin"
 	"reseat/gateway/asynclog"
@@ -80,7 +82,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 		Takeover: set.Takeover, Socket: set.UpgradeSocket, Timeout: set.UpgradeTimeout, Pump: set.UpgradePump,
 		BufferTotal: set.Gateway.BufferTotal, Webhook: set.Webhook != nil, Log: log, Args: args, Environ: environ, Stderr: stderr,
 	}
-	p, older, err := startOrInherit(set, ups, own, log, func() *vitals { return newVitals(lines, own.certs) })
+	p, older, err := startOrInherit(set, ups, own, log, lines)
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
@@ -104,15 +106,15 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 
 // startOrInherit starts a gateway. If there is a predecessor, the gateway has all of its sessions when
 // startOrInherit returns. If that process crashes before, the start is an ordinary one.
-func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, vitals func() *vitals) (*process, *upgrade.Predecessor, error) {
+func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, lines *asynclog.Writer) (*process, *upgrade.Predecessor, error) {
 	older, err := upgrade.Meet(ups)
 	if older == nil && err == nil {
-		p, err := start(set, ups, own, vitals(), log, nil)
+		p, err := start(set, ups, own, lines, log, nil)
 		return p, nil, err
 	}
 	var p *process
 	if err == nil {
-		if p, err = start(set, ups, own, vitals(), log, older); err != nil {
+		if p, err = start(set, ups, own, lines, log, older); err != nil {
 			return nil, nil, older.Refuse(err)
 		}
 		if err = older.Receive(p.upgrader); err == nil {
@@ -125,7 +127,7 @@ func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, lo
 	}
 	log.Error("upgrade.failed", "err", err, "text", "an ordinary start follows")
 	for end := time.Now().Add(releaseTime); ; time.Sleep(releasePoll) {
-		p, err = start(set, ups, own, vitals(), log, nil)
+		p, err = start(set, ups, own, lines, log, nil)
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return p, nil, err
 		}
@@ -230,7 +232,7 @@ func isTerminal(w io.Writer) bool {
 // A process is a started gateway with its servers.
 type process struct {
 	log             *slog.Logger
-	vitals          *vitals
+	reloads         *prometheus.CounterVec
 	gateway         *gateway.Gateway
 	callers         *admin.Credentials   // of the admin address; nil if it requires none
 	recorder        *admin.Recorder      // nil if --admin is off
@@ -255,9 +257,9 @@ type process struct {
 
 // start opens the ports, or inherits those of older, which may be nil. If it fails, it closes
 // what it has opened.
-func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vitals, log *slog.Logger, older *upgrade.Predecessor) (p *process, err error) {
+func start(set *config.Settings, ups upgrade.Settings, own *secrets, lines *asynclog.Writer, log *slog.Logger, older *upgrade.Predecessor) (p *process, err error) {
 	p = &process{
-		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 3),
+		log: log, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 3),
 		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
 	}
 	defer func() {
@@ -291,12 +293,14 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err
 	}
+	m := p.gateway.Watch().Metrics
+	p.reloads = addVitals(m, lines, own.certs)
 	if p.node != nil {
-		p.node.gateway = p.gateway
+		p.node.use(p.gateway)
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: older != nil && older.Posts()})
-		p.hook.Register(vitals.registry)
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Counter: m.Vec, Log: log, Hold: older != nil && older.Posts()})
+		p.hook.Register(m.Registry)
 	}
 	p.addPages(set, own)
 	p.trackClients(set, own)
@@ -320,7 +324,7 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, older *upg
 	if p.lines != nil {
 		ln = p.lines.Listener(ln)
 	}
-	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, older); err != nil {
+	if p.node, err = newNode(set, p.keys, ln, p.log, older); err != nil {
 		return err
 	}
 	cfg.Cluster, cfg.Players, cfg.Seats, cfg.NodeName = p.node, p.node.players, p.node.seats, set.Cluster.NodeName
@@ -429,10 +433,10 @@ func (p *process) makeAdmin(set *config.Settings, ups upgrade.Settings) {
 		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn, true)
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
-	p.upgrader = upgrade.NewUpgrader(ups, upgrade.Parts{Sessions: p.gateway.Upgrade(), Server: p, Listeners: p.listeners, Registry: p.vitals.registry, Recorder: p.recorder})
+	p.upgrader = upgrade.NewUpgrader(ups, upgrade.Parts{Sessions: p.gateway.Upgrade(), Server: p, Listeners: p.listeners, Recorder: p.recorder})
 	host, _ := os.Hostname() // empty if the system does not know it
 	o := admin.Options{
-		Credentials: p.callers, Recorder: p.recorder, Log: p.log, Process: p.vitals.registry, Host: host, Version: config.Version(),
+		Credentials: p.callers, Recorder: p.recorder, Log: p.log, Host: host, Version: config.Version(),
 		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.Status,
 	}
 	if set.Dev {
@@ -646,7 +650,7 @@ func (p *process) reload() {
 			p.warnOfTokens()
 		}
 	}
-	p.vitals.reloads.WithLabelValues(result).Inc()
+	p.reloads.WithLabelValues(result).Inc()
 }
 
 // drain shuts down in order: sessions first, then the servers.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 )
 
@@ -42,6 +43,19 @@ func TestOmittedLinesAreCountedOnce(t *testing.T) {
 	if len(lines) != 3 || Value(total) != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
 		t.Errorf("total %v, %q", Value(total), lines)
 	}
+}
+
+// A counter with two labels continues like any other.
+func TestCountersContinueInASuccessor(t *testing.T) {
+	older, newer := newMetrics(), newMetrics()
+	older.Forwards.WithLabelValues("out", "gone").Add(3)
+	older.Resumes.WithLabelValues(ResumeOK).Add(2)
+	older.Created.Inc()
+	newer.Created.Inc() // while it started
+	newer.Add(append(older.Counts(), Counter{"reseat_unknown_total", "", 1}, Counter{"reseat_claims_total", "", 1}))
+	wstest.Equal(t, "forwards, resumes and sessions", [3]float64{
+		Value(newer.Forwards.WithLabelValues("out", "gone")), Value(newer.Resumes.WithLabelValues(ResumeOK)), Value(newer.Created),
+	}, [3]float64{3, 2, 2})
 }
 
 // An upgrade neither loses nor repeats a refusal: the newest are listed in order, and all are counted.
