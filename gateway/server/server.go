@@ -160,7 +160,7 @@ type secrets struct {
 	keys    *tokens.Keys
 	callers *admin.Credentials   // of the admin address; nil if it requires none
 	certs   *secure.Certificates // nil without TLS
-	hook    *webhook.Secrets     // nil without --webhook
+	webhook *webhook.Secrets     // nil without --webhook
 	dev     dev.Tokens           // nil without --dev-token-file
 }
 
@@ -188,7 +188,7 @@ func open(ctx context.Context, set *config.Settings) (*secrets, error) {
 		return nil, err
 	}
 	if set.Webhook != nil {
-		if own.hook, err = webhook.LoadSecrets(set.WebhookSecretFile); err != nil {
+		if own.webhook, err = webhook.LoadSecrets(set.WebhookSecretFile); err != nil {
 			return nil, err
 		}
 	}
@@ -231,16 +231,15 @@ func isTerminal(w io.Writer) bool {
 
 // A process is a started gateway with its servers.
 type process struct {
+	*secrets
 	log             *slog.Logger
 	reloads         *prometheus.CounterVec
 	gateway         *gateway.Gateway
-	callers         *admin.Credentials   // of the admin address; nil if it requires none
-	recorder        *admin.Recorder      // nil if --admin is off
-	certs           *secure.Certificates // nil without TLS
-	show            *demo.Showcase       // nil without --demo
-	lines           *faults.Lines        // nil without --demo and --dev
-	place           *demo.Place          // nil without them, and outside a cluster
-	hook            *webhook.Hook        // nil without --webhook
+	recorder        *admin.Recorder // nil if --admin is off
+	show            *demo.Showcase  // nil without --demo
+	lines           *faults.Lines   // nil without --demo and --dev
+	place           *demo.Place     // nil without them, and outside a cluster
+	hook            *webhook.Hook   // nil without --webhook
 	hookEnds        sync.Once
 	node            *member // nil without --cluster
 	api             *admin.Handler
@@ -249,7 +248,6 @@ type process struct {
 	config          *configFile
 	failed          chan error
 
-	keys      *tokens.Keys
 	listeners map[string]*listen.Listener // at the bottom of listen and adminLn
 	handed    map[string]*listen.Queue    // connections that a predecessor has accepted
 	upgrader  *upgrade.Upgrader
@@ -259,7 +257,7 @@ type process struct {
 // what it has opened.
 func start(set *config.Settings, ups upgrade.Settings, own *secrets, lines *asynclog.Writer, log *slog.Logger, older *upgrade.Predecessor) (p *process, err error) {
 	p = &process{
-		log: log, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 3),
+		secrets: own, log: log, failed: make(chan error, 3),
 		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
 	}
 	defer func() {
@@ -299,11 +297,11 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, lines *asyn
 		p.node.use(p.gateway)
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Counter: m.Vec, Log: log, Hold: older != nil && older.Posts()})
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.webhook, Events: p.gateway.Watch().Events.Hub, Counter: m.Vec, Log: log, Hold: older != nil && older.Posts()})
 		p.hook.Register(m.Registry)
 	}
-	p.addPages(set, own)
-	p.trackClients(set, own)
+	p.addPages(set)
+	p.trackClients(set)
 	p.makeAdmin(set, ups)
 	if p.node != nil {
 		if older == nil { // other nodes connect as soon as they know this one
@@ -332,7 +330,7 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, older *upg
 }
 
 // trackClients puts the gateway's ConnTracker and TLS on the client address, and makes its server.
-func (p *process) trackClients(set *config.Settings, own *secrets) {
+func (p *process) trackClients(set *config.Settings) {
 	conns := p.gateway.Conns()
 	if ln, ok := p.listen.(*listen.Listener); ok && p.certs == nil {
 		p.gateway.AcceptOnLoops(ln)
@@ -343,7 +341,7 @@ func (p *process) trackClients(set *config.Settings, own *secrets) {
 	}
 	var h http.Handler = p.gateway
 	if p.lines != nil {
-		h = dev.Front(p.devOptions(set, own), h)
+		h = dev.Front(p.devOptions(set), h)
 	}
 	p.clients = server(h, conns, p.log)
 	if p.lines != nil {
@@ -354,8 +352,8 @@ func (p *process) trackClients(set *config.Settings, own *secrets) {
 }
 
 // devOptions are those of the panel.
-func (p *process) devOptions(set *config.Settings, own *secrets) dev.Options {
-	o := dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: own.dev, Pages: set.Dev, Log: p.log}
+func (p *process) devOptions(set *config.Settings) dev.Options {
+	o := dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: p.dev, Pages: set.Dev, Log: p.log}
 	if p.place != nil {
 		o.Others = func(r *http.Request, session string) []string { return p.place.Others(p.gateway, r, session) }
 	}
@@ -393,7 +391,7 @@ func (p *process) closeClient(conn net.Conn) bool {
 }
 
 // addPages adds the client's scripts to the gateway, the panel and the demo's pages.
-func (p *process) addPages(set *config.Settings, own *secrets) {
+func (p *process) addPages(set *config.Settings) {
 	for path, h := range web.Client() {
 		p.gateway.Page(path, h)
 	}
@@ -406,7 +404,7 @@ func (p *process) addPages(set *config.Settings, own *secrets) {
 		p.node.demo = p.place.NodeHandler(p.gateway)
 	}
 	p.lines.Serve(p.faultOptions())
-	dev.Serve(p.devOptions(set, own))
+	dev.Serve(p.devOptions(set))
 	if set.Demo {
 		demo.Serve(p.gateway, p.place)
 	}
