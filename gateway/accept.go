@@ -38,7 +38,7 @@ func (g *Gateway) addRoute(r policy.Route) error {
 	}
 	if t := &rt.Upstream; t.DialContext == nil { // for sessions; the proxy keeps package net's
 		if t.DialContext = g.driver.Dial; t.URL.Scheme == "wss" || t.URL.Scheme == "https" {
-			t.DialContext = g.driver.DialLayered
+			t.DialContext = transport.DialLayered
 		}
 	}
 	return g.table.Add(rt)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"reseat/gateway"
@@ -24,6 +23,7 @@ import (
 	"reseat/gateway/front"
 	"reseat/gateway/gate"
 	"reseat/gateway/upgrade"
+	"reseat/gateway/watch"
 )
 
 // Options configure the handler of the admin address.
@@ -40,8 +40,6 @@ type Options struct {
 	Log *slog.Logger
 	// Upgrade describes the last upgrade. Nil: there was none.
 	Upgrade func() upgrade.Status
-	// Process holds the metrics of the gateway's process. Nil means none.
-	Process prometheus.Gatherer
 	// Cluster reaches the other nodes. Nil: there are none, and the API speaks for this
 	// process alone.
 	Cluster Cluster
@@ -59,8 +57,7 @@ type api struct {
 	Options
 	g       *gateway.Gateway
 	guard   guard
-	refused *refusals
-	metrics prometheus.Gatherers
+	refused *watch.LimitedLog // an attacker must not fill the log
 	streams streams
 	routes  *chi.Mux
 	heard   figures
@@ -78,11 +75,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 	if o.Upgrade == nil {
 		o.Upgrade = func() upgrade.Status { return upgrade.Status{State: upgrade.None} }
 	}
-	a := &api{Options: o, g: g, refused: newRefusals(o.Log), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
-	a.metrics = prometheus.Gatherers{g.Watch().Metrics.Registry, a.refused.registry}
-	if o.Process != nil {
-		a.metrics = append(a.metrics, o.Process)
-	}
+	a := &api{Options: o, g: g, refused: watch.NewLimitedLog(o.Log, 5, 20, g.Watch().Metrics.Unlogged), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
 	if o.Cluster != nil {
 		a.feed = newFeed(a)
 	}
@@ -102,7 +95,7 @@ func New(g *gateway.Gateway, o Options) *Handler {
 // that a caller without a token cannot tell them apart.
 func (a *api) guarded(r chi.Router) {
 	r.Use(a.refuseForwarded, a.authorize, a.audit, a.enter, a.steer)
-	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.g.Watch().Metrics.Registry, promhttp.HandlerOpts{}))
 	a.apiRoutes(r)
 	page := dashboard()
 	r.Get("/", page)

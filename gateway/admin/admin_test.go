@@ -1,14 +1,12 @@
 package admin
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,28 +26,10 @@ type world struct {
 	game  *wstest.Game
 	gw    *gateway.Gateway
 	admin http.Handler
-	log   *logged
+	log   *wstest.Log
 }
 
-// A logged is a log that a test reads.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-func newLog(l *logged) *slog.Logger {
+func newLog(l *wstest.Log) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
@@ -74,7 +54,7 @@ func newWorld(t *testing.T, changes ...change) *world {
 		Grace: 90 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
 	}
-	lines := new(logged)
+	lines := new(wstest.Log)
 	log := newLog(lines)
 	cfg := gateway.Config{
 		Routes:  []policy.Route{{Pattern: "/match/*", Upstream: target, Policy: p}},

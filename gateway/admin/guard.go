@@ -2,15 +2,11 @@ package admin
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"reseat/gateway/front"
 )
@@ -64,7 +60,7 @@ func (a *api) authorize(next http.Handler) http.Handler {
 			denied = &denial{http.StatusForbidden, "viewer", "a viewer's token may only read"}
 		}
 		if denied != nil {
-			a.refused.note(r, who, denied)
+			a.noteRefused(r, who, denied)
 			problem(w, denied.status, denied.detail)
 			return
 		}
@@ -78,34 +74,10 @@ func readOnly(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/debug/")
 }
 
-// refusals counts refused requests, and logs them at a limited rate: an attacker must not
-// fill the log.
-type refusals struct {
-	log      *slog.Logger
-	limit    *rate.Limiter
-	registry *prometheus.Registry
-	count    *prometheus.CounterVec
-}
-
-func newRefusals(log *slog.Logger) *refusals {
-	n := &refusals{
-		log: log, limit: rate.NewLimiter(5, 20), registry: prometheus.NewRegistry(),
-		count: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_admin_refused_total", Help: "Requests refused at the admin address, by reason.",
-		}, []string{"reason"}),
-	}
-	n.registry.MustRegister(n.count)
-	for _, reason := range []string{"host", "cross_site", "no_token", "bad_token", "viewer"} {
-		n.count.WithLabelValues(reason)
-	}
-	return n
-}
-
-func (n *refusals) note(r *http.Request, who caller, d *denial) {
-	n.count.WithLabelValues(d.label).Inc()
-	if n.limit.Allow() {
-		n.log.Warn("admin.refused", "why", d.label, "who", who.name, "peer", r.RemoteAddr, "method", front.Clip(r.Method), "path", front.Clip(r.URL.Path))
-	}
+// noteRefused counts a refused request, and logs it.
+func (a *api) noteRefused(r *http.Request, who caller, d *denial) {
+	a.g.Watch().Metrics.AdminRefused.WithLabelValues(d.label).Inc()
+	a.refused.Warn("admin.refused", "why", d.label, "who", who.name, "peer", r.RemoteAddr, "method", front.Clip(r.Method), "path", front.Clip(r.URL.Path))
 }
 
 // loopbackName reports whether a Host value names this machine from itself.

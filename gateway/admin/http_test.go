@@ -333,7 +333,7 @@ func TestProfilesAreServed(t *testing.T) {
 }
 
 func TestPanicInHandlerIsAnsweredAndLogged(t *testing.T) {
-	lines := new(logged)
+	lines := new(wstest.Log)
 	a := &api{Options: Options{Log: newLog(lines)}}
 	rec := httptest.NewRecorder()
 	a.recoverPanic(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })).ServeHTTP(rec, httptest.NewRequest("GET", "/x", nil))

@@ -70,7 +70,7 @@ type Link struct {
 	accept func(*Stream) // nil: this end opens the streams
 
 	mu      sync.Mutex // guards what follows, and all streams
-	changed sync.Cond  // due has got shorter or longer, or err is set
+	changed sync.Cond  // something is due, or err is set
 	wake    func()     // something is due, or err is set; nil: nobody needs to be woken
 	host    any        // the event loop that moves the bytes; nil: goroutines
 	partial []byte     // the beginning of a frame that arrives
@@ -238,7 +238,6 @@ func (l *Link) takeLocked(out []byte, on any) []byte {
 			s.waits = false
 			s.note(on)
 		}
-		l.changed.Broadcast()
 	}
 	return out
 }
@@ -256,7 +255,6 @@ func (l *Link) write(conn net.Conn) {
 		runtime.Gosched() // whoever can run now may have something to write
 		l.mu.Lock()
 		out = l.takeLocked(out, nil)
-		l.changed.Broadcast()
 		l.mu.Unlock()
 		_, err := conn.Write(out)
 		l.mu.Lock()

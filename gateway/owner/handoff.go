@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"reseat/gateway/cluster"
@@ -58,31 +60,33 @@ func (o *Owner) HandOffAll(ctx context.Context) {
 }
 
 // handOffOnce offers each durable session once, and returns how many were taken.
-func (o *Owner) handOffOnce(ctx context.Context) (taken int) {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	slots := make(chan struct{}, handoffsAtOnce)
-	for _, e := range o.Registry.All() {
-		if !e.Durable || e.Driver() == nil {
-			continue
+func (o *Owner) handOffOnce(ctx context.Context) int {
+	durable := slices.DeleteFunc(o.Registry.All(), func(e *registry.Record) bool { return !e.Durable || e.Driver() == nil })
+	var taken atomic.Int32
+	each(ctx, handoffsAtOnce, durable, func(e *registry.Record) {
+		if o.handOff(ctx, e) {
+			taken.Add(1)
 		}
+	})
+	return int(taken.Load())
+}
+
+// each calls f for each of a list, so many at a time, until ctx is done. It waits for those that it has called.
+func each[T any](ctx context.Context, atOnce int, list []T, f func(T)) {
+	slots := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, one := range list {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
-			all.Wait()
-			return taken
+			return
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if o.handOff(ctx, e) {
-				mu.Lock()
-				taken++
-				mu.Unlock()
-			}
+			f(one)
 		})
 	}
-	all.Wait()
-	return taken
 }
 
 // handOff hands one session off, and reports whether another node has it now.
@@ -233,9 +237,7 @@ func (o *Owner) freezeLeft(ctx context.Context, e *registry.Record, left <-chan 
 			slow = true
 			d.Do(func(core *session.Session, now session.Time) { core.CloseClient(now, wire.CodeServiceRestart, "") })
 		}
-		select {
-		case <-time.After(leftPoll):
-		case <-ctx.Done():
+		if pause(ctx, nil, leftPoll); ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
@@ -354,10 +356,7 @@ func (o *Owner) awaitSeat(a *arrived) {
 			o.turnAway(a)
 			return
 		}
-		select {
-		case <-time.After(findPause):
-		case <-ctx.Done():
-		}
+		pause(ctx, nil, findPause)
 	}
 	o.turnAway(a)
 }

@@ -260,6 +260,7 @@ func (o *Owner) withoutSeat(s *search, err error) Found {
 	return s.refuse(unreachable())
 }
 
+// pause waits, unless ctx is done. A freeze of the sessions goes on meanwhile.
 func pause(ctx context.Context, v *gate.Visit, d time.Duration) {
 	v.Away(func() {
 		select {

@@ -282,7 +282,7 @@ func (k *seatKeeper) endLate() {
 	k.mu.Lock()
 	late := slices.Collect(maps.Values(k.late))
 	k.mu.Unlock()
-	k.each(len(late), func(i int) { k.writeEnd(late[i]) })
+	each(k.Ctx, seatsAtOnce, late, k.writeEnd)
 }
 
 // await waits for the write of e's seat under way.
@@ -344,25 +344,7 @@ func (k *seatKeeper) renew(all []*registry.Record, exposed bool) {
 	due := slices.DeleteFunc(slices.Clone(all), func(e *registry.Record) bool {
 		return !e.Durable || exposed && e.Seat().Covered || e.Driver() == nil
 	})
-	k.each(len(due), func(i int) { <-k.touch(due[i]) })
-}
-
-// each calls write for 0 to n-1, a few at a time, unless the gateway closes.
-func (k *seatKeeper) each(n int, write func(i int)) {
-	slots := make(chan struct{}, seatsAtOnce)
-	var wait sync.WaitGroup
-	defer wait.Wait()
-	for i := range n {
-		select {
-		case slots <- struct{}{}:
-		case <-k.Ctx.Done():
-			return
-		}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			write(i)
-		})
-	}
+	each(k.Ctx, seatsAtOnce, due, func(e *registry.Record) { <-k.touch(e) })
 }
 
 // watch writes what could not be written, until ctx is done.

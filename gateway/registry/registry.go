@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -297,16 +296,7 @@ func (r *Registry) NoteLate(id string, m Moment) {
 }
 
 // All lists the living sessions in the order of their creation.
-func (r *Registry) All() []*Record {
-	r.mu.RLock()
-	list := make([]*Record, 0, len(r.live))
-	for _, e := range r.live {
-		list = append(list, e)
-	}
-	r.mu.RUnlock()
-	slices.SortFunc(list, func(a, b *Record) int { return cmp.Compare(a.seq, b.seq) })
-	return list
-}
+func (r *Registry) All() []*Record { return r.Select(Filter{}) }
 
 // Drained returns a channel that is closed while no session lives or is closing.
 func (r *Registry) Drained() <-chan struct{} {

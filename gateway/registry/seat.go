@@ -2,7 +2,6 @@ package registry
 
 import (
 	"slices"
-	"time"
 
 	"reseat/gateway/replay"
 	"reseat/gateway/session"
@@ -100,7 +99,6 @@ type SeatBody struct {
 	Confirmed uint64 // newest generation confirmed
 	Acked     uint64 // newest message that the client has acked
 	Started   bool
-	Expires   time.Time // of the newest token
 }
 
 // Encode returns b for the engine.
@@ -118,7 +116,6 @@ func (b *SeatBody) walk(c *tlv.Codec) {
 	tlv.Num(c, 2, &b.Confirmed)
 	tlv.Num(c, 3, &b.Acked)
 	c.Bool(4, &b.Started)
-	walkTime(c, 5, &b.Expires)
 }
 
 // keptMoments limits the newest entries of a history that a seat keeps, besides the first.

@@ -113,7 +113,7 @@ func TestHandshakeDoesNotWaitForTheCA(t *testing.T) {
 		}
 		synctest.Wait()
 		if d.log.count("not among --acme-domain", "other.example") != 1 || d.log.count("no certificate for", "game.example", "yet") != 2 {
-			t.Errorf("the log: %s", d.log.text.String())
+			t.Errorf("the log: %s", d.log.String())
 		}
 	})
 }
@@ -147,11 +147,11 @@ func TestCertificateThatIsNotRenewedIsReported(t *testing.T) {
 		d := open(t, Config{Domains: []string{"game.example"}, Cache: dir, Transport: &oracle{answer: outOfReach}})
 		time.Sleep(67 * 24 * time.Hour)
 		if n := d.log.count("level=ERROR"); n > 0 {
-			t.Errorf("%d errors before it is late: %s", n, d.log.text.String())
+			t.Errorf("%d errors before it is late: %s", n, d.log.String())
 		}
 		time.Sleep(25 * time.Hour)
 		if n := d.log.count("level=ERROR", "acme.renewal_late", "game.example"); n < 1 || n > 3 {
-			t.Errorf("%d errors in the first day that it is late: %s", n, d.log.text.String())
+			t.Errorf("%d errors in the first day that it is late: %s", n, d.log.String())
 		}
 		d.close()
 	})
@@ -183,7 +183,7 @@ func TestFailedCacheWriteIsKeptInMemory(t *testing.T) {
 		t.Errorf("Get: %q, %v", got, err)
 	}
 	if log.count("level=ERROR", "game.example", "acme.cache_failed") != 1 {
-		t.Errorf("the log: %s", log.text.String())
+		t.Errorf("the log: %s", log.String())
 	}
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)

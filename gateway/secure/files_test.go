@@ -111,7 +111,7 @@ func TestCertificateOutsideItsDatesIsLoadedWithWarning(t *testing.T) {
 			t.Fatal(err)
 		}
 		if log.count("level=WARN", what) != 1 {
-			t.Errorf("%s: no warning: %s", what, log.text.String())
+			t.Errorf("%s: no warning: %s", what, log.String())
 		}
 		if err := Valid(c.Leaf(), time.Now()); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("Valid: %v, want %s", err, what)

@@ -1,12 +1,10 @@
 package secure
 
 import (
-	"bytes"
 	"crypto/tls"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 
 	"reseat/gateway/internal/test/testcert"
@@ -14,16 +12,7 @@ import (
 )
 
 // A logbook collects what is logged.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logbook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
+type logbook struct{ wstest.Log }
 
 func (b *logbook) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -31,9 +20,7 @@ func (b *logbook) logger() *slog.Logger {
 
 // count returns the number of lines that contain all of the words.
 func (b *logbook) count(words ...string) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
+	for line := range strings.Lines(b.String()) {
 		held := true
 		for _, w := range words {
 			held = held && strings.Contains(line, w)

@@ -9,41 +9,27 @@ import (
 	"reseat/gateway/asynclog"
 	"reseat/gateway/config"
 	"reseat/gateway/secure"
+	"reseat/gateway/watch"
 )
 
-// vitals are the metrics of the process: memory, descriptors, CPU time, log and
-// certificate.
-type vitals struct {
-	registry *prometheus.Registry
-	reloads  *prometheus.CounterVec
-}
-
-// newVitals registers them. certs may be nil.
-func newVitals(lines *asynclog.Writer, certs *secure.Certificates) *vitals {
-	v := &vitals{
-		registry: prometheus.NewRegistry(),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_reloads_total", Help: "Reloads by SIGHUP, by result: failed if a file was invalid and its old content stays in use.",
-		}, []string{"result"}),
-	}
-	v.reloads.WithLabelValues("ok")
-	v.reloads.WithLabelValues("failed")
+// addVitals adds the metrics of the process to others: memory, descriptors, CPU time, log and certificate. certs may be nil.
+// It returns the counter of reloads.
+func addVitals(m *watch.Metrics, lines *asynclog.Writer, certs *secure.Certificates) *prometheus.CounterVec {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "reseat_build_info", Help: "1, labelled with what is running.",
 		ConstLabels: prometheus.Labels{"version": config.Version(), "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	v.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, v.reloads,
+	m.Registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "reseat_log_lines_dropped_total", Help: "Log lines dropped because they were not written fast enough.",
 		}, func() float64 { return float64(lines.Dropped()) }),
 	)
 	if certs != nil {
-		v.registry.MustRegister(&expiry{certs})
+		m.Registry.MustRegister(&expiry{certs})
 	}
-	return v
+	return m.Vec("reseat_reloads_total", "Reloads by SIGHUP, by result: failed if a file was invalid and its old content stays in use.", "result", "ok", "failed")
 }
 
 // An expiry collects the expiry of the certificate in use; nothing before a CA has issued

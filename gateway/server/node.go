@@ -22,13 +22,12 @@ import (
 	"reseat/gateway/cluster/engine"
 	"reseat/gateway/config"
 	"reseat/gateway/demo"
-	"reseat/gateway/events"
 	"reseat/gateway/hop"
 	"reseat/gateway/link"
 	"reseat/gateway/owner"
 	"reseat/gateway/secure"
 	"reseat/gateway/session"
-	"reseat/gateway/transport/rawconn"
+	"reseat/gateway/transport"
 	"reseat/gateway/upgrade"
 	"reseat/tokens"
 )
@@ -54,7 +53,8 @@ type member struct {
 	log      *slog.Logger
 	gateway  *gateway.Gateway // set once, before the node joins
 	http     *http.Client     // to other nodes
-	events   events.Log
+	engine   *engine.Engine
+	seconds  *prometheus.HistogramVec // what its operations took
 	api      http.Handler // the control API of this node alone; set before the listener is served
 	demo     http.Handler // what pages ask other nodes; nil without --demo and --dev
 	server   *http.Server
@@ -67,22 +67,22 @@ type member struct {
 
 // newNode makes the node that the settings describe, on an open listener. older is the
 // predecessor, nil if there is none. It connects to nothing yet.
-func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, r *prometheus.Registry, older *upgrade.Predecessor) (*member, error) {
+func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, older *upgrade.Predecessor) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
 	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	n.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
 	o := engineOptions(c, log)
 	o.Seats = set.Durable()
-	o.Observe = func(op string, took time.Duration) { seconds.WithLabelValues(op).Observe(took.Seconds()) }
+	o.Observe = func(op string, took time.Duration) { n.seconds.WithLabelValues(op).Observe(took.Seconds()) }
 	e, err := engine.New(o)
 	if err != nil {
 		return nil, err
 	}
 	cfg := cluster.Config{
 		Name: c.Name, NodeName: name, Address: advertise(c, ln.Addr().String()), Version: config.Version(), Formats: session.Formats, DeadAfter: c.DeadAfter,
-		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() }, Dialer: dialQuiet,
+		Engine: e, Identity: n.identity, Derive: keys.Derive, Log: log, Load: n.load, Draining: func() bool { return n.gateway.Draining() }, Dialer: transport.DialLayered,
 	}
 	if older != nil {
 		is := older.Node()
@@ -92,12 +92,8 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	if n.Cluster, err = cluster.New(cfg); err != nil {
 		return nil, err
 	}
-	n.events, n.http = e, &http.Client{Transport: n.Transport()}
+	n.engine, n.http = e, &http.Client{Transport: n.Transport()}
 	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, keys.Derive, log)
-	unchecked := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "reseat_duplicates_unchecked_total", Help: "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.",
-	})
-	n.players.Unchecked = unchecked.Inc
 	if o.Seats {
 		n.seats = cluster.NewSeats(n.ID, e, keys.Derive, log)
 		n.seats.OnFenced(func(session string, epoch uint64) { n.gateway.Owner().Fenced(session, epoch) })
@@ -111,13 +107,20 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 	n.links = link.NewLinks(link.Options{
 		Listener: ln.Addr(), Dial: n.Cluster.Dial, Retired: n.elsewhere.Load, Host: func(l *link.Link, c net.Conn) bool { return n.gateway.Driver().HostLink(l, c) },
 	})
-	r.MustRegister(seconds, unchecked, &nodeMetrics{n, e})
 	n.ln = secure.Terminate(ln, n.identity.Server(n.ID, n.Refused))
 	n.server = &http.Server{
 		Handler: n, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(log),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone
 	}
 	return n, nil
+}
+
+// use makes g the node's gateway, and adds the node's metrics to its own.
+func (n *member) use(g *gateway.Gateway) {
+	n.gateway = g
+	m := g.Watch().Metrics
+	m.Registry.MustRegister(n.seconds, nodeMetrics{n})
+	n.players.Unchecked = m.Vec("reseat_duplicates_unchecked_total", "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.", "", "").WithLabelValues().Inc
 }
 
 // Dial implements owner.Cluster. Clients that are passed on share a link.
@@ -127,15 +130,6 @@ func (n *member) Dial(ctx context.Context, node string) (net.Conn, error) {
 		return nil, err
 	}
 	return n.links.Open(reach, node)
-}
-
-// dialQuiet connects to another node.
-func dialQuiet(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return rawconn.Quiet(c), nil
 }
 
 func nameOf(c config.Cluster) string {
@@ -320,10 +314,7 @@ func (n *member) askPlayer(ctx context.Context, method, id, session string) (sta
 }
 
 // nodeMetrics are the metrics of a node.
-type nodeMetrics struct {
-	n *member
-	e *engine.Engine
-}
+type nodeMetrics struct{ *member }
 
 var (
 	descNodes    = prometheus.NewDesc("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", []string{"state"}, nil)
@@ -333,16 +324,16 @@ var (
 	descSkew     = prometheus.NewDesc("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, nil)
 )
 
-func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
+func (m nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descLinks, descSkew} {
 		ch <- d
 	}
 }
 
-func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 	counts := map[cluster.State]float64{cluster.StateUp: 0, cluster.StateDraining: 0, cluster.StateSilent: 0, cluster.StateGone: 0}
 	var oldest time.Duration
-	for _, one := range m.n.Nodes() {
+	for _, one := range m.Nodes() {
 		counts[one.State]++
 		if one.State != cluster.StateGone {
 			oldest = max(oldest, one.HeartbeatAge)
@@ -355,11 +346,11 @@ func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(descNodes, count, state.String())
 	}
 	up := 0.0
-	if m.e.Status().Up {
+	if m.engine.Status().Up {
 		up = 1
 	}
-	skew, _ := m.e.Skew()
-	in, out := m.n.links.Count()
+	skew, _ := m.engine.Skew()
+	in, out := m.links.Count()
 	gauge(descLinks, float64(in), "in")
 	gauge(descLinks, float64(out), "out")
 	gauge(descEngineUp, up)

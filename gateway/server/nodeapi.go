@@ -88,7 +88,7 @@ func (p *peers) Open(node string, sealed []byte) ([]byte, error) {
 }
 
 // Log implements admin.Cluster.
-func (p *peers) Log() events.Log { return p.events }
+func (p *peers) Log() events.Log { return p.engine }
 
 // OnLost implements admin.Cluster.
 func (p *peers) OnLost(f func(admin.Node)) { p.Cluster.OnLost(func(n cluster.Node) { f(nodeOf(&n)) }) }

@@ -40,15 +40,8 @@ func rehearse(args []string, stdout, stderr io.Writer, signals <-chan os.Signal)
 	if err != nil {
 		return fail(stderr, 2, err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := untilSignal(signals)
 	defer stop()
-	go func() {
-		select {
-		case <-signals:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
 	if err := r.run(ctx, plan); err != nil {
 		return fail(stderr, 1, err)
 	}

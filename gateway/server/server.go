@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"reseat/gateway"
 	"reseat/gateway/admin"
 	"reseat/gateway/asynclog"
@@ -80,7 +82,7 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 		Takeover: set.Takeover, Socket: set.UpgradeSocket, Timeout: set.UpgradeTimeout, Pump: set.UpgradePump,
 		BufferTotal: set.Gateway.BufferTotal, Webhook: set.Webhook != nil, Log: log, Args: args, Environ: environ, Stderr: stderr,
 	}
-	p, older, err := startOrInherit(set, ups, own, log, func() *vitals { return newVitals(lines, own.certs) })
+	p, older, err := startOrInherit(set, ups, own, log, lines)
 	if err != nil {
 		return fail(stderr, 1, err)
 	}
@@ -104,15 +106,15 @@ func Run(args, environ []string, stdout, stderr io.Writer, signals <-chan os.Sig
 
 // startOrInherit starts a gateway. If there is a predecessor, the gateway has all of its sessions when
 // startOrInherit returns. If that process crashes before, the start is an ordinary one.
-func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, vitals func() *vitals) (*process, *upgrade.Predecessor, error) {
+func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, log *slog.Logger, lines *asynclog.Writer) (*process, *upgrade.Predecessor, error) {
 	older, err := upgrade.Meet(ups)
 	if older == nil && err == nil {
-		p, err := start(set, ups, own, vitals(), log, nil)
+		p, err := start(set, ups, own, lines, log, nil)
 		return p, nil, err
 	}
 	var p *process
 	if err == nil {
-		if p, err = start(set, ups, own, vitals(), log, older); err != nil {
+		if p, err = start(set, ups, own, lines, log, older); err != nil {
 			return nil, nil, older.Refuse(err)
 		}
 		if err = older.Receive(p.upgrader); err == nil {
@@ -125,7 +127,7 @@ func startOrInherit(set *config.Settings, ups upgrade.Settings, own *secrets, lo
 	}
 	log.Error("upgrade.failed", "err", err, "text", "an ordinary start follows")
 	for end := time.Now().Add(releaseTime); ; time.Sleep(releasePoll) {
-		p, err = start(set, ups, own, vitals(), log, nil)
+		p, err = start(set, ups, own, lines, log, nil)
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return p, nil, err
 		}
@@ -158,7 +160,7 @@ type secrets struct {
 	keys    *tokens.Keys
 	callers *admin.Credentials   // of the admin address; nil if it requires none
 	certs   *secure.Certificates // nil without TLS
-	hook    *webhook.Secrets     // nil without --webhook
+	webhook *webhook.Secrets     // nil without --webhook
 	dev     dev.Tokens           // nil without --dev-token-file
 }
 
@@ -186,7 +188,7 @@ func open(ctx context.Context, set *config.Settings) (*secrets, error) {
 		return nil, err
 	}
 	if set.Webhook != nil {
-		if own.hook, err = webhook.LoadSecrets(set.WebhookSecretFile); err != nil {
+		if own.webhook, err = webhook.LoadSecrets(set.WebhookSecretFile); err != nil {
 			return nil, err
 		}
 	}
@@ -229,16 +231,15 @@ func isTerminal(w io.Writer) bool {
 
 // A process is a started gateway with its servers.
 type process struct {
+	*secrets
 	log             *slog.Logger
-	vitals          *vitals
+	reloads         *prometheus.CounterVec
 	gateway         *gateway.Gateway
-	callers         *admin.Credentials   // of the admin address; nil if it requires none
-	recorder        *admin.Recorder      // nil if --admin is off
-	certs           *secure.Certificates // nil without TLS
-	show            *demo.Showcase       // nil without --demo
-	lines           *faults.Lines        // nil without --demo and --dev
-	place           *demo.Place          // nil without them, and outside a cluster
-	hook            *webhook.Hook        // nil without --webhook
+	recorder        *admin.Recorder // nil if --admin is off
+	show            *demo.Showcase  // nil without --demo
+	lines           *faults.Lines   // nil without --demo and --dev
+	place           *demo.Place     // nil without them, and outside a cluster
+	hook            *webhook.Hook   // nil without --webhook
 	hookEnds        sync.Once
 	node            *member // nil without --cluster
 	api             *admin.Handler
@@ -247,7 +248,6 @@ type process struct {
 	config          *configFile
 	failed          chan error
 
-	keys      *tokens.Keys
 	listeners map[string]*listen.Listener // at the bottom of listen and adminLn
 	handed    map[string]*listen.Queue    // connections that a predecessor has accepted
 	upgrader  *upgrade.Upgrader
@@ -255,9 +255,9 @@ type process struct {
 
 // start opens the ports, or inherits those of older, which may be nil. If it fails, it closes
 // what it has opened.
-func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vitals, log *slog.Logger, older *upgrade.Predecessor) (p *process, err error) {
+func start(set *config.Settings, ups upgrade.Settings, own *secrets, lines *asynclog.Writer, log *slog.Logger, older *upgrade.Predecessor) (p *process, err error) {
 	p = &process{
-		log: log, vitals: vitals, callers: own.callers, certs: own.certs, keys: own.keys, failed: make(chan error, 3),
+		secrets: own, log: log, failed: make(chan error, 3),
 		listeners: make(map[string]*listen.Listener), handed: make(map[string]*listen.Queue),
 	}
 	defer func() {
@@ -291,15 +291,17 @@ func start(set *config.Settings, ups upgrade.Settings, own *secrets, vitals *vit
 	if p.gateway, err = gateway.New(cfg); err != nil {
 		return p, err
 	}
+	m := p.gateway.Watch().Metrics
+	p.reloads = addVitals(m, lines, own.certs)
 	if p.node != nil {
-		p.node.gateway = p.gateway
+		p.node.use(p.gateway)
 	}
 	if set.Webhook != nil {
-		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.hook, Events: p.gateway.Watch().Events.Hub, Log: log, Hold: older != nil && older.Posts()})
-		p.hook.Register(vitals.registry)
+		p.hook = webhook.Start(webhook.Config{Target: set.Webhook, Secrets: own.webhook, Events: p.gateway.Watch().Events.Hub, Counter: m.Vec, Log: log, Hold: older != nil && older.Posts()})
+		p.hook.Register(m.Registry)
 	}
-	p.addPages(set, own)
-	p.trackClients(set, own)
+	p.addPages(set)
+	p.trackClients(set)
 	p.makeAdmin(set, ups)
 	if p.node != nil {
 		if older == nil { // other nodes connect as soon as they know this one
@@ -320,7 +322,7 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, older *upg
 	if p.lines != nil {
 		ln = p.lines.Listener(ln)
 	}
-	if p.node, err = newNode(set, p.keys, ln, p.log, p.vitals.registry, older); err != nil {
+	if p.node, err = newNode(set, p.keys, ln, p.log, older); err != nil {
 		return err
 	}
 	cfg.Cluster, cfg.Players, cfg.Seats, cfg.NodeName = p.node, p.node.players, p.node.seats, set.Cluster.NodeName
@@ -328,7 +330,7 @@ func (p *process) openNode(set *config.Settings, cfg *gateway.Config, older *upg
 }
 
 // trackClients puts the gateway's ConnTracker and TLS on the client address, and makes its server.
-func (p *process) trackClients(set *config.Settings, own *secrets) {
+func (p *process) trackClients(set *config.Settings) {
 	conns := p.gateway.Conns()
 	if ln, ok := p.listen.(*listen.Listener); ok && p.certs == nil {
 		p.gateway.AcceptOnLoops(ln)
@@ -339,7 +341,7 @@ func (p *process) trackClients(set *config.Settings, own *secrets) {
 	}
 	var h http.Handler = p.gateway
 	if p.lines != nil {
-		h = dev.Front(p.devOptions(set, own), h)
+		h = dev.Front(p.devOptions(set), h)
 	}
 	p.clients = server(h, conns, p.log)
 	if p.lines != nil {
@@ -350,8 +352,8 @@ func (p *process) trackClients(set *config.Settings, own *secrets) {
 }
 
 // devOptions are those of the panel.
-func (p *process) devOptions(set *config.Settings, own *secrets) dev.Options {
-	o := dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: own.dev, Pages: set.Dev, Log: p.log}
+func (p *process) devOptions(set *config.Settings) dev.Options {
+	o := dev.Options{Gateway: p.gateway, Lines: p.lines, Keys: p.keys, Origins: set.Gateway.Default.Origins, Tokens: p.dev, Pages: set.Dev, Log: p.log}
 	if p.place != nil {
 		o.Others = func(r *http.Request, session string) []string { return p.place.Others(p.gateway, r, session) }
 	}
@@ -389,7 +391,7 @@ func (p *process) closeClient(conn net.Conn) bool {
 }
 
 // addPages adds the client's scripts to the gateway, the panel and the demo's pages.
-func (p *process) addPages(set *config.Settings, own *secrets) {
+func (p *process) addPages(set *config.Settings) {
 	for path, h := range web.Client() {
 		p.gateway.Page(path, h)
 	}
@@ -402,7 +404,7 @@ func (p *process) addPages(set *config.Settings, own *secrets) {
 		p.node.demo = p.place.NodeHandler(p.gateway)
 	}
 	p.lines.Serve(p.faultOptions())
-	dev.Serve(p.devOptions(set, own))
+	dev.Serve(p.devOptions(set))
 	if set.Demo {
 		demo.Serve(p.gateway, p.place)
 	}
@@ -429,10 +431,10 @@ func (p *process) makeAdmin(set *config.Settings, ups upgrade.Settings) {
 		p.adminLn = p.gateway.AdminConns().Listen(p.adminLn, true)
 		p.recorder = admin.NewRecorder(p.gateway)
 	}
-	p.upgrader = upgrade.NewUpgrader(ups, upgrade.Parts{Sessions: p.gateway.Upgrade(), Server: p, Listeners: p.listeners, Registry: p.vitals.registry, Recorder: p.recorder})
+	p.upgrader = upgrade.NewUpgrader(ups, upgrade.Parts{Sessions: p.gateway.Upgrade(), Server: p, Listeners: p.listeners, Recorder: p.recorder})
 	host, _ := os.Hostname() // empty if the system does not know it
 	o := admin.Options{
-		Credentials: p.callers, Recorder: p.recorder, Log: p.log, Process: p.vitals.registry, Host: host, Version: config.Version(),
+		Credentials: p.callers, Recorder: p.recorder, Log: p.log, Host: host, Version: config.Version(),
 		Listen: p.listen.Addr().String(), Upgrade: p.upgrader.Status,
 	}
 	if set.Dev {
@@ -646,7 +648,7 @@ func (p *process) reload() {
 			p.warnOfTokens()
 		}
 	}
-	p.vitals.reloads.WithLabelValues(result).Inc()
+	p.reloads.WithLabelValues(result).Inc()
 }
 
 // drain shuts down in order: sessions first, then the servers.

@@ -2,12 +2,10 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"log"
 	"log/slog"
-	"sync/atomic"
 
-	"golang.org/x/time/rate"
+	"reseat/gateway/watch"
 )
 
 // Limits of net/http's own log lines: panics in a handler, no descriptor to accept with.
@@ -21,17 +19,13 @@ const (
 // panicked. Protocol errors of clients are logged at debug level. All lines are rate
 // limited, since clients can cause most of them.
 func serverLog(to *slog.Logger) *log.Logger {
-	return log.New(&serverLines{log: to, limit: rate.NewLimiter(serverLinesPerSecond, serverLinesAtOnce)}, "", 0)
+	return log.New(serverLines{watch.NewLimitedLog(to, serverLinesPerSecond, serverLinesAtOnce, nil)}, "", 0)
 }
 
-type serverLines struct {
-	log   *slog.Logger
-	limit *rate.Limiter
-	left  atomic.Int64
-}
+type serverLines struct{ to *watch.LimitedLog }
 
 // Write implements io.Writer: it gets one line of a log.Logger, or a stack.
-func (s *serverLines) Write(line []byte) (int, error) {
+func (s serverLines) Write(line []byte) (int, error) {
 	level, key := slog.LevelWarn, "http.server"
 	switch {
 	case bytes.Contains(line, []byte("panic serving")):
@@ -41,17 +35,6 @@ func (s *serverLines) Write(line []byte) (int, error) {
 	case bytes.HasPrefix(line, []byte("http2: ")), bytes.Contains(line, []byte("URL query contains semicolon")):
 		level = slog.LevelDebug
 	}
-	if !s.log.Enabled(context.Background(), level) {
-		return len(line), nil
-	}
-	if !s.limit.Allow() {
-		s.left.Add(1)
-		return len(line), nil
-	}
-	args := []any{"err", string(bytes.TrimSpace(line[:min(len(line), maxServerLine)]))}
-	if n := s.left.Swap(0); n > 0 {
-		args = append(args, "left_out_before", n)
-	}
-	s.log.Log(context.Background(), level, key, args...)
+	s.to.Log(level, key, "err", string(bytes.TrimSpace(line[:min(len(line), maxServerLine)])))
 	return len(line), nil
 }

@@ -1,6 +1,8 @@
 package transport_test
 
 import (
+	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"sync"
@@ -92,6 +94,37 @@ func TestClientsWithTLSArePassedOn(t *testing.T) {
 	r.game.(*net.TCPConn).CloseWrite()
 	if got, err := io.ReadAll(theirs); err != nil { // with a close_notify
 		t.Errorf("%d bytes, %v; want the end", len(got), err)
+	}
+}
+
+// What TLS returns with the end of a client waits for room like what came before.
+func TestEndOfAClientThatIsPassedOnFollowsItsLastBytes(t *testing.T) {
+	d := secureDriver(t, transport.Poll)
+	p := newLinkPair(t, d)
+	ours, theirs := clientPair(t, d)
+	s, err := p.front.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.relays.Add(1)
+	if !d.Relay(ours, s, p.relays.Done) {
+		t.Fatal("no loop takes the client")
+	}
+	const window = 64 << 10
+	theirs.Write(make([]byte, window+window/2)) // as much as fits before the session has read more than half a window
+	theirs.Write([]byte("last"))
+	theirs.(*tls.Conn).CloseWrite()
+	owner := <-p.came
+	for _, half := range [][]byte{make([]byte, window/2), nil} {
+		await(t, "the window is full", func() bool { got, _ := owner.Peek(); return len(got) == window })
+		io.ReadFull(owner, half)
+	}
+	for range 10 {
+		d.Pause()() // a turn of each loop, in which the relay reads on
+	}
+	got, err := io.ReadAll(owner)
+	if len(got) != window+len("last") || err != nil || !bytes.HasSuffix(got, []byte("last")) {
+		t.Errorf("the session reads %d bytes more, and %v", len(got), err)
 	}
 }
 

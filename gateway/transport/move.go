@@ -5,7 +5,6 @@ import (
 
 	"reseat/gateway/session"
 	"reseat/gateway/transport/epoll"
-	"reseat/gateway/transport/netio"
 	"reseat/gateway/transport/rawconn"
 )
 
@@ -29,10 +28,8 @@ type Frozen struct {
 	Up, Down End
 }
 
-// An End is a connection of a frozen session: a descriptor, negative where there is none, or
-// a connection that has no usable descriptor, such as one over TLS. Forwarded says that it is an end of
-// a socket pair, and another process forwards between that and the peer.
-type End = epoll.Socket
+// An End is a connection of a frozen session.
+type End = rawconn.Socket
 
 // Quiesce interrupts reads that would keep Freeze from succeeding: those of connections that are
 // no plain TCP. Freeze and then thaw or Drop, or else Unquiesce, must follow.
@@ -58,9 +55,7 @@ func (s *Session) Freeze(format int) (f Frozen, thaw func(), err error) {
 		f.Frozen, f.Up, f.Down, err = s.poll.Freeze(format)
 		return f, func() {}, err
 	}
-	var up, down netio.End
-	f.Frozen, up, down, err = s.net.Freeze(format)
-	f.Up, f.Down = endOf(up), endOf(down)
+	f.Frozen, f.Up, f.Down, err = s.net.Freeze(format)
 	return f, s.net.Thaw, err
 }
 
@@ -73,11 +68,6 @@ func (s *Session) Drop() {
 	} else {
 		s.net.Drop()
 	}
-}
-
-func endOf(e netio.End) End {
-	_, forwarded := e.Conn.(*net.UnixConn)
-	return End{FD: e.FD, Conn: e.Conn, Forwarded: forwarded}
 }
 
 // Adopt drives a core that session.Restore has made over the descriptors of its upstream

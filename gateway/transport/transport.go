@@ -142,8 +142,8 @@ func (d *Driver) Loops() bool {
 	return d.loops.Load() != nil
 }
 
-// DialLayered is Dial for an upstream with TLS, which loops can serve above the connection.
-func (d *Driver) DialLayered(ctx context.Context, network, addr string) (net.Conn, error) {
+// DialLayered opens a TCP connection for TLS, which loops can serve above it.
+func DialLayered(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,6 @@ func (t *Predecessor) Adopt() {
 	t.collect()
 	t.inject()
 	took := handover.Monotonic() - t.rest.Frozen
-	u.metrics.add(t.rest.Upgrades)
 	u.metrics.results.WithLabelValues(OK).Inc()
 	u.metrics.freeze.Observe(took.Seconds())
 	pumped := len(t.sessions.pumped) // follow changes it

@@ -253,7 +253,7 @@ func (g *HandOver) transfer(conns []frozenConn, r rest) error {
 	if err := sendConns(g.ch, conns); err != nil {
 		return err
 	}
-	r.Gateway, r.Samples, r.Upgrades = g.u.Sessions.Rest(g.events), g.u.Recorder.Samples(), g.u.metrics.counts()
+	r.Gateway, r.Samples = g.u.Sessions.Rest(g.events), g.u.Recorder.Samples()
 	return g.ch.SendJSON(handover.Rest, nil, r)
 }
 

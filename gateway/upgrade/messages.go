@@ -75,14 +75,13 @@ type inheritedAddr struct{ Name, Setting string }
 
 // A rest is the body of handover.Rest.
 type rest struct {
-	Gateway  Rest
-	Samples  []watch.Totals
-	Upgrades map[string]float64
-	Left     []string      // ids of the sessions that follow later
-	Pump     time.Duration // how long this process forwards bytes
-	Older    time.Duration // how long older processes do
-	Frozen   time.Duration // handover.Monotonic of the freeze
-	Until    time.Duration // handover.Monotonic when the predecessor will have given up
+	Gateway Rest
+	Samples []watch.Totals
+	Left    []string      // ids of the sessions that follow later
+	Pump    time.Duration // how long this process forwards bytes
+	Older   time.Duration // how long older processes do
+	Frozen  time.Duration // handover.Monotonic of the freeze
+	Until   time.Duration // handover.Monotonic when the predecessor will have given up
 }
 
 // A lateConn is a connection in the body of handover.Conns, whose descriptor is the message's.

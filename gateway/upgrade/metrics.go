@@ -27,26 +27,16 @@ const (
 	Aborted = "aborted"
 )
 
-// newMetrics registers them.
-func newMetrics(r prometheus.Registerer) *metrics {
+// newMetrics returns them among all metrics of the process.
+func newMetrics(all *watch.Metrics) *metrics {
 	m := &metrics{
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_upgrades_total", Help: "Upgrades, by result: refused before anything was done, aborted with everything as before, or ok.",
-		}, []string{"result"}),
+		results: all.Vec("reseat_upgrades_total", "Upgrades, by result: refused before anything was done, aborted with everything as before, or ok.", "result", OK, Refused, Aborted),
 		freeze: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "reseat_upgrade_freeze_seconds", Help: "How long an upgrade kept all sessions from being served.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 11),
 		}),
-		sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_upgrade_sessions_total", Help: "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, kept by it until they were finished, or lost because they could not be read then.",
-		}, []string{"result"}),
+		sessions: all.Vec("reseat_upgrade_sessions_total", "Sessions in upgrades, by result: moved with their sockets, pumped where the older process forwards a connection's bytes, kept by it until they were finished, or lost because they could not be read then.", "result", "moved", "pumped", "kept", "lost"),
 	}
-	for _, result := range []string{OK, Refused, Aborted} {
-		m.results.WithLabelValues(result)
-	}
-	for _, result := range []string{"moved", "pumped", "kept", "lost"} {
-		m.sessions.WithLabelValues(result)
-	}
-	r.MustRegister(m.results, m.freeze, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	all.Registry.MustRegister(m.freeze, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "reseat_pumped_connections", Help: "Connections of this process whose bytes an older process forwards.",
 	}, func() float64 {
 		conns, _ := m.count()
@@ -62,20 +52,4 @@ func (m *metrics) count() (conns, processes int) {
 		return (*f)()
 	}
 	return 0, 0
-}
-
-// counts returns the counters of upgrades, for a successor.
-func (m *metrics) counts() map[string]float64 {
-	all := make(map[string]float64)
-	for _, result := range []string{OK, Refused, Aborted} {
-		all[result] = watch.Value(m.results.WithLabelValues(result))
-	}
-	return all
-}
-
-// add adds the counts of a predecessor.
-func (m *metrics) add(counts map[string]float64) {
-	for _, result := range []string{OK, Refused, Aborted} {
-		m.results.WithLabelValues(result).Add(counts[result])
-	}
 }

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"reseat/gateway/cluster"
 	"reseat/gateway/handover"
 	"reseat/gateway/listen"
@@ -75,8 +73,7 @@ type Parts struct {
 	Sessions  *Sessions
 	Server    Server
 	Listeners map[string]*listen.Listener // by name
-	Registry  prometheus.Registerer
-	Recorder  interface { // of the dashboard's history
+	Recorder  interface {                 // of the dashboard's history
 		Samples() []watch.Totals
 		Restore([]watch.Totals)
 	}
@@ -150,7 +147,7 @@ type HandOver struct {
 // NewUpgrader returns the Upgrader of a process.
 func NewUpgrader(set Settings, parts Parts) *Upgrader {
 	return &Upgrader{
-		Parts: parts, set: set, binary: ownBinary(), log: set.Log, metrics: newMetrics(parts.Registry), pump: newPump(), handed: make(chan *HandOver, 1),
+		Parts: parts, set: set, binary: ownBinary(), log: set.Log, metrics: newMetrics(parts.Sessions.Watch.Metrics), pump: newPump(), handed: make(chan *HandOver, 1),
 	}
 }
 

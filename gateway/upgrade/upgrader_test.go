@@ -5,11 +5,11 @@ package upgrade
 import (
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/handover"
 	"reseat/gateway/owner"
+	"reseat/gateway/watch"
 )
 
 // An older process may exit, and its channel be closed, between the moment that an offer has its
@@ -50,7 +50,7 @@ func (bystander) Refusal() error { return nil }
 // held, and a signal may ask for the next upgrade at the same moment.
 func TestUpgradeCanBeRefusedWhilePredecessorSettles(t *testing.T) {
 	u := NewUpgrader(Settings{}, Parts{
-		Sessions: New(Options{Options: owner.Options{Draining: func() bool { return false }}}), Server: bystander{}, Registry: prometheus.NewRegistry(),
+		Sessions: New(Options{Options: owner.Options{Watch: watch.New(watch.Options{}), Draining: func() bool { return false }}}), Server: bystander{},
 	})
 	u.Settle()
 	forwarded := func() (conns, processes int) {

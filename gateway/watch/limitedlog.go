@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 )
 
@@ -13,24 +14,32 @@ import (
 type LimitedLog struct {
 	log   *slog.Logger
 	limit *rate.Limiter
-	total interface{ Inc() } // of the lines left out
+	total prometheus.Counter // of the lines left out; may be nil
 	left  atomic.Int64
 }
 
-func newLimitedLog(log *slog.Logger, every rate.Limit, atOnce int, total interface{ Inc() }) *LimitedLog {
-	return &LimitedLog{log: log, limit: rate.NewLimiter(every, atOnce), total: total}
+// NewLimitedLog returns one that writes so many lines at once, and then so many a second. total counts the others; it may
+// be nil.
+func NewLimitedLog(log *slog.Logger, perSecond rate.Limit, atOnce int, total prometheus.Counter) *LimitedLog {
+	return &LimitedLog{log: log, limit: rate.NewLimiter(perSecond, atOnce), total: total}
 }
 
 // Info writes a line, unless there are too many.
-func (l *LimitedLog) Info(msg string, args ...any) { l.write(slog.LevelInfo, msg, args) }
+func (l *LimitedLog) Info(msg string, args ...any) { l.Log(slog.LevelInfo, msg, args...) }
 
 // Warn writes a warning, unless there are too many.
-func (l *LimitedLog) Warn(msg string, args ...any) { l.write(slog.LevelWarn, msg, args) }
+func (l *LimitedLog) Warn(msg string, args ...any) { l.Log(slog.LevelWarn, msg, args...) }
 
-func (l *LimitedLog) write(level slog.Level, msg string, args []any) {
+// Log writes a line of that level, unless there are too many, or it would not be written anyway.
+func (l *LimitedLog) Log(level slog.Level, msg string, args ...any) {
+	if !l.log.Enabled(context.Background(), level) {
+		return
+	}
 	if !l.limit.Allow() {
 		l.left.Add(1)
-		l.total.Inc()
+		if l.total != nil {
+			l.total.Inc()
+		}
 		return
 	}
 	if n := l.left.Swap(0); n > 0 {

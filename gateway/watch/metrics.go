@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -27,9 +29,9 @@ type Metrics struct {
 	Claims, Handoffs                  *prometheus.CounterVec // of durable sessions, by result
 	Fenced                            prometheus.Counter
 	Failover                          prometheus.Histogram
+	AdminRefused                      *prometheus.CounterVec // requests at the admin address, by reason
 
-	byName map[string]prometheus.Counter // of those without a label
-	vecs   map[string]*prometheus.CounterVec
+	vecs map[string]*prometheus.CounterVec // all counters, by name
 }
 
 // RefusalReasons are the labels of handshakes that are answered by HTTP.
@@ -39,7 +41,7 @@ var RefusalReasons = []string{
 }
 
 func newMetrics() *Metrics {
-	m := &Metrics{Registry: prometheus.NewRegistry(), byName: make(map[string]prometheus.Counter), vecs: make(map[string]*prometheus.CounterVec)}
+	m := &Metrics{Registry: prometheus.NewRegistry(), vecs: make(map[string]*prometheus.CounterVec)}
 	m.Created = m.counter("reseat_sessions_created_total", "Sessions created, by clients or by the control API, once the game server has accepted them.")
 	m.Drops = m.counter("reseat_sessions_detached_total", "How often a session's client was disconnected.")
 	m.Replayed = m.counter("reseat_tokens_replayed_total", "Resumes refused because the token's generation was superseded: a bug or a stolen token.")
@@ -47,25 +49,19 @@ func newMetrics() *Metrics {
 	m.Unlogged = m.counter("reseat_log_lines_limited_total", "Log lines left out by the rate limit on lines that clients can cause.")
 	m.RequestsRefused = m.counter("reseat_requests_refused_total", "Ordinary requests refused because descriptors ran out.")
 	m.Shed = m.counter("reseat_waiting_closed_total", "Idle connections closed because descriptors ran out.")
-	m.Evicted = m.vec("reseat_sessions_evicted_total", "Sessions ended because --buffer-total was exhausted, or nearly, and they held much of it, by their state.", "state", []string{session.Attached.String(), session.Connecting.String(), session.Detached.String()})
-	m.Ended = m.vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons())
-	m.Forwards = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "reseat_forwards_total", Help: "Resumes that a node has passed on to the session's node (out), or has received from another (in), by result.",
-	}, []string{"direction", "result"})
+	m.Evicted = m.Vec("reseat_sessions_evicted_total", "Sessions ended because --buffer-total was exhausted, or nearly, and they held much of it, by their state.", "state", session.Attached.String(), session.Connecting.String(), session.Detached.String())
+	m.Ended = m.Vec("reseat_sessions_ended_total", "Sessions that ended, by reason.", "reason", session.Reasons()...)
+	m.Forwards = m.Vec("reseat_forwards_total", "Resumes that a node has passed on to the session's node (out), or has received from another (in), by result.", "direction,result", "in,ok", "out,ok", "out,gone", "out,not_there", "out,unreachable")
 	m.Forward = m.histogram("reseat_forward_seconds", "From a resume's arrival at one node to the first byte of the answer of the session's node.", 0.0005, 2, 16)
-	m.Registry.MustRegister(m.Forwards)
-	m.Forwards.WithLabelValues("in", "ok")
-	for _, result := range []string{"ok", "gone", "not_there", "unreachable"} {
-		m.Forwards.WithLabelValues("out", result)
-	}
-	m.Claims = m.vec("reseat_claims_total", "Attempts to claim a durable session whose node may be lost, by result.", "result", []string{"won", "lost", "owner_alive", "engine"})
-	m.Handoffs = m.vec("reseat_handoffs_total", "Durable sessions that a drain has handed off to another node, by result.", "result", []string{"ok", "lost", "failed"})
+	m.Claims = m.Vec("reseat_claims_total", "Attempts to claim a durable session whose node may be lost, by result.", "result", "won", "lost", "owner_alive", "engine")
+	m.Handoffs = m.Vec("reseat_handoffs_total", "Durable sessions that a drain has handed off to another node, by result.", "result", "ok", "lost", "failed")
 	m.Fenced = m.counter("reseat_sessions_fenced_total", "Durable sessions that this node has released because another node has claimed them.")
 	m.Failover = m.histogram("reseat_failover_seconds", "From the arrival of a resume to its hello, where the session was claimed from a lost node.", 0.001, 2, 16)
-	m.Resumes = m.vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), ResumeOK))
-	m.Refused = m.vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", RefusalReasons)
-	m.Logins = m.vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons())
-	m.Keepalives = m.vec("reseat_keepalives_sent_total", "Keepalives sent to game servers for clients that were away, by source: --keepalive-send (flag), or noticed of the client (auto).", "source", []string{"flag", "auto"})
+	m.Resumes = m.Vec("reseat_resumes_total", "Resumes, by result: ok or the name of the close code.", "result", append(wire.Names(), ResumeOK)...)
+	m.Refused = m.Vec("reseat_handshakes_refused_total", "Handshakes answered with an HTTP error, by reason.", "reason", RefusalReasons...)
+	m.AdminRefused = m.Vec("reseat_admin_refused_total", "Requests refused at the admin address, by reason.", "reason", "host", "cross_site", "no_token", "bad_token", "viewer")
+	m.Logins = m.Vec("reseat_logins_refused_total", "Logins refused, or missing, by reason.", "reason", login.Reasons()...)
+	m.Keepalives = m.Vec("reseat_keepalives_sent_total", "Keepalives sent to game servers for clients that were away, by source: --keepalive-send (flag), or noticed of the client (auto).", "source", "flag", "auto")
 	m.Detached = m.histogram("reseat_detached_seconds", "How long sessions were detached, up to their resume or end.", 0.01, 2.5, 13)
 	m.Outage = m.histogram("reseat_outage_seconds", "How long clients were disconnected: from the last sign of life to the resume.", 0.01, 2.5, 13)
 	m.Resume = m.histogram("reseat_resume_seconds", "From a resume's arrival to the last replayed message written.", 0.0005, 2, 16)
@@ -77,20 +73,24 @@ func newMetrics() *Metrics {
 const ResumeOK = "ok"
 
 func (m *Metrics) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	m.Registry.MustRegister(c)
-	m.byName[name] = c
-	return c
+	return m.Vec(name, help, "").WithLabelValues()
 }
 
-func (m *Metrics) vec(name, help, label string, values []string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+// Vec returns a new counter that a successor continues, with labels, and each of those values from the start. Commas lie
+// between the names of labels, and between their values.
+func (m *Metrics) Vec(name, help, labels string, values ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, split(labels))
 	m.Registry.MustRegister(c)
 	m.vecs[name] = c
 	for _, v := range values {
-		c.WithLabelValues(v)
+		c.WithLabelValues(split(v)...)
 	}
 	return c
+}
+
+// split splits a list of names or values at its commas.
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
 func (m *Metrics) histogram(name, help string, from, factor float64, n int) prometheus.Histogram {
@@ -101,32 +101,25 @@ func (m *Metrics) histogram(name, help string, from, factor float64, n int) prom
 
 // A Counter is the value of one series, for a successor.
 type Counter struct {
-	Name, Label string // Label is the value of the only label, "" without one
+	Name, Label string // Label has the values of the labels, with commas between them
 	Value       float64
 }
 
 // Counts returns all counters that are not zero. It asks no session: they may be frozen.
 func (m *Metrics) Counts() (list []Counter) {
-	all := make(map[string]prometheus.Collector)
-	for name, c := range m.byName {
-		all[name] = c
-	}
-	for name, v := range m.vecs {
-		all[name] = v
-	}
-	for name, c := range all {
+	for name, vec := range m.vecs {
 		series := make(chan prometheus.Metric)
-		go func() { c.Collect(series); close(series) }()
+		go func() { vec.Collect(series); close(series) }()
 		for one := range series {
 			var d dto.Metric
 			if one.Write(&d) != nil || d.GetCounter().GetValue() == 0 {
 				continue
 			}
-			n := Counter{Name: name, Value: d.GetCounter().GetValue()}
-			if labels := d.GetLabel(); len(labels) > 0 {
-				n.Label = labels[0].GetValue()
+			var labels []string // in the order of their names
+			for _, l := range d.GetLabel() {
+				labels = append(labels, l.GetValue())
 			}
-			list = append(list, n)
+			list = append(list, Counter{Name: name, Label: strings.Join(labels, ","), Value: d.GetCounter().GetValue()})
 		}
 	}
 	return list
@@ -135,11 +128,10 @@ func (m *Metrics) Counts() (list []Counter) {
 // Add adds what a predecessor has counted. It skips what it does not know.
 func (m *Metrics) Add(list []Counter) {
 	for _, c := range list {
-		if own := m.byName[c.Name]; own != nil && c.Label == "" {
-			own.Add(c.Value)
-		}
-		if vec := m.vecs[c.Name]; vec != nil && c.Label != "" {
-			vec.WithLabelValues(c.Label).Add(c.Value)
+		if vec := m.vecs[c.Name]; vec != nil {
+			if own, err := vec.GetMetricWithLabelValues(split(c.Label)...); err == nil {
+				own.Add(c.Value)
+			}
 		}
 	}
 }

@@ -37,31 +37,21 @@ func (w *Watch) Look(e *registry.Record) bool {
 
 // routeFigures returns the figures of all routes, in the order of the settings.
 func (w *Watch) routeFigures(all *registry.Survey) []RouteFigures {
-	states := make(map[string]*StateCounts)
+	type of struct {
+		route string
+		state session.State
+	}
+	living := make(map[of]int)
 	for i, e := range all.List {
-		n := states[e.Route]
-		if n == nil {
-			n = new(StateCounts)
-			states[e.Route] = n
-		}
-		switch all.Infos[i].State {
-		case session.Connecting:
-			n.Connecting++
-		case session.Attached:
-			n.Attached++
-		case session.Detached:
-			n.Detached++
-		}
+		living[of{e.Route, all.Infos[i].State}]++
 	}
 	list := make([]RouteFigures, 0, len(w.o.Routes))
 	for _, r := range w.o.Routes {
 		c := w.o.Table.Route(r.Pattern).Counts
 		f := RouteFigures{
 			Pattern: r.Pattern, Upstream: r.Upstream.URL.Redacted(),
-			Created: c.Created.Load(), Detached: c.Detached.Load(), Resumed: c.Resumed.Load(), Refused: c.Refused.Load(), Ended: c.Ended.Load(),
-		}
-		if n := states[r.Pattern]; n != nil {
-			f.Sessions = *n
+			Sessions: StateCounts{living[of{r.Pattern, session.Connecting}], living[of{r.Pattern, session.Attached}], living[of{r.Pattern, session.Detached}]},
+			Created:  c.Created.Load(), Detached: c.Detached.Load(), Resumed: c.Resumed.Load(), Refused: c.Refused.Load(), Ended: c.Ended.Load(),
 		}
 		if flag := c.Keepalive.Load(); flag != nil {
 			f.Keepalive = *flag

@@ -69,9 +69,9 @@ func New(o Options) *Watch {
 	m := newMetrics()
 	w := &Watch{
 		Metrics: m, Events: &Stream{Hub: events.New(time.Now)}, o: o, began: time.Now(),
-		Limited:   newLimitedLog(o.Log, refusalsPerSecond, refusalsAtOnce, m.Unlogged),
-		exhausted: newLimitedLog(o.Log, rate.Every(10*time.Second), 1, m.Unlogged),
-		shed:      newLimitedLog(o.Log, rate.Every(10*time.Second), 1, m.Unlogged),
+		Limited:   NewLimitedLog(o.Log, refusalsPerSecond, refusalsAtOnce, m.Unlogged),
+		exhausted: NewLimitedLog(o.Log, rate.Every(10*time.Second), 1, m.Unlogged),
+		shed:      NewLimitedLog(o.Log, rate.Every(10*time.Second), 1, m.Unlogged),
 		replayed:  rate.NewLimiter(replaysPerSecond, replaysAtOnce),
 		looks:     rate.NewLimiter(looksPerSecond, 1),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/session"
 )
 
@@ -27,15 +28,11 @@ func TestRoundTripsOmitUnmeasuredClients(t *testing.T) {
 	}
 }
 
-type tally int
-
-func (n *tally) Inc() { *n++ }
-
 // The number of omitted lines is logged once.
 func TestOmittedLinesAreCountedOnce(t *testing.T) {
 	var said bytes.Buffer
-	var total tally
-	l := &LimitedLog{log: slog.New(slog.NewTextHandler(&said, nil)), limit: rate.NewLimiter(0, 1), total: &total}
+	total := newMetrics().Unlogged
+	l := NewLimitedLog(slog.New(slog.NewTextHandler(&said, nil)), 0, 1, total)
 	for range 4 {
 		l.Info("refused")
 	}
@@ -43,9 +40,22 @@ func TestOmittedLinesAreCountedOnce(t *testing.T) {
 	l.Info("refused")
 	l.Warn("refused")
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	if len(lines) != 3 || total != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
-		t.Errorf("total %d, %q", total, lines)
+	if len(lines) != 3 || Value(total) != 3 || strings.Contains(lines[0]+lines[2], "left_out_before") || !strings.Contains(lines[1], "left_out_before=3") {
+		t.Errorf("total %v, %q", Value(total), lines)
 	}
+}
+
+// A counter with two labels continues like any other.
+func TestCountersContinueInASuccessor(t *testing.T) {
+	older, newer := newMetrics(), newMetrics()
+	older.Forwards.WithLabelValues("out", "gone").Add(3)
+	older.Resumes.WithLabelValues(ResumeOK).Add(2)
+	older.Created.Inc()
+	newer.Created.Inc() // while it started
+	newer.Add(append(older.Counts(), Counter{"reseat_unknown_total", "", 1}, Counter{"reseat_claims_total", "", 1}))
+	wstest.Equal(t, "forwards, resumes and sessions", [3]float64{
+		Value(newer.Forwards.WithLabelValues("out", "gone")), Value(newer.Resumes.WithLabelValues(ResumeOK)), Value(newer.Created),
+	}, [3]float64{3, 2, 2})
 }
 
 // An upgrade neither loses nor repeats a refusal: the newest are listed in order, and all are counted.

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"reseat/gateway/events"
@@ -144,6 +145,11 @@ func write(t *testing.T, file string, lines ...string) {
 	}
 }
 
+// Unseen is a Counter that is not registered.
+func Unseen(name, help, label string, _ ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+}
+
 func inDesk(t *testing.T, f func(d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +157,7 @@ func inDesk(t *testing.T, f func(d *desk)) {
 		secrets, file := loadSecret(t)
 		d.file = file
 		target, _ := url.Parse("https://user:pass@hooks.example/reseat?key=1")
-		d.hook = Start(Config{Target: target, Secrets: secrets, Events: d.hub, Transport: d.receiver, Log: slog.New(slog.NewTextHandler(&d.log, nil))})
+		d.hook = Start(Config{Target: target, Secrets: secrets, Events: d.hub, Counter: Unseen, Transport: d.receiver, Log: slog.New(slog.NewTextHandler(&d.log, nil))})
 		f(d)
 		d.close(-1)
 	})

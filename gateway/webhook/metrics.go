@@ -11,6 +11,9 @@ import (
 // a 410; or unsent when the process ended.
 var results = []string{"delivered", "dropped", "refused", "expired", "gone", "unsent"}
 
+// A Counter makes and registers a counter with one label, and its values.
+type Counter = func(name, help, label string, values ...string) *prometheus.CounterVec
+
 type metrics struct {
 	events   *prometheus.CounterVec
 	attempts *prometheus.CounterVec
@@ -18,28 +21,16 @@ type metrics struct {
 	gauge    prometheus.GaugeFunc
 }
 
-func newMetrics() *metrics {
+func newMetrics(c Counter) *metrics {
 	m := &metrics{
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_webhook_events_total", Help: "Events of --webhook, by what became of them.",
-		}, []string{"result"}),
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reseat_webhook_attempts_total", Help: "Posts to --webhook, by result.",
-		}, []string{"result"}),
+		events:   c("reseat_webhook_events_total", "Events of --webhook, by what became of them.", "result", results...),
+		attempts: c("reseat_webhook_attempts_total", "Posts to --webhook, by result.", "result", "ok", "failed"),
 	}
 	m.gauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "reseat_webhook_waiting_events", Help: "Events that wait to be posted.",
 	}, func() float64 { return float64(m.waiting.Load()) })
-	for _, r := range results {
-		m.events.WithLabelValues(r)
-	}
-	for _, r := range []string{"ok", "failed"} {
-		m.attempts.WithLabelValues(r)
-	}
 	return m
 }
-
-func (m *metrics) register(r prometheus.Registerer) { r.MustRegister(m.events, m.attempts, m.gauge) }
 
 func (m *metrics) event(result string, n uint64) {
 	m.events.WithLabelValues(result).Add(float64(n))

@@ -91,7 +91,7 @@ func start(t *testing.T, h http.Handler) (*events.Hub, *webhook.Hook) {
 		t.Fatal(err)
 	}
 	hub := events.New(time.Now)
-	return hub, webhook.Start(webhook.Config{Target: target, Secrets: secrets, Events: hub})
+	return hub, webhook.Start(webhook.Config{Target: target, Secrets: secrets, Events: hub, Counter: webhook.Unseen})
 }
 
 func TestReceiverOfThePageTakesEachEventOnce(t *testing.T) {

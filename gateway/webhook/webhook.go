@@ -38,13 +38,14 @@ const (
 	maxAge = 24 * time.Hour
 )
 
-// Config configures a Hook. Target, Secrets and Events are required.
+// Config configures a Hook. Target, Secrets, Events and Counter are required.
 type Config struct {
 	// Target receives the posts: http or https. User and password in it are sent as
 	// Basic authentication; the log shows neither them nor the query.
 	Target  *url.URL
 	Secrets *Secrets
 	Events  *events.Hub
+	Counter Counter
 	// Transport makes the requests. Nil means one without proxy and redirects.
 	Transport http.RoundTripper
 	// Log gets a line when the receiver goes down or comes back. Nil means
@@ -97,7 +98,7 @@ func Start(cfg Config) *Hook {
 	}
 	ctx, abort := context.WithCancel(context.Background())
 	h := &Hook{
-		cfg: cfg, log: cfg.Log, reader: cfg.Events.Live(), metrics: newMetrics(), name: processName(),
+		cfg: cfg, log: cfg.Log, reader: cfg.Events.Live(), metrics: newMetrics(cfg.Counter), name: processName(),
 		poster:  poster{cfg.Target, cfg.Transport, cfg.Secrets},
 		results: make(chan attempt, maxInFlight), resume: make(chan struct{}, 1), closing: make(chan struct{}), leaving: make(chan struct{}), earlier: make(chan []Queued), held: cfg.Hold,
 		abort: abort, over: make(chan struct{}), queue: newQueue(MaxQueued),
@@ -374,5 +375,5 @@ func (h *Hook) logHealth(was bool, err error) {
 	}
 }
 
-// Register registers the Hook's metrics with r. It panics if called twice for one r.
-func (h *Hook) Register(r prometheus.Registerer) { h.metrics.register(r) }
+// Register registers the Hook's gauge with r. It panics if called twice for one r.
+func (h *Hook) Register(r prometheus.Registerer) { r.MustRegister(h.metrics.gauge) }

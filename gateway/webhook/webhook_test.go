@@ -453,7 +453,7 @@ func TestReloadSignsWithTheNewSecretAndForADayWithTheOldOne(t *testing.T) {
 func (d *desk) handOver(published func(*events.Hub)) {
 	d.Helper()
 	later := events.New(time.Now)
-	next := Start(Config{Target: d.hook.cfg.Target, Secrets: d.hook.cfg.Secrets, Events: later, Transport: d.receiver, Log: slog.New(slog.DiscardHandler), Hold: true})
+	next := Start(Config{Target: d.hook.cfg.Target, Secrets: d.hook.cfg.Secrets, Events: later, Counter: Unseen, Transport: d.receiver, Log: slog.New(slog.DiscardHandler), Hold: true})
 	published(later)
 	synctest.Wait()
 	ctx, cancel := context.WithTimeout(d.Context(), 5*time.Second)

@@ -27,6 +27,7 @@ package epoll
 
 import (
 	"net"
+	"time"
 
 	"reseat/gateway/session"
 )
@@ -34,11 +35,12 @@ import (
 // A Clock supplies the sessions' time.
 type Clock interface{ Now() session.Time }
 
-// A Socket is the connection of a leg of a frozen session.
-type Socket struct {
-	FD        int      // negative: there is none, or Conn has it
-	Conn      net.Conn // of a layer above the socket; nil: there is none
-	Forwarded bool     // FD is an end of a socket pair: see Forwarded
+// Stats describes a loop.
+type Stats struct {
+	InUse    bool          // it takes new sessions
+	Sessions int           // that it has
+	Busy     time.Duration // spent in turns
+	Moved    uint64        // sessions that it has handed to other loops
 }
 
 // A Layered is a connection above a rawconn.Conn, which the NetConn methods lead to, such as TLS and

@@ -125,14 +125,6 @@ func (all *Loops) Wait() {
 	}
 }
 
-// Stats describes a loop.
-type Stats struct {
-	InUse    bool          // it takes new sessions
-	Sessions int           // that it has
-	Busy     time.Duration // spent in turns
-	Moved    uint64        // sessions that it has handed to other loops
-}
-
 // Stats describes all loops.
 func (all *Loops) Stats() []Stats {
 	list := make([]Stats, len(all.list))

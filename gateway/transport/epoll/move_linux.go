@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
 )
 
 // This file moves sessions, with their connections: from one loop to another, and for an upgrade to another process,
@@ -53,8 +54,8 @@ func (l *Loop) pause() (resume func()) {
 // client. They stay the session's: a receiver must have duplicates of descriptors, and may use a
 // Conn after Drop. It fails with session.ErrBusy or session.ErrLater where the session cannot move
 // now.
-func (s *Session) Freeze(format int) (f session.Frozen, up, down Socket, err error) {
-	up, down = Socket{FD: -1}, Socket{FD: -1}
+func (s *Session) Freeze(format int) (f session.Frozen, up, down rawconn.Socket, err error) {
+	up, down = rawconn.NoSocket, rawconn.NoSocket
 	if err = s.atRest(); err != nil {
 		return f, up, down, err
 	}
@@ -160,11 +161,11 @@ func (s *Session) join(l *Loop, then session.Time) {
 	})
 }
 
-func (g *leg) socket() Socket {
+func (g *leg) socket() rawconn.Socket {
 	if g.layer != nil && g.fd >= 0 {
-		return Socket{FD: -1, Conn: g.layer.conn}
+		return rawconn.Socket{FD: -1, Conn: g.layer.conn}
 	}
-	return Socket{FD: g.fd, Forwarded: g.forwarded}
+	return rawconn.Socket{FD: g.fd, Forwarded: g.forwarded}
 }
 
 // ends reports whether g has a layer and is being closed: the layer still has to send its close_notify.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"time"
 
 	"reseat/gateway/link"
 	"reseat/gateway/session"
@@ -55,14 +54,6 @@ type Session struct{}
 // Loops work only on Linux.
 type Loops struct{}
 
-// Stats describes a loop.
-type Stats struct {
-	InUse    bool
-	Sessions int
-	Busy     time.Duration
-	Moved    uint64
-}
-
 // Start returns rawconn.ErrUnsupported.
 func Start(Clock, int) (*Loops, error) { return nil, rawconn.ErrUnsupported }
 
@@ -80,7 +71,7 @@ func (*Loop) Dial(context.Context, netip.AddrPort) (*Conn, error)               
 func (*Loop) Adopt(*session.Session, Handle, Handle, session.Observer) *Session { return nil }
 func (*Loop) Link(*link.Link, Handle)                                           {}
 func (*Loop) Relay(Handle, *link.Stream, func())                                {}
-func (*Session) Freeze(int) (f session.Frozen, up, down Socket, err error) {
+func (*Session) Freeze(int) (f session.Frozen, up, down rawconn.Socket, err error) {
 	return f, up, down, session.ErrBusy
 }
 func (*Session) Drop()                                        {}

@@ -128,7 +128,7 @@ type relay struct {
 	over   func()
 
 	rest  []byte                         // of what the client has sent: the stream had no room for it
-	ended struct{ client, session bool } // they send nothing more
+	ended struct{ client, session bool } // they send nothing more; rest follows
 }
 
 // Relay begins a relay on l, the Host of the stream's link. l owns both. It calls over once it has closed them; over
@@ -159,7 +159,7 @@ func (r *relay) ready() {
 	if r.client.fd < 0 {
 		return
 	}
-	if !r.down() || !r.up() || r.ended.client && r.ended.session {
+	if !r.down() || !r.up() || r.ended.client && r.ended.session && len(r.rest) == 0 {
 		r.close()
 	}
 }
@@ -181,14 +181,14 @@ func (r *relay) up() bool {
 		}
 		sent, full, err := r.stream.Send(p)
 		r.rest = append(r.rest[:0], p[sent:]...)
+		r.ended.client = r.ended.client || ended == io.EOF // TLS returns it with the last bytes
 		switch {
 		case err != nil || ended != nil && ended != io.EOF:
 			return false
-		case ended == io.EOF:
-			r.ended.client = true
-			r.stream.CloseWrite()
 		case full:
 			return true // the stream is watched
+		case r.ended.client:
+			r.stream.CloseWrite()
 		}
 	}
 	return true

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"reseat/gateway/session"
+	"reseat/gateway/transport/rawconn"
 )
 
 // This file moves sessions to another process, with their connections, for an upgrade.
@@ -50,7 +51,7 @@ func (l *leg) interruptible() bool {
 // ends. They stay the session's: a receiver must have duplicates of descriptors, and
 // may use a Conn after Drop. It fails, and stops nothing, with session.ErrBusy while a
 // read or write is in progress, and with session.ErrLater: see there.
-func (s *Session) Freeze(format int) (f session.Frozen, up, down End, err error) {
+func (s *Session) Freeze(format int) (f session.Frozen, up, down rawconn.Socket, err error) {
 	s.enter()
 	if f, up, down, err = s.freeze(format); err != nil {
 		s.openGates()
@@ -59,17 +60,8 @@ func (s *Session) Freeze(format int) (f session.Frozen, up, down End, err error)
 	return f, up, down, err
 }
 
-// An End is a connection of a frozen session: a descriptor, negative where there is none, or a
-// connection that has no usable descriptor.
-type End struct {
-	FD   int
-	Conn net.Conn
-}
-
-var noEnd = End{FD: -1}
-
-func (s *Session) freeze(format int) (f session.Frozen, up, down End, err error) {
-	up, down = noEnd, noEnd
+func (s *Session) freeze(format int) (f session.Frozen, up, down rawconn.Socket, err error) {
+	up, down = rawconn.NoSocket, rawconn.NoSocket
 	switch {
 	case s.moved, s.core.State() == session.Ended, s.closing():
 		return f, up, down, session.ErrLater
@@ -104,16 +96,17 @@ func (s *Session) openCurrent() (n int) {
 }
 
 // freeze keeps l's reader from its socket. It reports false while a read is in progress.
-func (l *leg) freeze() (end End, ok bool) {
+func (l *leg) freeze() (end rawconn.Socket, ok bool) {
 	switch {
 	case l.closed:
-		return noEnd, true
+		return rawconn.NoSocket, true
 	case l.raw == nil && (l.writing || !l.s.quiet.Load() || l.leg.CloseMode() != session.Open), !l.gate.CompareAndSwap(gateOpen, gateFrozen):
-		return noEnd, false
+		return rawconn.NoSocket, false
 	case l.raw == nil:
-		return End{FD: -1, Conn: l.conn}, true
+		_, forwarded := l.conn.(*net.UnixConn)
+		return rawconn.Socket{FD: -1, Conn: l.conn, Forwarded: forwarded}, true
 	}
-	end = noEnd
+	end = rawconn.NoSocket
 	err := l.raw.Control(func(p uintptr) { end.FD = int(p) })
 	return end, err == nil
 }

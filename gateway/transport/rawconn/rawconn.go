@@ -73,6 +73,16 @@ func OffLoop(conn net.Conn) net.Conn {
 	return conn
 }
 
+// A Socket is a connection of a frozen session.
+type Socket struct {
+	FD        int      // negative: there is none, or Conn has it
+	Conn      net.Conn // one that has no usable descriptor, such as one over TLS; nil: there is none
+	Forwarded bool     // it is an end of a socket pair, and another process forwards between that and the peer
+}
+
+// NoSocket is the one of a closed connection.
+var NoSocket = Socket{FD: -1}
+
 // Descriptor returns the descriptor of a socket, which stays c's: it is valid until c is
 // closed.
 func Descriptor(c syscall.Conn) (fd int, err error) {
