@@ -506,7 +506,7 @@ export class ReseatDev extends HTMLElement {
     if (fault)
       for (const link of links) {
         this.#rows.get(link)?.track.mark('cut');
-        link.cutAt = performance.now();
+        link.cut();
       }
     const answers = await Promise.all(
       links.map(async (link) => {
