@@ -201,6 +201,9 @@ func TestProxiedPageGetsTheScriptFirst(t *testing.T) {
 		{"<html>\n<body>x", "<html>" + script + "\n<body>x"},
 		{"<!DOCTYPE html>\n<p>x", "<!DOCTYPE html>" + script + "\n<p>x"},
 		{"x", script + "x"},
+		{"<!-- <head> -->\n<!doctype html>\n<p>x", "<!-- <head> -->\n<!doctype html>" + script + "\n<p>x"},
+		{"<!doctype html><!--[if lt IE 9]><html><head><![endif]--><html><head><p>x", "<!doctype html><!--[if lt IE 9]><html><head><![endif]--><html><head>" + script + "<p>x"},
+		{"\ufeff<?xml version='1.0'?><!doctype html><p>'<head>'", "\ufeff<?xml version='1.0'?><!doctype html>" + script + "<p>'<head>'"},
 		{`<head><script src="/reseat.install.js" data-banner></script>`, ""},
 		{`<head><script src="http://localhost:8080/reseat.dev.js"></script>`, ""},
 		{`<head><script type=module>import {ReseatSocket} from '/reseat.js'</script>`, ""},
@@ -241,9 +244,25 @@ func TestOtherAnswersPassUnchanged(t *testing.T) {
 			w.WriteHeader(c.status)
 			io.WriteString(w, body)
 		}
+		s.log.Reset()
 		if w := s.ask("GET", "/", "", "Accept", c.accept); w.Code != c.status || w.Body.String() != body {
 			t.Errorf("%s: %d %q", name, w.Code, w.Body)
 		}
+		if said := strings.Contains(s.log.String(), "dev.page"); said != (c.encoding != "") {
+			t.Errorf("%s: the log says %s", name, &s.log)
+		}
+	}
+}
+
+func TestPageTooLargeToHoldPassesWhole(t *testing.T) {
+	s := newSite(t, nil)
+	body := "<head>" + strings.Repeat("x", 9<<20)
+	s.page = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, body)
+	}
+	if w := s.ask("GET", "/", "", "Accept", "text/html"); w.Body.String() != body || !strings.Contains(s.log.String(), "dev.page") {
+		t.Errorf("%d bytes of %d; the log says %s", w.Body.Len(), len(body), &s.log)
 	}
 }
 

@@ -25,7 +25,9 @@ func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next ht
 	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
 		in.Header.Del(name) // the answer must be the whole page, as it is
 	}
-	p := &page{ResponseWriter: w}
+	p := &page{ResponseWriter: w, pass: func(why string) {
+		log.Warn("dev.page", "path", r.URL.Path, "text", "no panel: "+why+"; add to the page: "+script)
+	}}
 	next.ServeHTTP(p, in)
 	p.finish(log, r)
 }
@@ -35,6 +37,7 @@ type page struct {
 	http.ResponseWriter
 	decided, held bool
 	html          bytes.Buffer
+	pass          func(why string) // logs that a page passes unchanged
 }
 
 // Unwrap is for an http.ResponseController.
@@ -45,7 +48,11 @@ func (p *page) WriteHeader(status int) {
 	if status >= 200 && !p.decided {
 		p.decided = true
 		kind, _, _ := mime.ParseMediaType(p.Header().Get("Content-Type"))
-		p.held = status == http.StatusOK && kind == "text/html" && p.Header().Get("Content-Encoding") == ""
+		p.held = status == http.StatusOK && kind == "text/html"
+		if encoding := p.Header().Get("Content-Encoding"); p.held && encoding != "" {
+			p.held = false
+			p.pass("the game server sends " + encoding + " to who did not ask for it")
+		}
 	}
 	if !p.held {
 		p.ResponseWriter.WriteHeader(status)
@@ -62,6 +69,7 @@ func (p *page) Write(b []byte) (int, error) {
 	}
 	p.html.Write(b)
 	if p.html.Len() > maxPage {
+		p.pass("more than " + strconv.Itoa(maxPage>>20) + " MiB")
 		return len(b), p.release(p.html.Bytes())
 	}
 	return len(b), nil
@@ -104,26 +112,31 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 
 var (
 	ownScript = regexp.MustCompile(`/reseat\.(install\.|dev\.)?js\b`)
-	before    = []*regexp.Regexp{
-		regexp.MustCompile(`(?i)<head(\s[^>]*)?>`), regexp.MustCompile(`(?i)<html(\s[^>]*)?>`), regexp.MustCompile(`(?i)^\s*<!doctype[^>]*>`),
-	}
-	nonceOf = regexp.MustCompile(`'nonce-([A-Za-z0-9+/_=-]+)'`)
+	nonceOf   = regexp.MustCompile(`'nonce-([A-Za-z0-9+/_=-]+)'`)
+	// What a page begins with: comments, such as those for old browsers, its type, and the first tags.
+	opening = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->|<[!?][^>]*>|<html(?:\s[^>]*)?>|(<head(?:\s[^>]*)?>))`)
 )
+
+const script = `<script src="/reseat.install.js"></script>`
 
 // withScript returns a page with the client's script before all others.
 func withScript(html []byte, nonce string) []byte {
-	script := `<script src="/reseat.install.js"></script>`
+	tag := script
 	if nonce != "" {
-		script = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
+		tag = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
 	}
 	at := 0
-	for _, tag := range before {
-		if found := tag.FindIndex(html); found != nil {
-			at = found[1]
+	for {
+		found := opening.FindSubmatchIndex(html[at:])
+		if found == nil {
+			break
+		}
+		at += found[1]
+		if found[2] >= 0 {
 			break
 		}
 	}
-	return slices.Concat(html[:at], []byte(script), html[at:])
+	return slices.Concat(html[:at], []byte(tag), html[at:])
 }
 
 // scriptAllowed returns the nonce that the policies of a page want of its scripts, "" for none, and
