@@ -15,7 +15,7 @@ const LASTS_MS = 60_000;
 
 /** @typedef {'connecting' | 'attached' | 'silent' | 'detached' | 'closed' | 'plain'} State */
 
-/** One session of the page, or one socket without Reseat. Event: `story`, with text and mood. */
+/** One session of the page, or one socket without Reseat. Events: `story`, with text and mood; `detach`. */
 export class Link extends EventTarget {
   /** @type {any} the application's socket */
   socket = null;
@@ -116,6 +116,7 @@ export class Link extends EventTarget {
       this.#enter('detached');
       this.noticed = Math.max(this.noticed, this.#waited());
       this.tell('Connection lost. The client reconnects.', 'warn');
+      this.dispatchEvent(new Event('detach'));
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
       const { replay, lost, skipped, reloaded } = detail;

@@ -428,6 +428,10 @@ export class ReseatDev extends HTMLElement {
         if (mood === 'bad') row.track.mark('lost');
         this.#tell(this.links.all.length > 1 ? `${link.name}: ${text}` : text, mood);
       });
+      // Others may have begun a fault: the control API, or a rehearsal.
+      link.addEventListener('detach', async () =>
+        this.#follow(link.home, await this.#send(link, '/reseat.dev/faults', {}, link.home)),
+      );
     }
     this.#list.append(...this.links.all.map((link) => /** @type {Row} */ (this.#rows.get(link)).root));
   }
@@ -514,15 +518,12 @@ export class ReseatDev extends HTMLElement {
       }
     const answers = await Promise.all(
       links.map(async (link) => {
-        const { host } = link.url;
+        const node = link.at('');
         const answer = await this.#send(link, '/reseat.dev/faults', {
           method: fault ? 'POST' : 'DELETE',
           body: fault && JSON.stringify(fault),
         });
-        if (answer?.status === 200) {
-          const { nodes, ms } = await answer.json();
-          this.#tell(`${host} is lost to this page. It connects to ${this.links.lead(host, nodes, ms)}.`, 'warn');
-        }
+        await this.#follow(node, answer);
         return answer;
       }),
     );
@@ -535,6 +536,14 @@ export class ReseatDev extends HTMLElement {
       this.dispatchEvent(new CustomEvent('fault', { detail: { ...fault, sockets: links.map((link) => link.name) } }));
     }
     return answers.map((answer) => answer?.status ?? 0);
+  }
+
+  /** Leads the page away from a node that is lost to it. @param {string} node @param {Response | undefined} answer what it says of faults */
+  async #follow(node, answer) {
+    if (answer?.status !== 200 || this.links.led(node) !== node) return;
+    const { nodes, ms } = await answer.json();
+    const { host } = new URL(node);
+    this.#tell(`${host} is lost to this page. It connects to ${this.links.lead(host, nodes, ms)}.`, 'warn');
   }
 
   /** @param {Link} link @param {string} path @param {RequestInit} [init] @param {string} [node] */
