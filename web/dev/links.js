@@ -113,9 +113,12 @@ export class Link extends EventTarget {
     };
     socket.addEventListener('message', () => this.note());
     socket.addEventListener('detach', () => {
+      if (this.#state !== 'detached') {
+        // not a failed attempt
+        this.noticed = Math.max(this.noticed, this.#waited());
+        this.tell('Connection lost. The client reconnects.', 'warn');
+      }
       this.#enter('detached');
-      this.noticed = Math.max(this.noticed, this.#waited());
-      this.tell('Connection lost. The client reconnects.', 'warn');
       this.dispatchEvent(new Event('detach'));
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
