@@ -261,6 +261,22 @@ func TestOtherAnswersPassUnchanged(t *testing.T) {
 	}
 }
 
+// A service worker fetches the pages that it keeps. Other scripts fetch parts of pages.
+func TestFetchedPageGetsTheScriptToo(t *testing.T) {
+	s := newSite(t, nil)
+	for body, whole := range map[string]bool{"<!doctype html><p>x": true, "<!-- x -->\n<html><p>x": true, "<p>x": false, "<!-- x --><p>x": false} {
+		s.page = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("ETag", `"x"`)
+			io.WriteString(w, body)
+		}
+		w := s.ask("GET", "/", "", "Accept", "*/*", "Sec-Fetch-Dest", "empty")
+		if got := strings.Contains(w.Body.String(), script); got != whole || (w.Header().Get("ETag") == "") != whole {
+			t.Errorf("%s becomes %s, %v", body, w.Body, w.Header())
+		}
+	}
+}
+
 func TestPageTooLargeToHoldPassesWhole(t *testing.T) {
 	s := newSite(t, nil)
 	body := "<head>" + strings.Repeat("x", 9<<20)

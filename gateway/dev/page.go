@@ -15,17 +15,22 @@ import (
 const maxPage = 8 << 20
 
 // servePage serves an ordinary request. A page gets the client's script, which brings the panel,
-// unless it has one of the gateway's scripts: those bring it too.
+// unless it has one of the gateway's scripts: those bring it too. So does a whole page that a script
+// fetches: a service worker keeps such pages, and answers with them.
 func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+	visited := strings.Contains(r.Header.Get("Accept"), "text/html")
+	if r.Method != http.MethodGet || !visited && r.Header.Get("Sec-Fetch-Dest") != "empty" || r.Header.Get("Range") != "" && !visited {
 		next.ServeHTTP(w, r)
 		return
 	}
 	in := r.Clone(r.Context())
-	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
-		in.Header.Del(name) // the answer must be the whole page, as it is
+	in.Header.Del("Accept-Encoding") // the answer must be the whole page, as it is
+	if visited {
+		for _, name := range []string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
+			in.Header.Del(name)
+		}
 	}
-	p := &page{ResponseWriter: w, pass: func(why string) {
+	p := &page{ResponseWriter: w, visited: visited, pass: func(why string) {
 		log.Warn("dev.page", "path", r.URL.Path, "text", "no panel: "+why+"; add to the page: "+script)
 	}}
 	next.ServeHTTP(p, in)
@@ -35,6 +40,7 @@ func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next ht
 // A page holds an answer back if it is HTML.
 type page struct {
 	http.ResponseWriter
+	visited       bool // else it may be a part of one
 	decided, held bool
 	html          bytes.Buffer
 	pass          func(why string) // logs that a page passes unchanged
@@ -96,7 +102,7 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 		return
 	}
 	html := p.html.Bytes()
-	if !ownScript.Match(html) {
+	if !ownScript.Match(html) && (p.visited || document.Match(html)) {
 		nonce, line := scriptAllowed(p.Header()["Content-Security-Policy"])
 		if line != "" {
 			log.Warn("dev.csp", "path", r.URL.Path, "text", "the page's Content-Security-Policy forbids the panel's script; add: "+line)
@@ -112,6 +118,7 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 
 var (
 	ownScript = regexp.MustCompile(`/reseat\.(install\.|dev\.)?js\b`)
+	document  = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->\s*)*<(?:!doctype|html)\b`)
 	nonceOf   = regexp.MustCompile(`'nonce-([A-Za-z0-9+/_=-]+)'`)
 	// What a page begins with: comments, such as those for old browsers, its type, and the first tags.
 	opening = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->|<[!?][^>]*>|<html(?:\s[^>]*)?>|(<head(?:\s[^>]*)?>))`)

@@ -247,6 +247,9 @@ export class Links extends EventTarget {
   /** Stands for the page's plain sockets, as a resume token does for a session. */
   key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
+  /** Whether a frame of the page has a panel: set by that. */
+  framed = false;
+
   /** Nodes that are lost to the page, by their host. @type {Map<string, {to: URL, until: number}>} */
   #lost = new Map();
 

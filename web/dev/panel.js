@@ -446,6 +446,7 @@ export class ReseatDev extends HTMLElement {
       this.#says,
       `${this.#without ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
     );
+    this.hidden = this.links.framed && states.length === 0;
     this.#restart.hidden = !this.links.all.some(({ gateway }) => gateway?.restart);
     this.#node.hidden = !kept(CLUSTER) || this.hasAttribute('docked'); // the demo has its own
     for (const row of this.#rows.values()) {

@@ -28,6 +28,7 @@ export const STYLE = `
 :host([docked]) article { display: flex; flex-wrap: wrap; gap: 0 24px; }
 :host([docked]) dl { flex: 1 1 260px; }
 :host([docked]) :is(h3, canvas) { flex: 1 1 100%; }
+:host([hidden]) { display: none; }
 * { box-sizing: border-box; }
 [hidden] { display: none !important; }
 button, select, input { font: inherit; color: inherit; accent-color: var(--good); }

@@ -32,8 +32,9 @@ async function startGame(t, policy, nonce = '') {
   const seen = { players: 0, gone: 0, inputs: 0, bad: 0 };
   const { server, host } = await serve(t, (request, response) => {
     if (request.url === '/game.js') return response.setHeader('Content-Type', 'text/javascript').end(GAME);
-    if (request.url !== '/') return response.writeHead(404).end('the game has no such page');
     response.setHeader('Content-Type', 'text/html');
+    if (request.url === '/frame') return response.end('<iframe src="/" width="600" height="500"></iframe>');
+    if (request.url !== '/') return response.writeHead(404).end('the game has no such page');
     if (policy) response.setHeader('Content-Security-Policy', policy);
     return response.end(
       `<!doctype html><html lang="en"><head><title>game</title></head><body><main><h1>Game</h1><canvas></canvas></main><script nonce="${nonce}" src="/game.js"></script></body></html>`,
@@ -352,6 +353,18 @@ describe('--dev before a game that knows nothing of it', () => {
     await page.waitForFunction(() => document.pointerLockElement);
     await page.keyboard.press('Alt+Shift+R');
     await page.waitForFunction(() => !document.pointerLockElement);
+  });
+
+  test('in a frame the panel of the page around makes way', limit, async (t) => {
+    const { host } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/frame`);
+    const panel = page.frameLocator('iframe').locator('reseat-dev');
+    await panel.locator('.badge').click();
+    await panel.getByRole('button', { name: 'Reset' }).click();
+    await panel.locator('li', { hasText: 'Back after' }).waitFor();
+    assert.equal(await page.locator('reseat-dev').isVisible(), false);
   });
 
   test('nothing of it is there without --dev', limit, async (t) => {
