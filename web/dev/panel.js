@@ -15,7 +15,7 @@ const STORIES = 6;
 const STEP = 20;
 const AIRPLANE = '60s';
 const NO_SOCKET =
-  'This page has no open socket. One in a frame has a panel there; one in a worker needs importScripts("/reseat.install.js").';
+  'This page has no open socket. One in a frame has a panel there; one in a worker needs importScripts("/reseat.install.js"). Of one that was refused, the log of the gateway says why.';
 /** The gateway's refusal if there is nothing to cut. */
 const LOST_ALREADY = 'no client is connected';
 
