@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
@@ -54,14 +55,20 @@ func Panel() map[string]http.Handler {
 	return pages
 }
 
-// WithPanel returns the two scripts that pages include, by path, with the panel before them.
+// WithPanel returns the two scripts that pages include, by path, with the panel before them, and their
+// source maps.
 func WithPanel() map[string]http.Handler {
 	panel, _ := files.ReadFile("dist/reseat.dev.js") // embedded at build time
 	panel, _, _ = bytes.Cut(panel, []byte("//# sourceMappingURL"))
+	panelMap, _ := files.ReadFile("dist/reseat.dev.js.map")
 	pages := map[string]http.Handler{}
 	for _, name := range []string{"reseat.js", "reseat.install.js"} {
 		own, _ := files.ReadFile("dist/" + name)
 		pages["/"+name] = shared(serve(name, slices.Concat(panel, own), ""))
+		ownMap, _ := files.ReadFile("dist/" + name + ".map")
+		both := fmt.Sprintf(`{"version":3,"sections":[{"offset":{"line":0,"column":0},"map":%s},{"offset":{"line":%d,"column":0},"map":%s}]}`,
+			panelMap, bytes.Count(panel, []byte("\n")), ownMap)
+		pages["/"+name+".map"] = shared(serve(name+".map", []byte(both), ""))
 	}
 	return pages
 }

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"compress/gzip"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -285,6 +286,23 @@ func TestPanelIsServedWithDevAlone(t *testing.T) {
 		own := text(client[path])
 		if strings.Contains(own, "reseat-dev") || !strings.HasSuffix(text(with[path]), own) || !strings.Contains(text(with[path]), "reseat-dev") {
 			t.Errorf("%s: the panel is there without --dev, or is not with it", path)
+		}
+	}
+	for _, path := range []string{"/reseat.js", "/reseat.install.js"} {
+		var index struct {
+			Sections []struct {
+				Offset struct{ Line int }
+				Map    struct{ Sources []string }
+			}
+		}
+		if err := json.Unmarshal([]byte(text(with[path+".map"])), &index); err != nil || len(index.Sections) != 2 {
+			t.Fatalf("%s.map: %v, %d sections", path, err, len(index.Sections))
+		}
+		before, _ := strings.CutSuffix(text(with[path]), text(client[path]))
+		for i, part := range []string{"", before} {
+			if s := index.Sections[i]; s.Offset.Line != strings.Count(part, "\n") || !strings.HasPrefix(s.Map.Sources[0], []string{"../dev/", "../client/"}[i]) {
+				t.Errorf("%s.map: section %d begins at line %d, with %v", path, i, s.Offset.Line, s.Map.Sources)
+			}
 		}
 	}
 	for path := range client {

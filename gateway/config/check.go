@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"reseat/gateway/policy"
@@ -43,10 +44,15 @@ func (d *draft) checkGame() error {
 // devListen is the default of --listen with --dev.
 const devListen = "127.0.0.1:8080"
 
-// checkDev refuses --dev with what looks like production: it lets players cut connections.
+// checkDev refuses --dev with what looks like production: it lets players cut connections. A foreign page
+// whose name was made to resolve to this machine (DNS rebinding) sees nothing of the game.
 func (d *draft) checkDev() error {
 	if d.Dev && !d.given["listen"] {
 		d.Listen = devListen
+	}
+	if d.Dev && isLoopback(d.Listen) && len(d.Gateway.Hosts) == 0 {
+		host, _, _ := net.SplitHostPort(d.Listen)
+		d.Gateway.Hosts = []string{"localhost", "127.0.0.1", "[::1]", host}
 	}
 	switch {
 	case !d.Dev && d.DevTokenFile != "":

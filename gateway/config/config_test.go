@@ -245,6 +245,21 @@ func TestRoutesOwnLoginKeysReplaceTheGlobalOnes(t *testing.T) {
 }
 
 // Whoever tries it on a laptop in a café must not serve it to the café.
+// A page that rebinds its name to this machine is of another host.
+func TestDevServesLoopbackNamesAlone(t *testing.T) {
+	for args, want := range map[string][]string{
+		"--dev":                                 {"localhost", "127.0.0.1", "[::1]", "127.0.0.1"},
+		"--dev --listen 127.0.0.2:80":           {"localhost", "127.0.0.1", "[::1]", "127.0.0.2"},
+		"--dev --host game.test":                {"game.test"},
+		"":                                      nil,
+		"--dev --dev-token-file t --listen :80": nil,
+	} {
+		if s := mustParse(t, nil, append(strings.Fields(args), up)...); !slices.Equal(s.Gateway.Hosts, want) {
+			t.Errorf("%s: hosts %q, want %q", args, s.Gateway.Hosts, want)
+		}
+	}
+}
+
 func TestDevListensOnLoopbackByDefault(t *testing.T) {
 	for want, args := range map[string][]string{"127.0.0.1:8080": {"--dev"}, "[::1]:80": {"--dev", "--listen=[::1]:80"}, ":8080": {"--dev=false"}} {
 		if got := mustParse(t, nil, append(args, "--upstream=ws://a:1")...); got.Listen != want {

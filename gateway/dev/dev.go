@@ -186,9 +186,12 @@ func withoutKey(r *http.Request) (*http.Request, string) {
 	return out, key
 }
 
-// faults begins a fault of a session, or ends all of them.
+// faults begins a fault of a session, ends all of them, or says alone whether this node seems to be lost:
+// the control API or a rehearsal may have begun that.
 func (o *Options) faults(w http.ResponseWriter, r *http.Request, session string) {
+	var others []string
 	switch r.Method {
+	case http.MethodGet:
 	case http.MethodDelete:
 		o.Lines.Clear(session)
 	case http.MethodPost:
@@ -201,7 +204,6 @@ func (o *Options) faults(w http.ResponseWriter, r *http.Request, session string)
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		var others []string
 		if f.Name == faults.Node && o.Others != nil {
 			if others = o.Others(r, session); len(others) == 0 {
 				http.Error(w, "no other node answers that allows this page's origin", http.StatusConflict)
@@ -213,16 +215,20 @@ func (o *Options) faults(w http.ResponseWriter, r *http.Request, session string)
 			return
 		}
 		o.Log.Info("dev.fault", "session", session, "fault", f.Name, "for", f.Lasts())
-		if others != nil { // the page goes there, as a load balancer would lead it
-			writeJSON(w, map[string]any{"nodes": others, "ms": f.For.Milliseconds()})
-			return
-		}
 	default:
-		w.Header().Set("Allow", "POST, DELETE")
+		w.Header().Set("Allow", "GET, POST, DELETE")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	w.WriteHeader(http.StatusNoContent)
+	left := o.Lines.Lost(session)
+	if left > 0 && others == nil && o.Others != nil {
+		others = o.Others(r, session)
+	}
+	if left <= 0 || len(others) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	writeJSON(w, map[string]any{"nodes": others, "ms": left.Milliseconds()}) // the page goes there, as a load balancer would lead it
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

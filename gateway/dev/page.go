@@ -15,17 +15,24 @@ import (
 const maxPage = 8 << 20
 
 // servePage serves an ordinary request. A page gets the client's script, which brings the panel,
-// unless it has one of the gateway's scripts: those bring it too.
+// unless it has one of the gateway's scripts: those bring it too. So does a whole page that a script
+// fetches: a service worker keeps such pages, and answers with them.
 func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+	visited := strings.Contains(r.Header.Get("Accept"), "text/html")
+	if r.Method != http.MethodGet || !visited && r.Header.Get("Sec-Fetch-Dest") != "empty" || r.Header.Get("Range") != "" && !visited {
 		next.ServeHTTP(w, r)
 		return
 	}
 	in := r.Clone(r.Context())
-	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
-		in.Header.Del(name) // the answer must be the whole page, as it is
+	in.Header.Del("Accept-Encoding") // the answer must be the whole page, as it is
+	if visited {
+		for _, name := range []string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
+			in.Header.Del(name)
+		}
 	}
-	p := &page{ResponseWriter: w}
+	p := &page{ResponseWriter: w, visited: visited, pass: func(why string) {
+		log.Warn("dev.page", "path", r.URL.Path, "text", "no panel: "+why+"; add to the page: "+script)
+	}}
 	next.ServeHTTP(p, in)
 	p.finish(log, r)
 }
@@ -33,8 +40,10 @@ func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next ht
 // A page holds an answer back if it is HTML.
 type page struct {
 	http.ResponseWriter
+	visited       bool // else it may be a part of one
 	decided, held bool
 	html          bytes.Buffer
+	pass          func(why string) // logs that a page passes unchanged
 }
 
 // Unwrap is for an http.ResponseController.
@@ -45,7 +54,11 @@ func (p *page) WriteHeader(status int) {
 	if status >= 200 && !p.decided {
 		p.decided = true
 		kind, _, _ := mime.ParseMediaType(p.Header().Get("Content-Type"))
-		p.held = status == http.StatusOK && kind == "text/html" && p.Header().Get("Content-Encoding") == ""
+		p.held = status == http.StatusOK && kind == "text/html"
+		if encoding := p.Header().Get("Content-Encoding"); p.held && encoding != "" {
+			p.held = false
+			p.pass("the game server sends " + encoding + " to who did not ask for it")
+		}
 	}
 	if !p.held {
 		p.ResponseWriter.WriteHeader(status)
@@ -62,6 +75,7 @@ func (p *page) Write(b []byte) (int, error) {
 	}
 	p.html.Write(b)
 	if p.html.Len() > maxPage {
+		p.pass("more than " + strconv.Itoa(maxPage>>20) + " MiB")
 		return len(b), p.release(p.html.Bytes())
 	}
 	return len(b), nil
@@ -88,7 +102,7 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 		return
 	}
 	html := p.html.Bytes()
-	if !ownScript.Match(html) {
+	if !ownScript.Match(html) && (p.visited || document.Match(html)) {
 		nonce, line := scriptAllowed(p.Header()["Content-Security-Policy"])
 		if line != "" {
 			log.Warn("dev.csp", "path", r.URL.Path, "text", "the page's Content-Security-Policy forbids the panel's script; add: "+line)
@@ -104,26 +118,32 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 
 var (
 	ownScript = regexp.MustCompile(`/reseat\.(install\.|dev\.)?js\b`)
-	before    = []*regexp.Regexp{
-		regexp.MustCompile(`(?i)<head(\s[^>]*)?>`), regexp.MustCompile(`(?i)<html(\s[^>]*)?>`), regexp.MustCompile(`(?i)^\s*<!doctype[^>]*>`),
-	}
-	nonceOf = regexp.MustCompile(`'nonce-([A-Za-z0-9+/_=-]+)'`)
+	document  = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->\s*)*<(?:!doctype|html)\b`)
+	nonceOf   = regexp.MustCompile(`'nonce-([A-Za-z0-9+/_=-]+)'`)
+	// What a page begins with: comments, such as those for old browsers, its type, and the first tags.
+	opening = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->|<[!?][^>]*>|<html(?:\s[^>]*)?>|(<head(?:\s[^>]*)?>))`)
 )
+
+const script = `<script src="/reseat.install.js"></script>`
 
 // withScript returns a page with the client's script before all others.
 func withScript(html []byte, nonce string) []byte {
-	script := `<script src="/reseat.install.js"></script>`
+	tag := script
 	if nonce != "" {
-		script = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
+		tag = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
 	}
 	at := 0
-	for _, tag := range before {
-		if found := tag.FindIndex(html); found != nil {
-			at = found[1]
+	for {
+		found := opening.FindSubmatchIndex(html[at:])
+		if found == nil {
+			break
+		}
+		at += found[1]
+		if found[2] >= 0 {
 			break
 		}
 	}
-	return slices.Concat(html[:at], []byte(script), html[at:])
+	return slices.Concat(html[:at], []byte(tag), html[at:])
 }
 
 // scriptAllowed returns the nonce that the policies of a page want of its scripts, "" for none, and

@@ -133,6 +133,10 @@ func Parse(text []byte) (Fault, error) {
 			err = errors.New("more than one value")
 		}
 	}
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) && kind.Field != "" {
+		return Fault{}, fmt.Errorf("%s: want a %v, got a %s", strings.ToLower(kind.Field), kind.Type, kind.Value)
+	}
 	if err != nil {
 		return Fault{}, fmt.Errorf(`want {"fault", "for", "direction", "latency", "jitter", "rate"}: %s`, strings.TrimPrefix(err.Error(), "json: "))
 	}

@@ -379,7 +379,7 @@ func TestParseRefusesWhatHasNoMeaning(t *testing.T) {
 	for text, want := range map[string]string{
 		``: "want {", `[]`: "want {", `{"fault":"silence","x":1}`: "x", `{"fault":"silence"} {}`: "more than one",
 		`{}`: "want one of silence, offline, airplane, slow", `{"fault":"Tunnel"}`: "got \"Tunnel\"",
-		`{"fault":"silence","for":"11m"}`: "10m0s", `{"fault":"silence","for":"-1s"}`: "for", `{"fault":"silence","for":8}`: "want {",
+		`{"fault":"silence","for":"11m"}`: "10m0s", `{"fault":"silence","for":"-1s"}`: "for", `{"fault":"silence","for":8}`: "for: want a string, got a number", `{"fault":"slow","rate":1.5}`: "rate: want a int64",
 		`{"fault":"silence","direction":"left"}`: "up, down or both", `{"fault":"offline","direction":"up"}`: "direction",
 		`{"fault":"tunnel","for":"3s"}`: "no duration", `{"fault":"reset","for":"3s"}`: "no duration", `{"fault":"silence","rate":1000}`: "only for slow",
 		`{"fault":"slow","rate":1}`: "rate: want 128", `{"fault":"slow","latency":"11s"}`: "latency",
@@ -398,5 +398,23 @@ func TestPlanIsInTheOrderOfItsTimes(t *testing.T) {
 	plan, err := ParsePlan([]byte("[[fault]]\nat = '20s'\nfault = 'tunnel'\n[[fault]]\nat = '0s'\nfault = 'slow'\nrate = 1000\n"))
 	if err != nil || len(plan) != 2 || plan[0].Name != Slow || plan[1].At != 20*s || string(plan[0].Body) != `{"fault":"slow","rate":1000}` {
 		t.Errorf("%+v, %v", plan, err)
+	}
+}
+
+// What a plan has and nobody reads would be a fault that never comes.
+func TestPlanWithMistakesIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                     "want [[fault]] tables",
+		"[[faults]]\nat='0s'\nfault='reset'":   "faults is unknown",
+		"at='1s'\n[[fault]]\nfault='reset'":    "at is unknown",
+		"[[fault]]\nat=5\nfault='reset'":       "want at, such as",
+		"[[fault]]\nat='-5s'\nfault='reset'":   "at: want a duration",
+		"[[fault]]\nat='25h'\nfault='reset'":   "at: want a duration",
+		"[[fault]]\nat='0s'":                   "fault 1: fault: want one of",
+		"[[fault]]\nat='0s'\nfault='x'\nx=nan": "fault 1: json",
+	} {
+		if _, err := ParsePlan([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
 	}
 }

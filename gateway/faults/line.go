@@ -333,6 +333,15 @@ func (l *Lines) do(line *Line, f Fault) error {
 	return nil
 }
 
+// Lost returns for how long this node still seems to be lost to a session, 0 or less if it does not.
+func (l *Lines) Lost(session string) time.Duration {
+	line, done := l.line(session)
+	defer done()
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	return time.Until(line.lost)
+}
+
 // Clear ends all faults of a session.
 func (l *Lines) Clear(session string) {
 	line, done := l.line(session)

@@ -1,11 +1,14 @@
 package faults
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -25,7 +28,11 @@ func ParsePlan(text []byte) ([]Planned, error) {
 	var document struct {
 		Fault []map[string]any
 	}
-	if err := toml.Unmarshal(text, &document); err != nil {
+	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&document); err != nil {
+		var strict *toml.StrictMissingError
+		if errors.As(err, &strict) {
+			return nil, fmt.Errorf("%s is unknown: want [[fault]] tables alone", strings.Join(strict.Errors[0].Key(), "."))
+		}
 		return nil, err
 	}
 	if len(document.Fault) == 0 {
@@ -39,14 +46,17 @@ func ParsePlan(text []byte) ([]Planned, error) {
 		}
 		plan = append(plan, p)
 	}
-	slices.SortStableFunc(plan, func(a, b Planned) int { return int(a.At - b.At) })
+	slices.SortStableFunc(plan, func(a, b Planned) int { return cmp.Compare(a.At, b.At) })
 	return plan, nil
 }
 
 func planned(members map[string]any) (p Planned, err error) {
 	at, ok := members["at"].(string)
-	if p.At, err = duration("at", at, 24*time.Hour); err != nil || !ok {
-		return p, errors.Join(err, errors.New(`want at, such as at = "10s"`))
+	if !ok {
+		return p, errors.New(`want at, such as at = "10s"`)
+	}
+	if p.At, err = duration("at", at, 24*time.Hour); err != nil {
+		return p, err
 	}
 	delete(members, "at")
 	if p.Body, err = json.Marshal(members); err == nil {

@@ -84,6 +84,10 @@ func (r *rehearsal) open(file, token string) ([]faults.Planned, error) {
 // run begins each fault at its time, and waits until the last one is over. If ctx ends, it ends all
 // faults.
 func (r *rehearsal) run(ctx context.Context, plan []faults.Planned) error {
+	// Without --dev it conflicts, and else there is no such session: known before the first player comes.
+	if status, err := r.call(http.MethodDelete, "/sessions/-/faults", nil, nil); status == http.StatusConflict {
+		return err
+	}
 	begun := time.Now()
 	end := begun
 	for _, p := range plan {

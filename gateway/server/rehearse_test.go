@@ -30,6 +30,7 @@ type api struct {
 	mu    sync.Mutex
 	calls []string
 	deny  bool
+	empty bool // nobody plays
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,6 +40,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get("Authorization") != "Bearer secret":
 		w.WriteHeader(http.StatusUnauthorized)
+	case r.Method == http.MethodGet && a.empty:
+		io.WriteString(w, `{"sessions":[],"next":""}`)
 	case r.Method == http.MethodGet && r.URL.Query().Get("cursor") == "":
 		io.WriteString(w, `{"sessions":[{"id":"a","state":"attached"}],"next":"7"}`)
 	case r.Method == http.MethodGet:
@@ -46,7 +49,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case a.deny:
 		w.WriteHeader(http.StatusConflict)
 		io.WriteString(w, `{"detail":"faults need --dev"}`)
-	case strings.Contains(r.URL.Path, "/gone/"):
+	case strings.Contains(r.URL.Path, "/gone/"), strings.Contains(r.URL.Path, "/-/"):
 		w.WriteHeader(http.StatusNotFound)
 	default:
 		a.calls = append(a.calls, fmt.Sprintf("%s %s %s", r.Method, r.URL.Path, body))
@@ -109,6 +112,7 @@ func TestRehearsalSaysWhyItCannotBegin(t *testing.T) {
 		{[]string{"rehearse", "--plan", planned(t, "[[fault]]\nat='1s'\nfault='tunnel'\nx=1")}, 2, "x"},
 		{[]string{"rehearse", "--plan", good, "--admin", "127.0.0.1:8081"}, 2, "want a URL"},
 		{append(denied, good), 1, "faults need --dev"},
+		{append((&api{deny: true, empty: true}).start(t), good), 1, "faults need --dev"},
 	} {
 		var errs bytes.Buffer
 		if status := Run(c.args, nil, io.Discard, &errs, nil); status != c.status || !strings.Contains(errs.String(), c.want) {

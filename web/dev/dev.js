@@ -7,7 +7,7 @@ import { ReseatDev, isWithout } from './panel.js';
 const KEY = Symbol.for('reseat.dev');
 const scope = /** @type {any} */ (globalThis);
 
-/** In a frame the panel appears with the first socket, elsewhere at once. */
+/** In a frame the panel appears with the first socket, elsewhere at once: that of a page without a socket makes way. */
 function start() {
   const links = new Links();
   // A module has no element: its page is taken for one of the gateway's.
@@ -27,6 +27,11 @@ function start() {
       report: () => panel.freshReport(),
     });
     if (!own) document.documentElement.append(panel); // frameworks replace what is in the body
+    try {
+      if (window !== window.top) /** @type {any} */ (window.top)[KEY].framed = true;
+    } catch {
+      // of another origin, or without a panel
+    }
   };
   const when = () => {
     if (window === window.top || links.all.length > 0) show();

@@ -10,9 +10,12 @@ const DLE = '\u0010';
 /** An input is missed if the gateway, attached all the time, does not have it after this time, in ms. */
 const UNDERWAY_MS = 10_000;
 
+/** What a button begins is over after this time, but for a slow line, in ms. */
+const LASTS_MS = 60_000;
+
 /** @typedef {'connecting' | 'attached' | 'silent' | 'detached' | 'closed' | 'plain'} State */
 
-/** One session of the page, or one socket without Reseat. Event: `story`, with text and mood. */
+/** One session of the page, or one socket without Reseat. Events: `story`, with text and mood; `detach`. */
 export class Link extends EventTarget {
   /** @type {any} the application's socket */
   socket = null;
@@ -44,6 +47,8 @@ export class Link extends EventTarget {
   noticed = 0;
   /** When the panel last began a fault, since the last resume; 0: it did not. */
   cutAt = 0;
+  /** The longest wait for a message since then, in ms. */
+  #wait = 0;
   wire = new Wire();
   /** The session as the gateway describes it. @type {any} */
   gateway = null;
@@ -69,14 +74,26 @@ export class Link extends EventTarget {
     if (!session) this.#state = 'plain';
   }
 
-  /** @returns {State} */
+  /** Many games say nothing for a while: so only what follows a cut is silence. @returns {State} */
   get state() {
-    const silence = performance.now() - this.heard;
+    const now = performance.now();
     return (this.#state === 'attached' || this.#state === 'plain') &&
-      this.delivered > 1 &&
-      silence > Math.max(1000, 5 * this.gap)
+      this.cutAt > 0 &&
+      now - this.cutAt < LASTS_MS &&
+      now - this.heard > Math.max(1000, 5 * this.gap)
       ? 'silent'
       : this.#state;
+  }
+
+  /** The panel begins a fault. */
+  cut() {
+    this.cutAt = performance.now();
+    this.#wait = 0;
+  }
+
+  /** How long the page has waited for a message, at most, since the cut. */
+  #waited() {
+    return this.cutAt && Math.max(this.#wait, performance.now() - Math.max(this.heard, this.cutAt));
   }
 
   /** The address of the gateway for a path. @param {string} path */
@@ -96,13 +113,17 @@ export class Link extends EventTarget {
     };
     socket.addEventListener('message', () => this.note());
     socket.addEventListener('detach', () => {
+      if (this.#state !== 'detached') {
+        // not a failed attempt
+        this.noticed = Math.max(this.noticed, this.#waited());
+        this.tell('Connection lost. The client reconnects.', 'warn');
+      }
       this.#enter('detached');
-      const since = Math.max(this.heard, this.cutAt);
-      if (this.cutAt) this.noticed = Math.max(this.noticed, performance.now() - since);
-      this.tell('Connection lost. The client reconnects.', 'warn');
+      this.dispatchEvent(new Event('detach'));
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
-      const { replay, lost, skipped, ms, reloaded } = detail;
+      const { replay, lost, skipped, reloaded } = detail;
+      const ms = Math.max(detail.ms, this.#waited()); // what was late is a sign of life, but no comfort
       this.#enter('attached');
       this.heard = performance.now();
       this.#replaying = replay;
@@ -168,6 +189,7 @@ export class Link extends EventTarget {
 
   note() {
     const now = performance.now();
+    this.#wait = this.#waited();
     if (this.state !== 'silent') this.gap += (Math.min(now - this.heard, 5000) - this.gap) / 16;
     this.heard = now;
     this.delivered++;
@@ -225,6 +247,9 @@ export class Links extends EventTarget {
   all = [];
   /** Stands for the page's plain sockets, as a resume token does for a session. */
   key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
+  /** Whether a frame of the page has a panel: set by that. */
+  framed = false;
 
   /** Nodes that are lost to the page, by their host. @type {Map<string, {to: URL, until: number}>} */
   #lost = new Map();

@@ -85,10 +85,40 @@ test('how late an outage was noticed counts from its cut', (t) => {
   now = 60_000; // a game of turns
   socket.dispatchEvent(new Event('detach'));
   assert.equal(link.noticed, 0, 'nobody cut it');
-  link.cutAt = 62_000;
-  now = 70_000;
-  socket.dispatchEvent(new Event('detach'));
+  socket.dispatchEvent(detailed('resume', { replay: 0, lost: 0, skipped: 0, ms: 0 }));
+  now = 62_000;
+  link.cut();
+  for (now of [70_000, 74_000]) socket.dispatchEvent(new Event('detach')); // the second is a failed attempt
   assert.equal(link.noticed, 8_000);
+});
+
+// What has waited in the network comes late, all at once, and only then the end of the connection.
+test('an outage lasts as long as the page waited, though the old connection came back once more', (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const { link, socket } = linked();
+  now = 5_000;
+  link.cut();
+  now = 17_000;
+  socket.dispatchEvent(new Event('message'));
+  socket.dispatchEvent(new Event('detach'));
+  now = 17_100;
+  socket.dispatchEvent(detailed('resume', { replay: 3, lost: 0, skipped: 0, ms: 100 }));
+  assert.deepEqual([link.outages, link.noticed], [[12_000], 12_000]);
+});
+
+test('a game that says nothing for a while is not silent, unless the panel has cut it', (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const { link, socket } = linked();
+  now = 9_000;
+  assert.equal(link.state, 'attached');
+  link.cut();
+  now = 12_000;
+  assert.equal(link.state, 'silent');
+  socket.dispatchEvent(new Event('message'));
+  now = 80_000;
+  assert.equal(link.state, 'attached', 'the fault is over');
 });
 
 test('connections to a lost node go to one that is not lost, for its time', (t) => {

@@ -14,6 +14,8 @@ const STORIES = 6;
 /** How far an arrow key moves the panel, in px. */
 const STEP = 20;
 const AIRPLANE = '60s';
+const NO_SOCKET =
+  'This page has no open socket. One in a frame has a panel there; one in a worker needs importScripts("/reseat.install.js"). Of one that was refused, the log of the gateway says why.';
 /** The gateway's refusal if there is nothing to cut. */
 const LOST_ALREADY = 'no client is connected';
 
@@ -337,7 +339,7 @@ export class ReseatDev extends HTMLElement {
     // What the player does in the panel is not for the game.
     for (const type of ['keydown', 'keyup', 'keypress', 'pointerdown', 'mousedown', 'click', 'wheel', 'touchstart'])
       root.addEventListener(type, (event) => event.stopPropagation());
-    root.append(this.#badge, this.#panel);
+    root.append(make('div', { class: 'all' }, this.#badge, this.#panel));
   }
 
   connectedCallback() {
@@ -368,6 +370,7 @@ export class ReseatDev extends HTMLElement {
     if (open === !this.#panel.hidden) return;
     this.#panel.hidden = !open;
     this.#badge.hidden = open;
+    if (open) document.exitPointerLock?.();
     this.#enterDialog(open);
     this.#badge.setAttribute('aria-expanded', String(open));
     this.#place();
@@ -380,15 +383,15 @@ export class ReseatDev extends HTMLElement {
   #raise() {
     const full = document.fullscreenElement;
     const home = !full || NO_CONTENT.test(full.tagName) ? document.documentElement : full;
-    if (this.parentElement?.localName !== 'dialog') home.append(this);
+    if (!this.isConnected || this.parentElement?.localName !== 'dialog') home.append(this);
     this.togglePopover?.(false);
     this.togglePopover?.(true);
   }
 
-  /** Above a canvas in full screen Chromium lets nothing be clicked but a modal dialog. @param {boolean} open */
+  /** Above a canvas in full screen, or a modal dialog, only another one can be clicked. @param {boolean} open */
   #enterDialog(open) {
     const full = document.fullscreenElement;
-    if (open && full && NO_CONTENT.test(full.tagName)) {
+    if (open && ((full && NO_CONTENT.test(full.tagName)) || document.querySelector('dialog:modal'))) {
       const dialog = make('dialog', { close: () => this.toggle(false) }, this);
       document.documentElement.append(dialog);
       dialog.showModal();
@@ -425,12 +428,17 @@ export class ReseatDev extends HTMLElement {
         if (mood === 'bad') row.track.mark('lost');
         this.#tell(this.links.all.length > 1 ? `${link.name}: ${text}` : text, mood);
       });
+      // Others may have begun a fault: the control API, or a rehearsal.
+      link.addEventListener('detach', async () =>
+        this.#follow(link.home, await this.#send(link, '/reseat.dev/faults', {}, link.home)),
+      );
     }
     this.#list.append(...this.links.all.map((link) => /** @type {Row} */ (this.#rows.get(link)).root));
   }
 
   #tick() {
     if (this.#rows.size !== this.links.all.length) this.#sync();
+    if (!this.isConnected) this.#raise(); // the page has replaced all that it had
     const states = this.links.all.map(({ state }) => state);
     const worst = WORST.find((state) => states.includes(state));
     this.#badge.dataset.state = worst ?? '';
@@ -438,6 +446,7 @@ export class ReseatDev extends HTMLElement {
       this.#says,
       `${this.#without ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
     );
+    this.hidden = this.links.framed && states.length === 0;
     this.#restart.hidden = !this.links.all.some(({ gateway }) => gateway?.restart);
     this.#node.hidden = !kept(CLUSTER) || this.hasAttribute('docked'); // the demo has its own
     for (const row of this.#rows.values()) {
@@ -458,9 +467,9 @@ export class ReseatDev extends HTMLElement {
   }
 
   /** @param {SecurityPolicyViolationEvent} event */
-  #violated({ blockedURI, effectiveDirective }) {
+  #violated({ blockedURI, disposition, effectiveDirective }) {
     const link = this.#targets[0];
-    if (!link || !blockedURI.startsWith(link.at(''))) return;
+    if (!link || disposition === 'report' || !blockedURI.startsWith(link.at(''))) return;
     this.#say(
       `The page's Content-Security-Policy forbids the panel to ask the gateway. Add: ${effectiveDirective} ${link.at('')}`,
     );
@@ -500,25 +509,22 @@ export class ReseatDev extends HTMLElement {
    */
   async cut(fault, name = [...PRESETS, ...CUTS, LOSE_NODE].find((each) => each[1].fault === fault?.fault)?.[0] ?? '') {
     const links = fault?.fault === 'restart' ? this.#targets.slice(0, 1) : this.#cuttable;
-    const none = [...this.#rows.values()].some(({ chosen }) => chosen.checked);
-    this.#say(none ? '' : 'Choose whose connection to cut.');
+    const none = this.links.all.some(({ state }) => state !== 'closed') ? 'Choose whose connection to cut.' : NO_SOCKET;
+    this.#say(links.length > 0 ? '' : none);
     if (links.length === 0) return [];
     if (fault)
       for (const link of links) {
         this.#rows.get(link)?.track.mark('cut');
-        link.cutAt = performance.now();
+        link.cut();
       }
     const answers = await Promise.all(
       links.map(async (link) => {
-        const { host } = link.url;
+        const node = link.at('');
         const answer = await this.#send(link, '/reseat.dev/faults', {
           method: fault ? 'POST' : 'DELETE',
           body: fault && JSON.stringify(fault),
         });
-        if (answer?.status === 200) {
-          const { nodes, ms } = await answer.json();
-          this.#tell(`${host} is lost to this page. It connects to ${this.links.lead(host, nodes, ms)}.`, 'warn');
-        }
+        await this.#follow(node, answer);
         return answer;
       }),
     );
@@ -531,6 +537,14 @@ export class ReseatDev extends HTMLElement {
       this.dispatchEvent(new CustomEvent('fault', { detail: { ...fault, sockets: links.map((link) => link.name) } }));
     }
     return answers.map((answer) => answer?.status ?? 0);
+  }
+
+  /** Leads the page away from a node that is lost to it. @param {string} node @param {Response | undefined} answer what it says of faults */
+  async #follow(node, answer) {
+    if (answer?.status !== 200 || this.links.led(node) !== node) return;
+    const { nodes, ms } = await answer.json();
+    const { host } = new URL(node);
+    this.#tell(`${host} is lost to this page. It connects to ${this.links.lead(host, nodes, ms)}.`, 'warn');
   }
 
   /** @param {Link} link @param {string} path @param {RequestInit} [init] @param {string} [node] */

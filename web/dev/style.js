@@ -5,7 +5,6 @@ export const STYLE = `
 :host {
   all: initial; position: fixed; inset: auto 12px 12px auto; z-index: 2147483647; margin: 0; padding: 0; border: 0;
   background: none; overflow: visible; max-width: none; max-height: none; display: block;
-  color-scheme: light dark; font: 13px/1.4 system-ui, sans-serif; color: var(--text);
   --back: #fff; --text: #1c2422; --muted: #55615d; --line: #cfd6d3; --soft: #eef2f0;
   --good: #0b6e5a; --warn: #8a5a00; --bad: #b3261e; --away: #f3e3bf; --lost: #f3c9c5; --catch-up: #2457c5;
 }
@@ -15,6 +14,8 @@ export const STYLE = `
     --good: #54c8ab; --warn: #e8b455; --bad: #ff8a80; --away: #4a3d1c; --lost: #582a27; --catch-up: #8fb3ff;
   }
 }
+/* What a page sets for all elements, such as a font or no cursor, is not for the panel. */
+.all { all: initial; display: block; color-scheme: light dark; font: 13px/1.4 system-ui, sans-serif; color: var(--text); }
 :host([docked]) { position: static; z-index: auto; }
 :host([docked]) .panel {
   display: flex; flex-direction: column; width: 100%; max-height: none; padding: 2px 14px 12px; border-radius: 14px;
@@ -27,6 +28,7 @@ export const STYLE = `
 :host([docked]) article { display: flex; flex-wrap: wrap; gap: 0 24px; }
 :host([docked]) dl { flex: 1 1 260px; }
 :host([docked]) :is(h3, canvas) { flex: 1 1 100%; }
+:host([hidden]) { display: none; }
 * { box-sizing: border-box; }
 [hidden] { display: none !important; }
 button, select, input { font: inherit; color: inherit; accent-color: var(--good); }

@@ -39,11 +39,12 @@ export class Track {
     if (this.columns.length > COLUMNS) this.columns.shift();
   }
 
-  /** An outage begins with the last message, and is known a while later. */
+  /** An outage begins with the last message, or the cut after that, and is known a while later. */
   #backdate() {
     for (const column of [...this.columns].reverse()) {
       if (column.got > 0 || gone(column.state)) return;
       column.state = 'silent';
+      if (column.marks.includes('cut')) return;
     }
   }
 

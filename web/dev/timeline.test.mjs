@@ -24,6 +24,24 @@ test('an outage begins with the last message, though it is noticed later', () =>
   assert.match(track.summary, /no messages for 0\.6 s .* at most 70 messages/);
 });
 
+test('the quiet of a game before its cut is no outage', () => {
+  const track = new Track();
+  for (const [got, state] of [
+    [10, 'attached'],
+    [10, 'attached'],
+    [10, 'cut'],
+    [10, 'attached'],
+    [10, 'silent'],
+  ]) {
+    if (state === 'cut') track.mark('cut');
+    track.add(got, state === 'cut' ? 'attached' : state);
+  }
+  assert.deepEqual(
+    track.columns.map(({ state }) => state),
+    ['attached', 'attached', 'silent', 'silent', 'silent'],
+  );
+});
+
 test('only the last half minute is kept', () => {
   const track = new Track();
   for (let i = 0; i < COLUMNS + 50; i++) track.add(i, 'attached');

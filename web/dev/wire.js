@@ -14,10 +14,9 @@ const SURE = 2;
 
 /**
  * @typedef {object} Heard
- * @property {number} times since it has a pace
- * @property {number} at when it came last
- * @property {number} every mean, in ms; 0: not known
- * @property {boolean} fast too fast for a heartbeat
+ * @property {number} gaps that were measured
+ * @property {number} at when it came last; NaN: it has waited for an outage to end, so the next gap says nothing
+ * @property {number} every mean gap, in ms; 0: not known
  * @property {string | null} answer '' before the first, null if they differ
  * @property {number} answered
  * @property {number} asked times it came at all
@@ -36,10 +35,9 @@ export class Wire {
     this.#last = '';
     if (typeof data !== 'string' || data.length > LONGEST) return;
     const one = this.#heard.get(data) ?? {
-      times: 0,
-      at: 0,
+      gaps: 0,
+      at: NaN,
       every: 0,
-      fast: false,
       answer: '',
       answered: 0,
       asked: 0,
@@ -53,16 +51,11 @@ export class Wire {
     this.#lastAt = now;
     if (lostAt !== undefined) {
       const { at, every } = one;
-      one.into ??= at && every ? at + every * Math.max(1, Math.ceil((lostAt - at) / every)) - lostAt : NaN;
-      one.times = 0; // the pace begins anew
+      one.into ??= at >= 0 && every ? at + every * Math.max(1, Math.ceil((lostAt - at) / every)) - lostAt : NaN;
+      one.at = NaN;
       return;
     }
-    if (one.times > 0) {
-      const gap = now - one.at;
-      if (gap < LEAST_PACE_MS) one.fast = true;
-      one.every = one.every ? one.every + (gap - one.every) / one.times : gap;
-    }
-    one.times++;
+    if (one.at >= 0) one.every += (now - one.at - one.every) / ++one.gaps;
     one.at = now;
   }
 
@@ -81,10 +74,10 @@ export class Wire {
 
   /** The heartbeat of the game server. @returns {{receive: string, answer: string, into: number | undefined} | undefined} */
   get ping() {
-    for (const [receive, { fast, answer, answered, asked, into }] of this.#heard)
+    for (const [receive, { every, answer, answered, asked, into }] of this.#heard)
       if (
         answer &&
-        !fast &&
+        (every === 0 || every >= LEAST_PACE_MS) &&
         answered >= SURE &&
         answered >= asked - 1 &&
         !receive.includes('=>') &&

@@ -30,6 +30,15 @@ test('a ping is known among any number of other messages', () => {
   assert.equal(wire.ping?.receive, 'ping');
 });
 
+test('a slow line brings some pings close together', () => {
+  const wire = new Wire();
+  for (const at of [0, 1500, 3700, 4500, 6000]) {
+    wire.heard('ping', at);
+    wire.said('pong', at);
+  }
+  assert.equal(wire.ping?.receive, 'ping');
+});
+
 test('what only looks like one is none', () => {
   for (const [why, wire] of Object.entries({
     'once is chance': play(5000, () => ['ping', 'pong'], 1),

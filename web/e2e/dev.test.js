@@ -32,8 +32,9 @@ async function startGame(t, policy, nonce = '') {
   const seen = { players: 0, gone: 0, inputs: 0, bad: 0 };
   const { server, host } = await serve(t, (request, response) => {
     if (request.url === '/game.js') return response.setHeader('Content-Type', 'text/javascript').end(GAME);
-    if (request.url !== '/') return response.writeHead(404).end('the game has no such page');
     response.setHeader('Content-Type', 'text/html');
+    if (request.url === '/frame') return response.end('<iframe src="/" width="600" height="500"></iframe>');
+    if (request.url !== '/') return response.writeHead(404).end('the game has no such page');
     if (policy) response.setHeader('Content-Security-Policy', policy);
     return response.end(
       `<!doctype html><html lang="en"><head><title>game</title></head><body><main><h1>Game</h1><canvas></canvas></main><script nonce="${nonce}" src="/game.js"></script></body></html>`,
@@ -161,6 +162,13 @@ describe('--dev before a game that knows nothing of it', () => {
     }
     assert.deepEqual({ players: seen.players, gone: seen.gone }, { players: 2, gone: 0 });
     assert.ok((await other.locator('reseat-dev .badge').textContent())?.endsWith('connected'));
+    // By the control API, as a rehearsal does: the panel learns of it when the connection is lost.
+    const mine = await other.locator('reseat-dev article').getAttribute('data-session');
+    const fault = { method: 'POST', body: '{"fault":"node","for":"60s"}' };
+    assert.equal((await fetch(`http://${one.admin}/api/v1/sessions/${mine}/faults`, fault)).status, 204);
+    for (const text of [`It connects to ${two.host}`, 'Back after'])
+      await other.locator('reseat-dev li', { hasText: text }).waitFor({ state: 'attached' });
+    assert.equal(await other.evaluate(() => /** @type {any} */ (window).game.closed), 0);
     await press('Play without Reseat');
     await page.waitForFunction(() => /** @type {any} */ (window).game?.next > 1);
     await open();
@@ -320,6 +328,43 @@ describe('--dev before a game that knows nothing of it', () => {
     await panel.locator('li', { hasText: 'Back after' }).waitFor();
     await page.keyboard.press('Alt+Shift+R');
     assert.ok(await page.evaluate(() => document.fullscreenElement && !document.querySelector('dialog')));
+  });
+
+  test('the panel can be reached whatever a page does', limit, async (t) => {
+    const { host } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/`);
+    const { panel, open, press } = inPanel(page);
+    const height = (await panel.locator('.badge').boundingBox())?.height;
+    await page.addStyleTag({
+      content: '* { pointer-events: none; cursor: none; font: 40px serif; visibility: inherit }',
+    });
+    assert.equal((await panel.locator('.badge').boundingBox())?.height, height);
+    await page.evaluate(() => (document.documentElement.innerHTML = '<body><dialog><p>Your name?</p></dialog></body>'));
+    await open();
+    await press('Close the panel');
+    await page.evaluate(() => document.querySelector('dialog')?.showModal());
+    await page.keyboard.press('Alt+Shift+R');
+    await press('Reset');
+    await panel.locator('li', { hasText: 'Back after' }).waitFor();
+    await press('Close the panel');
+    await page.evaluate(() => (document.querySelector('dialog')?.close(), document.body.requestPointerLock()));
+    await page.waitForFunction(() => document.pointerLockElement);
+    await page.keyboard.press('Alt+Shift+R');
+    await page.waitForFunction(() => !document.pointerLockElement);
+  });
+
+  test('in a frame the panel of the page around makes way', limit, async (t) => {
+    const { host } = await startGame(t);
+    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
+    const page = await own.page(t);
+    await page.goto(`http://${gateway.host}/frame`);
+    const panel = page.frameLocator('iframe').locator('reseat-dev');
+    await panel.locator('.badge').click();
+    await panel.getByRole('button', { name: 'Reset' }).click();
+    await panel.locator('li', { hasText: 'Back after' }).waitFor();
+    assert.equal(await page.locator('reseat-dev').isVisible(), false);
   });
 
   test('nothing of it is there without --dev', limit, async (t) => {
