@@ -19,7 +19,8 @@ const maxPage = 8 << 20
 // fetches: a service worker keeps such pages, and answers with them.
 func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	visited := strings.Contains(r.Header.Get("Accept"), "text/html")
-	if r.Method != http.MethodGet || !visited && r.Header.Get("Sec-Fetch-Dest") != "empty" || r.Header.Get("Range") != "" && !visited {
+	fetched := r.Header.Get("Sec-Fetch-Dest") == "empty" && r.Header.Get("Range") == ""
+	if r.Method != http.MethodGet || !visited && !fetched {
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -57,7 +58,7 @@ func (p *page) WriteHeader(status int) {
 		p.held = status == http.StatusOK && kind == "text/html"
 		if encoding := p.Header().Get("Content-Encoding"); p.held && encoding != "" {
 			p.held = false
-			p.pass("the game server sends " + encoding + " to who did not ask for it")
+			p.pass("the game server has encoded it (" + encoding + ") although the request did not allow that")
 		}
 	}
 	if !p.held {
@@ -75,7 +76,7 @@ func (p *page) Write(b []byte) (int, error) {
 	}
 	p.html.Write(b)
 	if p.html.Len() > maxPage {
-		p.pass("more than " + strconv.Itoa(maxPage>>20) + " MiB")
+		p.pass("it has more than " + strconv.Itoa(maxPage>>20) + " MiB")
 		return len(b), p.release(p.html.Bytes())
 	}
 	return len(b), nil
