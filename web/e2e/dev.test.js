@@ -296,6 +296,8 @@ describe('--dev before a game that knows nothing of it', () => {
     const shown = await own.page(t);
     await shown.setContent(await readFile(await file.path(), 'utf8'));
     await shown.getByText('nothing: one connection all the time').waitFor();
+    await shown.setViewportSize({ width: 180, height: 700 }); // as small as a long address makes 390
+    assert.deepEqual(await overflowing(shown), []);
     assert.deepEqual(await violations(shown), []);
   });
 
