@@ -32,7 +32,7 @@ func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next ht
 		}
 	}
 	p := &page{ResponseWriter: w, visited: visited, pass: func(why string) {
-		log.Warn("dev.page", "path", r.URL.Path, "text", "no panel: "+why+"; add to the page: "+script)
+		log.Warn("dev.page", "path", r.URL.Path, "text", "no panel: "+why+`; add to your page: <script src="//`+r.Host+`/reseat.install.js"></script>`)
 	}}
 	next.ServeHTTP(p, in)
 	p.finish(log, r)
@@ -56,6 +56,9 @@ func (p *page) WriteHeader(status int) {
 		p.decided = true
 		kind, _, _ := mime.ParseMediaType(p.Header().Get("Content-Type"))
 		p.held = status == http.StatusOK && kind == "text/html"
+		if p.visited && status/100 == 4 { // many game servers have no page
+			p.pass("the game server answers " + strconv.Itoa(status))
+		}
 		if encoding := p.Header().Get("Content-Encoding"); p.held && encoding != "" {
 			p.held = false
 			p.pass("the game server has encoded it (" + encoding + ") although the request did not allow that")
@@ -125,13 +128,11 @@ var (
 	opening = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->|<[!?][^>]*>|<html(?:\s[^>]*)?>|(<head(?:\s[^>]*)?>))`)
 )
 
-const script = `<script src="/reseat.install.js"></script>`
-
 // withScript returns a page with the client's script before all others.
 func withScript(html []byte, nonce string) []byte {
-	tag := script
+	script := `<script src="/reseat.install.js"></script>`
 	if nonce != "" {
-		tag = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
+		script = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
 	}
 	at := 0
 	for {
@@ -144,7 +145,7 @@ func withScript(html []byte, nonce string) []byte {
 			break
 		}
 	}
-	return slices.Concat(html[:at], []byte(tag), html[at:])
+	return slices.Concat(html[:at], []byte(script), html[at:])
 }
 
 // scriptAllowed returns the nonce that the policies of a page want of its scripts, "" for none, and
