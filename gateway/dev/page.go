@@ -56,7 +56,7 @@ func (p *page) WriteHeader(status int) {
 		p.decided = true
 		kind, _, _ := mime.ParseMediaType(p.Header().Get("Content-Type"))
 		p.held = status == http.StatusOK && kind == "text/html"
-		if p.visited && status/100 == 4 { // many game servers have no page
+		if p.visited && slices.Contains(pageless, status) {
 			p.pass("the game server answers " + strconv.Itoa(status))
 		}
 		if encoding := p.Header().Get("Content-Encoding"); p.held && encoding != "" {
@@ -119,6 +119,9 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 	}
 	p.release(html)
 }
+
+// pageless are the statuses with which servers that have WebSockets alone answer a visit.
+var pageless = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusUpgradeRequired}
 
 var (
 	ownScript = regexp.MustCompile(`/reseat\.(install\.|dev\.)?js\b`)
