@@ -19,7 +19,8 @@ const maxPage = 8 << 20
 // fetches: a service worker keeps such pages, and answers with them.
 func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	visited := strings.Contains(r.Header.Get("Accept"), "text/html")
-	if r.Method != http.MethodGet || !visited && r.Header.Get("Sec-Fetch-Dest") != "empty" || r.Header.Get("Range") != "" && !visited {
+	fetched := r.Header.Get("Sec-Fetch-Dest") == "empty" && r.Header.Get("Range") == ""
+	if r.Method != http.MethodGet || !visited && !fetched {
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -31,7 +32,7 @@ func servePage(log *slog.Logger, w http.ResponseWriter, r *http.Request, next ht
 		}
 	}
 	p := &page{ResponseWriter: w, visited: visited, pass: func(why string) {
-		log.Warn("dev.page", "path", r.URL.Path, "text", "no panel: "+why+"; add to the page: "+script)
+		log.Warn("dev.page", "path", r.URL.Path, "text", "no panel: "+why+`; add to your page: <script src="//`+r.Host+`/reseat.install.js"></script>`)
 	}}
 	next.ServeHTTP(p, in)
 	p.finish(log, r)
@@ -55,9 +56,12 @@ func (p *page) WriteHeader(status int) {
 		p.decided = true
 		kind, _, _ := mime.ParseMediaType(p.Header().Get("Content-Type"))
 		p.held = status == http.StatusOK && kind == "text/html"
+		if p.visited && slices.Contains(pageless, status) {
+			p.pass("the game server answers " + strconv.Itoa(status))
+		}
 		if encoding := p.Header().Get("Content-Encoding"); p.held && encoding != "" {
 			p.held = false
-			p.pass("the game server sends " + encoding + " to who did not ask for it")
+			p.pass("the game server has encoded it (" + encoding + ") although the request did not allow that")
 		}
 	}
 	if !p.held {
@@ -75,7 +79,7 @@ func (p *page) Write(b []byte) (int, error) {
 	}
 	p.html.Write(b)
 	if p.html.Len() > maxPage {
-		p.pass("more than " + strconv.Itoa(maxPage>>20) + " MiB")
+		p.pass("it has more than " + strconv.Itoa(maxPage>>20) + " MiB")
 		return len(b), p.release(p.html.Bytes())
 	}
 	return len(b), nil
@@ -116,6 +120,9 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 	p.release(html)
 }
 
+// pageless are the statuses with which servers that have WebSockets alone answer a visit.
+var pageless = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusUpgradeRequired}
+
 var (
 	ownScript = regexp.MustCompile(`/reseat\.(install\.|dev\.)?js\b`)
 	document  = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->\s*)*<(?:!doctype|html)\b`)
@@ -124,13 +131,11 @@ var (
 	opening = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->|<[!?][^>]*>|<html(?:\s[^>]*)?>|(<head(?:\s[^>]*)?>))`)
 )
 
-const script = `<script src="/reseat.install.js"></script>`
-
 // withScript returns a page with the client's script before all others.
 func withScript(html []byte, nonce string) []byte {
-	tag := script
+	script := `<script src="/reseat.install.js"></script>`
 	if nonce != "" {
-		tag = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
+		script = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
 	}
 	at := 0
 	for {
@@ -143,7 +148,7 @@ func withScript(html []byte, nonce string) []byte {
 			break
 		}
 	}
-	return slices.Concat(html[:at], []byte(tag), html[at:])
+	return slices.Concat(html[:at], []byte(script), html[at:])
 }
 
 // scriptAllowed returns the nonce that the policies of a page want of its scripts, "" for none, and

@@ -135,7 +135,7 @@ func Parse(text []byte) (Fault, error) {
 	}
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) && kind.Field != "" {
-		return Fault{}, fmt.Errorf("%s: want a %v, got a %s", strings.ToLower(kind.Field), kind.Type, kind.Value)
+		return Fault{}, fmt.Errorf("%s: want %v, got %s", strings.ToLower(kind.Field), kind.Type, kind.Value)
 	}
 	if err != nil {
 		return Fault{}, fmt.Errorf(`want {"fault", "for", "direction", "latency", "jitter", "rate"}: %s`, strings.TrimPrefix(err.Error(), "json: "))

@@ -379,7 +379,7 @@ func TestParseRefusesWhatHasNoMeaning(t *testing.T) {
 	for text, want := range map[string]string{
 		``: "want {", `[]`: "want {", `{"fault":"silence","x":1}`: "x", `{"fault":"silence"} {}`: "more than one",
 		`{}`: "want one of silence, offline, airplane, slow", `{"fault":"Tunnel"}`: "got \"Tunnel\"",
-		`{"fault":"silence","for":"11m"}`: "10m0s", `{"fault":"silence","for":"-1s"}`: "for", `{"fault":"silence","for":8}`: "for: want a string, got a number", `{"fault":"slow","rate":1.5}`: "rate: want a int64",
+		`{"fault":"silence","for":"11m"}`: "10m0s", `{"fault":"silence","for":"-1s"}`: "for", `{"fault":"silence","for":8}`: "for: want string, got number", `{"fault":"slow","rate":1.5}`: "rate: want int64, got number 1.5",
 		`{"fault":"silence","direction":"left"}`: "up, down or both", `{"fault":"offline","direction":"up"}`: "direction",
 		`{"fault":"tunnel","for":"3s"}`: "no duration", `{"fault":"reset","for":"3s"}`: "no duration", `{"fault":"silence","rate":1000}`: "only for slow",
 		`{"fault":"slow","rate":1}`: "rate: want 128", `{"fault":"slow","latency":"11s"}`: "latency",

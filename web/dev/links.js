@@ -123,7 +123,7 @@ export class Link extends EventTarget {
     });
     socket.addEventListener('resume', (/** @type {any} */ { detail }) => {
       const { replay, lost, skipped, reloaded } = detail;
-      const ms = Math.max(detail.ms, this.#waited()); // what was late is a sign of life, but no comfort
+      const ms = Math.max(detail.ms, this.#waited()); // to the client, late bytes are a sign of life
       this.#enter('attached');
       this.heard = performance.now();
       this.#replaying = replay;

@@ -310,6 +310,7 @@ export class ReseatDev extends HTMLElement {
         keydown: (/** @type {KeyboardEvent} */ event) => event.key === 'Escape' && this.toggle(false),
       },
       header,
+      this.#asks,
       this.#list,
       make('h4', {}, 'What happens to players'),
       make('div', { class: 'buttons' }, ...PRESETS.map((each) => this.#button(each))),
@@ -332,7 +333,6 @@ export class ReseatDev extends HTMLElement {
         make('button', { type: 'button', click: () => this.#save('html') }, 'Report'),
         make('button', { type: 'button', click: () => this.#save('json') }, 'Report as JSON'),
       ),
-      this.#asks,
       this.#notice,
       this.#story,
     );

@@ -273,7 +273,7 @@ function runHTML({ reseat, began, lasted_s: lasted, cuts, sockets }) {
 ${sockets.map(socketHTML).join('')}<h4>Cuts</h4><ol>${list.join('') || '<li>none</li>'}</ol></section>`;
 }
 
-const STYLE = `:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}body{max-width:60rem;margin:2rem auto;padding:0 1rem}
+const STYLE = `:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}body{max-width:60rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
 section{margin:1.5rem 0;padding:0 1rem 1rem;border:1px solid #8886;border-radius:10px}th{padding-right:1.5rem;text-align:left;font-weight:400;vertical-align:top}
 td{font-weight:600}code{padding:.1em .4em;border-radius:4px;background:#8883}svg{fill:#0b8a70}svg .gone{fill:#e0a63a}.scroll{overflow-x:auto;margin:.6rem 0}`;
 
