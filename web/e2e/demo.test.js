@@ -88,7 +88,7 @@ describe('the demo', { concurrency: 3 }, () => {
         back.proof.lastResumeMs >= 2000 && back.proof.lastReplay > 20,
         `${back.proof.lastResumeMs} ms since the last message, ${back.proof.lastReplay} replayed`,
       );
-      await demo.says('story', /ReseatSocket: Back after \d\.\d s, \d+ replayed/);
+      await demo.says('story', /ReseatSocket: Back after \d+\.\d s, \d+ replayed/);
       await wantProofOnPage(demo);
       const events = await gateway.history(before.proof.session);
       assert.match(events.at(-1) ?? '', /^session\.(superseded|resumed)$/);
