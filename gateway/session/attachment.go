@@ -198,6 +198,9 @@ func (a *Attachment) handed() uint64 {
 	return from + uint64(a.flight.body)
 }
 
+// begun returns the end of the newest message, or part of one, of which the client may have been sent the beginning.
+func (a *Attachment) begun() uint64 { return max(a.handed(), a.mid) }
+
 // liveOut returns the output of the attached client. Ring slices point into the replay
 // buffer, which pins them until Wrote.
 func (s *Session) liveOut(a *Attachment, dst [][]byte) [][]byte {

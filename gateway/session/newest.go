@@ -80,7 +80,7 @@ func (s *Session) unsent() replay.Mark {
 	if s.att == nil {
 		return s.ring.Base()
 	}
-	return s.ring.Boundary(s.att.mark, s.att.handed())
+	return s.ring.Boundary(s.att.mark, s.att.begun())
 }
 
 // noteState is called for each new message while s.replacing; from is where it begins.
@@ -95,7 +95,7 @@ func (s *Session) noteState(from uint64) {
 		s.dropIndex()
 		return
 	default:
-		if a != nil && x.sent.Off != a.handed() {
+		if a != nil && x.sent.Off != a.begun() {
 			x.follow(s, a)
 		}
 		s.classify(from, s.ring.Last(), s.scan.stored)
@@ -111,10 +111,10 @@ func (s *Session) noteState(from uint64) {
 // follow moves sent to where the client is now. A write that stops short moves it back.
 func (x *states) follow(s *Session, a *Attachment) {
 	from := x.sent
-	if from.Off > a.handed() {
+	if from.Off > a.begun() {
 		from = a.mark
 	}
-	x.sent = s.ring.Boundary(from, a.handed())
+	x.sent = s.ring.Boundary(from, a.begun())
 }
 
 // index makes the index of the messages behind a mark, and replaces those of which there is a newer one.

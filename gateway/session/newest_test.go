@@ -259,12 +259,16 @@ type follower struct {
 	n, lost, skipped uint64
 	gen              uint64 // of the newest hello that it has heard
 	drops            bool   // --overflow drop-oldest
+
+	part []byte    // what it has of message n+1,
+	of   wire.Part // which comes in parts; the next one begins at From
 }
 
 func (f *follower) send() {
 	for range 1 + f.r.IntN(6) {
 		m := string("STabc"[f.r.IntN(5)]) + string('0'+byte(f.r.IntN(3)))
-		m += fmt.Sprint(" ", len(f.sent)+1, " ", strings.Repeat("x", []int{0, 0, 3, 30, 300, 3000}[f.r.IntN(6)]))
+		n := len(f.sent) + 1
+		m += fmt.Sprint(" ", n, " ", strings.Repeat(string('a'+rune(n%26)), []int{0, 0, 3, 30, 300, 3000, 6000, 20000}[f.r.IntN(8)]))
 		f.sent = append(f.sent, m)
 		f.game(text(m))
 	}
@@ -296,7 +300,11 @@ func (f *follower) hear(n int) {
 			if err := json.Unmarshal([]byte(arg), &h); err != nil {
 				f.t.Fatal(err)
 			}
-			f.gen = f.s.Generation()
+			f.gen, f.of = f.s.Generation(), wire.Part{}
+			if f.parts {
+				f.of.From = h.Partial.Down
+				f.part = f.part[:f.of.From]
+			}
 			f.n += h.Lost
 			f.lost += h.Lost
 		case verb == "^skip":
@@ -308,10 +316,22 @@ func (f *follower) hear(n int) {
 			}
 			f.n += k
 			f.skipped += k
+		case verb == "^parts":
+			from := f.of.From
+			if err := json.Unmarshal([]byte(arg), &f.of); err != nil || f.of.From != from {
+				f.t.Fatalf("parts %s, want them from %d: %v", arg, from, err)
+			}
+			f.of.From = 0
 		case strings.HasPrefix(m, "^"):
 		default:
+			if f.of.Bytes > 0 {
+				if f.part = append(f.part, m...); int64(len(f.part)) < f.of.Bytes {
+					continue
+				}
+				m, f.part, f.of.Bytes = string(f.part), nil, 0
+			}
 			if f.n++; f.n > uint64(len(f.sent)) || m != f.sent[f.n-1] {
-				f.t.Fatalf("message %d is %.20q", f.n, m)
+				f.t.Fatalf("message %d is %.20q, of %d bytes", f.n, m, len(m))
 			}
 		}
 	}
@@ -337,6 +357,9 @@ func (f *follower) step() {
 		f.hear(f.r.IntN(len(f.wire)-f.busy) + 1)
 	case op == 16 && attached && f.gen == f.s.Generation():
 		f.says(fmt.Sprint("\x10ack ", f.n))
+		if f.of.Bytes > 0 {
+			f.says(fmt.Sprint("\x10part ", len(f.part)))
+		}
 	case op == 17 && attached && f.busy == 0:
 		f.play("drop")
 	case op == 18 && f.r.IntN(3) == 0 && f.busy == 0:
@@ -352,7 +375,7 @@ func (f *follower) step() {
 // resume attaches the client, detached or not. What its older connection has still to bring is lost.
 func (f *follower) resume() {
 	f.t.Helper()
-	f.wire, f.in, f.busy = nil, nil, 0
+	f.wire, f.in, f.busy, f.held = nil, nil, 0, len(f.part)
 	f.attach(session.Resume{Gen: f.gen, Received: f.n})
 	for _, e := range f.s.Events() {
 		if (e.Kind == session.Resumed || e.Kind == session.Superseded) && f.n+e.Lost+e.Replay+e.Skipped != uint64(len(f.sent)) {
@@ -365,12 +388,12 @@ func TestNoMessageIsMissingWithoutCause(t *testing.T) {
 	var lost, skipped uint64
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		options, drops := []option{states("s=S0", "s1=S1", "s2=S2", "t0=T0", "t=T1"), buffer(1<<20, session.Pause), grace(time.Hour)}, r.IntN(3) == 0
+		options, drops := []option{states("s=S0", "s1=S1", "s2=S2", "t0=T0", "t=T1"), buffer(1<<20, session.Pause), grace(time.Hour), func(c *session.Config) { c.BufferBytes = 64 << 20 }}, r.IntN(3) == 0
 		if drops {
 			options = append(options, buffer(2+r.IntN(20), session.DropOldest))
 		}
 		b := connecting(t, conf(options...), "")
-		b.skips = true
+		b.skips, b.parts = true, r.IntN(2) == 0
 		b.first()
 		f := &follower{table: b, r: r, drops: drops}
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -389,8 +412,13 @@ func TestNoMessageIsMissingWithoutCause(t *testing.T) {
 			}
 			f.busy = 0
 			f.resume()
-			f.wire = f.output()
-			f.hear(len(f.wire))
+			for begin := true; begin || f.of.Bytes > 0; begin = false {
+				f.wire = f.output()
+				f.hear(len(f.wire))
+				if f.of.Bytes > 0 {
+					f.says(fmt.Sprint("\x10part ", len(f.part)))
+				}
+			}
 			if f.n != uint64(len(f.sent)) || f.s.Info().Stats.Skipped < f.skipped || f.s.Info().Stats.Dropped < f.lost {
 				t.Fatalf("the client has %d of %d messages, %d lost of %d, %d skipped of %d", f.n, len(f.sent), f.lost, f.s.Info().Stats.Dropped, f.skipped, f.s.Info().Stats.Skipped)
 			}

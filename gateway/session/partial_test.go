@@ -112,6 +112,19 @@ func TestReplacedMessageIsNotGoneOnWith(t *testing.T) {
 	b.wantMessages("skip", "true "+sent)
 }
 
+// A message of which a write has stopped inside the first part is not replaced while its connection lives.
+func TestMessageBegunInPartsIsNotReplaced(t *testing.T) {
+	b := newPartial(t, states("s=S"), func(c *session.Config) { c.BufferBytes = 1 << 20 })
+	b.skips = true
+	b.cut(0, 0)
+	first := b.message(frame.Text, "S1", 9000)
+	b.takes(1000)
+	other := b.message(frame.Text, "a", 80000)
+	second := b.message(frame.Text, "S2", 10)
+	b.takesOn()
+	b.wantMessages("true "+first, "true "+other, "true "+second)
+}
+
 // A drain, or the next takeover, may come before anything went on; a drain sends all of it, whatever the window is.
 func TestMessageThatHasNotGoneOnIsEndedInOrder(t *testing.T) {
 	for name, end := range map[string]func(b *parted){

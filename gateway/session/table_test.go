@@ -32,7 +32,9 @@ type table struct {
 	left   *table                       // the node before
 	events []session.Event
 	script string // what is being played
-	skips  bool   // the client takes the verb skip
+	skips  bool   // the client takes the verb skip,
+	parts  bool   // and large messages in parts,
+	held   int    // of the first of which it has so many bytes
 	looks  bool   // the next resumes look for states
 }
 
@@ -131,7 +133,7 @@ func attached(t *testing.T, options ...option) *table {
 func (b *table) first() { b.att = b.s.AttachFirst(b.now, b.pass()) }
 
 func (b *table) pass() session.Pass {
-	return session.Pass{Skips: b.skips, Look: b.looks, Gen: b.s.NextGen(), Token: "t", Expires: b.now.Add(time.Hour), Renew: time.Hour}
+	return session.Pass{Skips: b.skips, Parts: b.parts, Partial: b.parts, Held: uint64(b.held), Look: b.looks, Gen: b.s.NextGen(), Token: "t", Expires: b.now.Add(time.Hour), Renew: time.Hour}
 }
 
 // play takes steps, which ; or a new line ends:
