@@ -131,10 +131,10 @@ func secured(t testing.TB, d *transport.Driver, ours, theirs net.Conn) (net.Conn
 	if !ok {
 		return ours, theirs
 	}
-	return withTLS(t, v.(*testcert.Pair), ours, theirs)
+	return withTLS(t, v.(*testcert.Pair), ours, theirs, tls.VersionTLS13)
 }
 
-func withTLS(t testing.TB, pair *testcert.Pair, ours, theirs net.Conn) (net.Conn, net.Conn) {
+func withTLS(t testing.TB, pair *testcert.Pair, ours, theirs net.Conn, version uint16) (net.Conn, net.Conn) {
 	t.Helper()
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -142,7 +142,7 @@ func withTLS(t testing.TB, pair *testcert.Pair, ours, theirs net.Conn) (net.Conn
 	}
 	server := tls.Server(rawconn.Quiet(ours), &tls.Config{Certificates: []tls.Certificate{cert}})
 	config := pair.Client()
-	config.ServerName = "localhost"
+	config.ServerName, config.MaxVersion = "localhost", version
 	client := tls.Client(rawconn.Quiet(theirs), config)
 	shaken := make(chan error, 1)
 	go func() { shaken <- server.Handshake() }()
