@@ -50,7 +50,7 @@ button[aria-pressed=true] { border-color: var(--warn); color: var(--warn); font-
 [data-state=silent] .dot, [data-state=detached] .dot { background: var(--warn); border-radius: 2px; }
 [data-state=closed] .dot { background: var(--bad); border-radius: 0; transform: rotate(45deg); }
 .panel {
-  width: min(380px, calc(100vw - 24px)); max-height: min(720px, calc(100vh - 24px)); overflow: auto; scrollbar-color: var(--line) var(--back); padding: 0 12px 12px;
+  width: min(380px, calc(100vw - 24px)); max-height: min(720px, calc(100vh - 80px)); overflow: auto; scrollbar-color: var(--line) var(--back); padding: 0 12px 12px;
   border: 1px solid var(--line); border-radius: 11px; background: var(--back); box-shadow: 0 6px 24px #0006;
 }
 header {
