@@ -277,7 +277,8 @@ export class Links extends EventTarget {
   /** Stands for the page's plain sockets, as a resume token does for a session. */
   key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
-  /** The host that the page connects to past the gateway. */
+  /** The gateway's host, and the one that the page connects to past it. */
+  host = '';
   elsewhere = '';
 
   /** Nodes that are lost to the page, by their host. @type {Map<string, {to: URL, until: number}>} */
@@ -365,6 +366,7 @@ const INSTALLED = Symbol.for('reseat.installed');
  * @param {boolean} without whether the client must not be installed
  */
 export function tap(scope, links, host, without) {
+  links.host = host;
   const Native = scope.WebSocket;
   class WebSocket extends Native {
     /** @type {Link | undefined} */
@@ -386,7 +388,8 @@ export function tap(scope, links, host, without) {
         this.#plain = links.plain(this.url);
         this.#plain.url = new URL(withoutKey(super.url));
         watchPlain(self, this.#plain);
-      } else links.elsewhere = new URL(super.url).host;
+      }
+      if (new URL(super.url).host !== host) links.elsewhere = new URL(super.url).host;
     }
 
     get url() {

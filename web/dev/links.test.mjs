@@ -138,7 +138,9 @@ test('the page and the game see no key, and foreign servers get none', () => {
   const links = new Links();
   tap(scope, links, 'n1:8080', false);
   const own = new scope.WebSocket('ws://n1:8080/play?a=1');
+  assert.equal(links.elsewhere, '');
   new scope.WebSocket('ws://elsewhere/play');
+  assert.deepEqual([links.host, links.elsewhere], ['n1:8080', 'elsewhere']);
   assert.deepEqual(scope.opened, [`ws://n1:8080/play?a=1&reseat.dev=${links.key}`, 'ws://elsewhere/play']);
   assert.equal(own.url, 'ws://n1:8080/play?a=1');
 });

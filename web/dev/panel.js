@@ -444,10 +444,10 @@ export class ReseatDev extends HTMLElement {
 
   #tick() {
     if (this.#rows.size !== this.links.all.length) this.#sync();
-    const { elsewhere } = this.links;
+    const { host, elsewhere } = this.links;
     if (elsewhere && this.links.all.length === 0)
       this.#say(
-        `This page connects to ${elsewhere}, past the gateway. Name ${location.host} there, or give the gateway that address: --listen ${elsewhere}, and the game server another.`,
+        `This page connects to ${elsewhere}, past the gateway. Name ${host} there, or give the gateway that address: --listen ${elsewhere}, and the game server another.`,
       );
     const states = this.links.current.map(({ state }) => state);
     const worst = WORST.find((state) => states.includes(state));

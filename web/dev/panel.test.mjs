@@ -225,7 +225,7 @@ test('a socket that the page has left does not make the badge say closed, one th
 test('a page that connects past the gateway is told so', (t) => {
   const { tick, notice, badge, links } = open(t);
   links.all.length = 0;
-  links.elsewhere = 'localhost:9000';
+  Object.assign(links, { host: 'gateway:8080', elsewhere: 'localhost:9000' });
   tick();
   assert.equal(badge(), 'Reseat: not used');
   assert.match(notice(), /^This page connects to localhost:9000, past the gateway\. Name gateway:8080 there/);
