@@ -199,7 +199,7 @@ func TestPublicGatewayAsksForDevToken(t *testing.T) {
 	}
 }
 
-const script = `<script src="/reseat.install.js"></script>`
+const script = `<script src="/reseat.install.js" data-match=":8080/"></script>`
 
 func TestProxiedPageGetsTheScriptFirst(t *testing.T) {
 	s := newSite(t, nil)
@@ -228,6 +228,28 @@ func TestProxiedPageGetsTheScriptFirst(t *testing.T) {
 		w := s.ask("GET", "/", "", "Accept", "text/html,*/*")
 		if got := w.Body.String(); got != c.want || c.want != c.page && w.Header().Get("ETag") != "" {
 			t.Errorf("%q becomes %q, want %q; %v", c.page, got, c.want, w.Header())
+		}
+	}
+}
+
+// A server that knows nothing of reseat.v1 may refuse a socket that offers it, or take the second attempt for another player.
+func TestScriptTakesSocketsOfTheGatewayAlone(t *testing.T) {
+	s := newSite(t, nil)
+	s.page = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "x")
+	}
+	for host, want := range map[string]string{
+		"localhost:8080": ` data-match=":8080/"`, "[::1]:8080": ` data-match=":8080/"`, "play.example": ` data-match="//play.example/"`, `a"b:8080`: "",
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = host
+		r.Header.Set("Accept", "text/html")
+		w := httptest.NewRecorder()
+		s.asked.Add(1)
+		s.ServeHTTP(w, r)
+		if got := strings.TrimSuffix(w.Body.String(), "x"); got != strings.Replace(script, ` data-match=":8080/"`, want, 1) {
+			t.Errorf("%s: %s", host, w.Body)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"bytes"
+	"cmp"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -111,7 +112,7 @@ func (p *page) finish(log *slog.Logger, r *http.Request) {
 		if line != "" {
 			log.Warn("dev.csp", "path", r.URL.Path, "text", "the page's Content-Security-Policy forbids the panel's script; add: "+line)
 		}
-		html = withScript(html, nonce)
+		html = withScript(html, matching(r.Host)+nonce)
 		h := p.Header()
 		h.Del("ETag")
 		h.Del("Last-Modified")
@@ -131,12 +132,21 @@ var (
 	opening = regexp.MustCompile(`(?is)^[\s\x{feff}]*(?:<!--.*?-->|<[!?][^>]*>|<html(?:\s[^>]*)?>|(<head(?:\s[^>]*)?>))`)
 )
 
-// withScript returns a page with the client's script before all others.
-func withScript(html []byte, nonce string) []byte {
-	script := `<script src="/reseat.install.js"></script>`
-	if nonce != "" {
-		script = `<script src="/reseat.install.js" nonce="` + nonce + `"></script>`
+var hostPort = regexp.MustCompile(`^(?:[\w.-]+|\[[0-9A-Fa-f:]+\])(:\d+)?$`)
+
+// matching returns the attribute with which the script leaves sockets alone that are not for the gateway at host: a game
+// server that it reaches directly may refuse them. A port stands for all names of this machine.
+func matching(host string) string {
+	found := hostPort.FindStringSubmatch(host)
+	if found == nil {
+		return ""
 	}
+	return ` data-match="` + cmp.Or(found[1], "//"+host) + `/"`
+}
+
+// withScript returns a page with the client's script before all others.
+func withScript(html []byte, attributes string) []byte {
+	script := `<script src="/reseat.install.js"` + attributes + `></script>`
 	at := 0
 	for {
 		found := opening.FindSubmatchIndex(html[at:])
@@ -151,7 +161,7 @@ func withScript(html []byte, nonce string) []byte {
 	return slices.Concat(html[:at], []byte(script), html[at:])
 }
 
-// scriptAllowed returns the nonce that the policies of a page want of its scripts, "" for none, and
+// scriptAllowed returns the attribute that the policies of a page want of its scripts, "" for none, and
 // the source to add to a policy that allows no script of this address, "" if all do.
 func scriptAllowed(policies []string) (nonce, line string) {
 	for _, policy := range policies {
@@ -166,7 +176,7 @@ func scriptAllowed(policies []string) (nonce, line string) {
 				continue
 			}
 			if found := nonceOf.FindStringSubmatch(sources); found != nil {
-				nonce = found[1]
+				nonce = ` nonce="` + found[1] + `"`
 			} else if !slices.ContainsFunc(strings.Fields(sources), func(s string) bool { return s == "'self'" || s == "*" || s == "http:" || s == "https:" }) || strings.Contains(sources, "'strict-dynamic'") {
 				line = strings.TrimSuffix(name, "-elem") + " 'self'"
 			}

@@ -21,7 +21,7 @@ import (
 const (
 	// newestBacklog is how much may wait unsent for an attached client before messages are replaced.
 	newestBacklog = 64 << 10
-	// Messages look like states where a client was away for noticeAfter, and this many of them are looked at, of this size.
+	// Messages look like states where a client was away for noticeAfter, and this many of them are looked at, this much of each.
 	noticeAfter   = 3 * time.Second
 	noticeMost    = 200
 	noticePayload = 4 << 10
@@ -170,11 +170,10 @@ func (s *Session) noticeStates(away time.Duration) {
 			return
 		}
 		var m newest.Sample
-		if p := s.ring.Payload(begin, begin); stored <= noticePayload {
-			m.Text, m.Payload = p.Op == frame.Text, p.Append(nil, int(stored))
-			if m.Text && stored > 0 && m.Payload[0] == wire.DLE {
-				m.Payload = m.Payload[1:]
-			}
+		p := s.ring.Payload(begin, begin)
+		m.Text, m.Payload = p.Op == frame.Text, p.Append(nil, int(min(stored, noticePayload)))
+		if m.Text && stored > 0 && m.Payload[0] == wire.DLE {
+			m.Payload = m.Payload[1:]
 		}
 		list = append(list, m)
 	})

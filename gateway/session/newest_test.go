@@ -494,6 +494,7 @@ func TestStatesAreNoticedWhereMostOfWhatWaitsLooksLikeThem(t *testing.T) {
 		"a short absence":                 {nil, "drop\n48 times: game> pos|1\n2s", ""},
 		"less than one a second":          {nil, "drop\n30 times: game> pos|1\n40s", ""},
 		"some that are too large to read": {nil, "drop\n24 times: game> pos|1\ngame> pos|" + strings.Repeat("x", 5000) + "\n10s", "state=pos|"},
+		"all large":                       {nil, "drop\n24 times: game> pos|" + strings.Repeat("x", 5000) + "\n10s", "state=pos|"},
 		"escaped":                         {nil, "drop\n24 times: game> ^pos|1\n10s", ""},
 		"a rule is set":                   {[]option{states("s=chat")}, "drop\n24 times: game> pos|1\n10s", ""},
 		"a takeover":                      {nil, "24 times: game> pos|1\n4s; client> ^pong; forget", ""},

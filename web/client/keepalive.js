@@ -52,7 +52,7 @@ export class Heartbeats {
     this.#timer._set(every);
     if (!open || (session._state === State.ATTACHED && !late && !session._liveness._overdue)) return;
     this.#unanswered = answer !== undefined;
-    session._host._message(typeof receive === 'string' ? receive : bytesOf(receive));
+    session._host._message(typeof receive === 'string' ? receive : bytesOf(receive), ''); // of no origin: it came from nowhere
   }
 
   /** Whether data is the library's answer to one: the game server did not ask. @param {unknown} data */

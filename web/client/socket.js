@@ -150,8 +150,8 @@ export class ReseatSocket extends EventTarget {
     /** @type {Host} */
     const host = {
       _opened: () => this.#emit(() => new Event('open')),
-      _message: (data) =>
-        this.#emit(() => new MessageEvent('message', { data: incoming(data, this.#binaryType), origin: this.#origin })),
+      _message: (data, origin = this.#origin) =>
+        this.#emit(() => new MessageEvent('message', { data: incoming(data, this.#binaryType), origin })),
       _notice: (type, detail = {}) => this.#emit(() => ownEvent(type, detail)),
       _closed: (detail, error = !detail.wasClean) => {
         const last = (/** @type {() => Event} */ event) => this.#emit(() => ((this.#closed = true), event()));

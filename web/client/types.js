@@ -39,7 +39,7 @@
  * The socket, as a session or a plain connection calls it.
  * @typedef {object} Host
  * @property {() => void} _opened
- * @property {(data: any) => void} _message
+ * @property {(data: any, origin?: string) => void} _message
  * @property {(detail: CloseDetail, error?: boolean) => void} _closed with an error event before it, by default where it was not clean
  * @property {(type: string, detail?: object) => void} _notice
  * @property {(url: string) => void} _connects to this URL

@@ -9,6 +9,8 @@ const DLE = '\u0010';
 
 /** An input is missed if the gateway, attached all the time, does not have it after this time, in ms. */
 const UNDERWAY_MS = 10_000;
+/** A session that ends so soon after an outage ends for it, in ms. */
+const SOON_MS = 3000;
 
 /** What a button begins is over after this time, but for a slow line, in ms. */
 const LASTS_MS = 60_000;
@@ -58,6 +60,9 @@ export class Link extends EventTarget {
   /** Messages of a replay that are to come, and when the connection was lost. */
   #replaying = 0;
   #lostAt = 0;
+  #backAt = 0;
+  /** How the session ended: for an outage, or since the page left. @type {{how: string, outage: boolean, left: boolean} | undefined} */
+  ended;
   /** @type {{at: number, sends: number}[]} */
   #samples = [];
 
@@ -71,7 +76,6 @@ export class Link extends EventTarget {
     /** The node that the session was first at. */
     this.home = this.at('');
     this.name = session ? 'ReseatSocket' : 'WebSocket';
-    if (!session) this.#state = 'plain';
   }
 
   /** Many games say nothing for a while: so only what follows a cut is silence. @returns {State} */
@@ -105,19 +109,22 @@ export class Link extends EventTarget {
   adopt(socket) {
     this.socket = socket;
     this.#enter('attached');
-    const { send } = socket;
+    const { send, close } = socket;
     socket.send = (/** @type {any} */ data) => {
-      this.sends++;
+      if (!this.#simulated) this.sends++; // else it is the answer, which goes nowhere
       this.wire.said(data, performance.now());
       return send.call(socket, data);
     };
+    let left = false; // by the page
+    socket.close = (/** @type {any[]} */ ...why) => {
+      left = true;
+      return close.apply(socket, why);
+    };
     socket.addEventListener('message', () => this.note());
     socket.addEventListener('detach', () => {
-      if (this.#state !== 'detached') {
-        // not a failed attempt
-        this.noticed = Math.max(this.noticed, this.#waited());
-        this.tell('Connection lost. The client reconnects.', 'warn');
-      }
+      if (this.#state === 'detached') return; // an attempt failed
+      this.noticed = Math.max(this.noticed, this.#waited());
+      this.tell('Connection lost. The client reconnects.', 'warn');
       this.#enter('detached');
       this.dispatchEvent(new Event('detach'));
     });
@@ -128,6 +135,7 @@ export class Link extends EventTarget {
       this.heard = performance.now();
       this.#replaying = replay;
       this.#lostAt = this.heard - ms;
+      this.#backAt = this.heard;
       this.cutAt = 0;
       this.replayed += replay;
       this.longestReplay = Math.max(this.longestReplay, replay);
@@ -146,8 +154,14 @@ export class Link extends EventTarget {
       this.tell(detail.state === 'lost' ? 'The game server is away.' : 'The game server is back.', 'warn');
     });
     socket.addEventListener('close', (/** @type {CloseEvent} */ { code, reason }) => {
+      const now = performance.now();
+      const away = this.#state === 'detached';
+      const soon = away ? 'in an outage' : this.#backAt && now - this.#backAt < SOON_MS ? 'right after an outage' : '';
+      const who = `${left ? 'the page closed it' : code}${reason && ` ${reason}`}`;
+      const outage = soon !== '';
+      this.ended = { how: who + (soon && `, ${soon}`), outage, left: left && !outage };
       this.#enter('closed');
-      this.tell(`Session over: ${code} ${reason}`, 'bad');
+      this.tell(`Session over: ${this.ended.how}.`, this.ended.left ? '' : 'bad');
     });
   }
 
@@ -156,13 +170,28 @@ export class Link extends EventTarget {
   /** Sessions that ended with their connection, and the time until the page had another. */
   sessionsLost = 0;
 
+  /** The page has closed its socket, which was alive. */
+  #left = false;
+
+  leave() {
+    this.#left = this.state !== 'silent';
+  }
+
+  /** Whether the page has lost its session, and opened no other. */
+  get missing() {
+    return this.#state === 'closed' && this.sessionsLost > 0 && this.#lostAt > 0;
+  }
+
   /** The page opens a plain socket. @param {WebSocket} socket */
   open(socket) {
+    if (this.socket && this.#state !== 'closed') this.closed(1006, ''); // a page does not wait for the end of a silent one
     this.socket = socket;
-    this.#enter('plain');
+    this.#left = false;
+    if (!this.#lostAt) this.#enter('connecting');
   }
 
   opened() {
+    this.#enter('plain');
     this.heard = performance.now();
     if (!this.#lostAt) return;
     const ms = performance.now() - this.#lostAt;
@@ -174,28 +203,48 @@ export class Link extends EventTarget {
   /** @param {number} code @param {string} reason */
   closed(code, reason) {
     this.#enter('closed');
-    if (this.#lostAt) return; // another attempt failed
+    if (this.#left || this.#lostAt) return; // or another attempt failed
     this.sessionsLost++;
     this.#lostAt = this.heard;
     this.tell(`Connection lost (${code}${reason && ` ${reason}`}), and the session with it.`, 'bad');
   }
 
-  /** A message of the session comes, before the page has it. @param {unknown} data */
-  hear(data) {
+  /** The client dispatches a heartbeat that the game server did not send: data-keepalive. */
+  #simulated = false;
+
+  /** A plain connection was silent, and is heard again. @param {number} ms */
+  #survived(ms) {
+    this.outages.push(ms);
+    this.tell(`Heard again after ${seconds(ms)}: the connection has survived.`, 'good');
+  }
+
+  /** A message of the session comes, and the page has it when dispatch is called. @param {MessageEvent} event @param {() => boolean} dispatch */
+  hear({ data, origin }, dispatch) {
+    this.#simulated = origin === '';
+    if (!this.#simulated) this.#hear(data);
+    const done = dispatch();
+    this.#simulated = false;
+    return done;
+  }
+
+  /** @param {unknown} data */
+  #hear(data) {
     const replayed = this.#replaying > 0;
     if (replayed) this.#replaying--;
     this.wire.heard(data, performance.now(), replayed ? this.#lostAt : undefined);
   }
 
   note() {
+    if (this.#simulated) return;
     const now = performance.now();
     this.#wait = this.#waited();
+    if (!this.session && this.state === 'silent') this.#survived(now - Math.max(this.heard, this.cutAt));
     if (this.state !== 'silent') this.gap += (Math.min(now - this.heard, 5000) - this.gap) / 16;
     this.heard = now;
     this.delivered++;
   }
 
-  /** @param {'attached' | 'detached' | 'closed' | 'plain'} state */
+  /** @param {'connecting' | 'attached' | 'detached' | 'closed' | 'plain'} state */
   #enter(state) {
     this.#state = state;
     this.#samples = [];
@@ -251,6 +300,10 @@ export class Links extends EventTarget {
   /** Whether a frame of the page has a panel: set by that. */
   framed = false;
 
+  /** The gateway's host, and the one that the page connects to past it. */
+  host = '';
+  elsewhere = '';
+
   /** Nodes that are lost to the page, by their host. @type {Map<string, {to: URL, until: number}>} */
   #lost = new Map();
 
@@ -290,10 +343,22 @@ export class Links extends EventTarget {
     return this.all.find((each) => each.session === session) ?? this.#add(new Link(session, url));
   }
 
-  /** The plain socket of a URL: a page opens one after the other. @param {string} url */
+  /** The plain socket of a path: a page opens one after the other, each with a query of its own. @param {string} url */
   plain(url) {
-    const before = this.all.find(({ session, state, asked }) => !session && state !== 'plain' && asked === url);
+    const [path] = url.split('?');
+    const before = this.all.find(
+      ({ session, socket, asked }) => !session && socket.readyState > 1 && asked.split('?')[0] === path,
+    );
     return before ?? this.#add(new Link('', url));
+  }
+
+  /** Those that the page has not left, nor replaced by another of the same path. */
+  get current() {
+    return this.all.filter(
+      ({ state, ended, url }, i) =>
+        state !== 'closed' ||
+        !(ended?.left || this.all.slice(i + 1).some((later) => later.url.pathname === url.pathname)),
+    );
   }
 
   /** @param {Link} link */
@@ -324,6 +389,7 @@ const INSTALLED = Symbol.for('reseat.installed');
  * @param {boolean} without whether the client must not be installed
  */
 export function tap(scope, links, host, without) {
+  links.host = host;
   const Native = scope.WebSocket;
   class WebSocket extends Native {
     /** @type {Link | undefined} */
@@ -346,6 +412,7 @@ export function tap(scope, links, host, without) {
         this.#plain.url = new URL(withoutKey(super.url));
         watchPlain(self, this.#plain);
       }
+      if (new URL(super.url).host !== host) links.elsewhere = new URL(super.url).host;
     }
 
     get url() {
@@ -357,6 +424,12 @@ export function tap(scope, links, host, without) {
       if (this.#plain) this.#plain.sends++;
       super.send(data);
     }
+
+    /** @param {any[]} why */
+    close(...why) {
+      this.#plain?.leave();
+      super.close(...why);
+    }
   }
   scope.WebSocket = WebSocket;
   if (without) /** @type {any} */ (WebSocket)[INSTALLED] = { uninstall() {}, native: WebSocket };
@@ -365,9 +438,9 @@ export function tap(scope, links, host, without) {
   scope.EventTarget.prototype.dispatchEvent = function (/** @type {Event} */ event) {
     if (event.type === 'open' && this?.session && 'detached' in this && !(this instanceof Native))
       links.of(this.session, this.url).adopt(this);
-    else if (event.type === 'message')
-      links.all.find(({ session, socket }) => session && socket === this)?.hear(/** @type {any} */ (event).data);
-    return dispatchEvent.call(this, event);
+    const link = event.type === 'message' && links.all.find(({ session, socket }) => session && socket === this);
+    const dispatch = () => dispatchEvent.call(this, event);
+    return link ? link.hear(/** @type {MessageEvent} */ (event), dispatch) : dispatch();
   };
 }
 
@@ -415,7 +488,8 @@ function split(text) {
 /** @param {WebSocket} transport @param {Link} link */
 function watchPlain(transport, link) {
   link.open(transport);
-  transport.addEventListener('open', () => link.opened());
-  transport.addEventListener('message', () => link.note());
-  transport.addEventListener('close', ({ code, reason }) => link.closed(code, reason));
+  const own = () => link.socket === transport; // not given up
+  transport.addEventListener('open', () => own() && link.opened());
+  transport.addEventListener('message', () => own() && link.note());
+  transport.addEventListener('close', ({ code, reason }) => own() && link.closed(code, reason));
 }

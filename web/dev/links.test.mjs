@@ -9,7 +9,7 @@ const detailed = (type, detail) => Object.assign(new Event(type), { detail });
 /** A link whose application has got some messages. */
 function linked({ delivered = 10 } = {}) {
   const link = new Link('s', 'ws://n1:8080/play');
-  const socket = Object.assign(new EventTarget(), { sent: [], send: (data) => socket.sent.push(data) });
+  const socket = Object.assign(new EventTarget(), { sent: [], send: (data) => socket.sent.push(data), close() {} });
   link.adopt(socket);
   for (let n = 0; n < delivered; n++) socket.dispatchEvent(new Event('message'));
   return { link, socket };
@@ -64,16 +64,17 @@ test('a ping of the replay came into the outage', (t) => {
   let now = 0;
   t.mock.method(performance, 'now', () => now);
   const { link, socket } = linked();
+  const hear = (data) => link.hear({ data, origin: 'ws://n1:8080' }, () => true);
   for (now of [20_000, 40_000]) {
-    link.hear('ping');
+    hear('ping');
     socket.send('pong');
   }
   now = 85_000;
   socket.dispatchEvent(detailed('resume', { replay: 1, lost: 0, skipped: 0, ms: 35_000 }));
-  link.hear('ping');
+  hear('ping');
   socket.send('pong');
   now = 100_000;
-  link.hear('ping'); // not of the replay
+  hear('ping'); // not of the replay
   assert.equal(link.wire.ping?.into, 10_000);
   assert.deepEqual(socket.sent, ['pong', 'pong', 'pong'], 'the socket sends as before');
 });
@@ -144,11 +145,15 @@ function browser() {
       super();
       this.href = new URL(url).href;
       opened.push(this.href);
+      this.addEventListener('close', () => (this.readyState = 3));
     }
     get url() {
       return this.href;
     }
     send() {}
+    close() {
+      this.readyState = 2; // until the other end answers
+    }
   }
   class Target {
     dispatchEvent() {}
@@ -161,7 +166,9 @@ test('the page and the game see no key, and foreign servers get none', () => {
   const links = new Links();
   tap(scope, links, 'n1:8080', false);
   const own = new scope.WebSocket('ws://n1:8080/play?a=1');
+  assert.equal(links.elsewhere, '');
   new scope.WebSocket('ws://elsewhere/play');
+  assert.deepEqual([links.host, links.elsewhere], ['n1:8080', 'elsewhere']);
   assert.deepEqual(scope.opened, [`ws://n1:8080/play?a=1&reseat.dev=${links.key}`, 'ws://elsewhere/play']);
   assert.equal(own.url, 'ws://n1:8080/play?a=1');
 });
@@ -180,4 +187,130 @@ test('a plain socket that is led elsewhere stays the same one to the page', () =
     links.all.map(({ url, sessionsLost }) => [url.href, sessionsLost]),
     [['ws://n2:8080/play', 1]],
   );
+});
+
+/** A page without the client, before the gateway. */
+function plainPage(t) {
+  let now = 1;
+  t.mock.method(performance, 'now', () => now);
+  const scope = browser();
+  const links = new Links();
+  tap(scope, links, 'n1:8080', true);
+  const open = (path = '/socket.io/?sid=a') => new scope.WebSocket(`ws://n1:8080${path}`);
+  const ends = (socket) => socket.dispatchEvent(Object.assign(new Event('close'), { code: 1006, reason: '' }));
+  const told = () => links.all.map(({ url, sessionsLost, outages }) => [url.pathname, sessionsLost, outages]);
+  return { links, open, ends, told, at: (ms) => (now = ms) };
+}
+
+test('a library that opens another socket has lost one session, whatever its query, and its outage is known', (t) => {
+  const { open, ends, told, at } = plainPage(t);
+  const first = open();
+  first.dispatchEvent(new Event('open'));
+  at(2_000);
+  first.dispatchEvent(new Event('message'));
+  at(4_000);
+  ends(first);
+  ends(open('/socket.io/?sid=b')); // an attempt fails
+  at(9_000);
+  open('/socket.io/?sid=c').dispatchEvent(new Event('open'));
+  assert.deepEqual(told(), [['/socket.io/', 1, [7_000]]]);
+});
+
+test('two sockets of one path stay two while both are open', (t) => {
+  const { open, told } = plainPage(t);
+  open().dispatchEvent(new Event('open'));
+  open('/socket.io/?sid=b').dispatchEvent(new Event('open'));
+  assert.equal(told().length, 2);
+});
+
+test('a page that gives up a silent socket has lost its session at once, and the late end of that socket says nothing', (t) => {
+  const { links, open, ends, told, at } = plainPage(t);
+  const first = open();
+  first.dispatchEvent(new Event('open'));
+  for (const ms of [100, 200, 300]) first.dispatchEvent((at(ms), new Event('message')));
+  links.all[0].cutAt = 300;
+  at(9_000);
+  assert.equal(links.all[0].state, 'silent');
+  first.close();
+  open('/socket.io/?sid=b').dispatchEvent(new Event('open'));
+  ends(first);
+  assert.deepEqual([links.all[0].state, told()], ['plain', [['/socket.io/', 1, [8_700]]]]);
+});
+
+test('a page that leaves has lost nothing', (t) => {
+  const { open, ends, told } = plainPage(t);
+  const lobby = open('/lobby');
+  lobby.dispatchEvent(new Event('open'));
+  lobby.close();
+  ends(lobby);
+  assert.deepEqual(told(), [['/lobby', 0, []]]);
+});
+
+test('a session that ends for an outage is told from one that the page leaves', () => {
+  const end = (before, close) => {
+    const { link, socket } = linked();
+    before?.(socket);
+    if (close) socket.close();
+    socket.dispatchEvent(Object.assign(new Event('close'), { code: 1005, reason: '' }));
+    return link.ended;
+  };
+  const back = (socket) => {
+    socket.dispatchEvent(new Event('detach'));
+    socket.dispatchEvent(detailed('resume', { replay: 9, lost: 0, skipped: 0, ms: 12_000 }));
+  };
+  assert.deepEqual(end(undefined, true), { how: 'the page closed it', outage: false, left: true });
+  assert.deepEqual(end(back, true), { how: 'the page closed it, right after an outage', outage: true, left: false });
+  assert.deepEqual(end(back), { how: '1005, right after an outage', outage: true, left: false });
+  assert.deepEqual(
+    end((socket) => socket.dispatchEvent(new Event('detach'))),
+    {
+      how: '1005, in an outage',
+      outage: true,
+      left: false,
+    },
+  );
+});
+
+// With data-keepalive: neither the gateway nor the game server knows of them.
+test('a heartbeat that the client simulates, and its answer, count for nothing', () => {
+  const { link, socket } = linked({ delivered: 0 });
+  socket.addEventListener('message', ({ data }) => data === '2' && socket.send('3'));
+  for (const origin of ['ws://n1:8080', '', '']) {
+    const event = Object.assign(new Event('message'), { data: '2', origin });
+    link.hear(event, () => socket.dispatchEvent(event));
+  }
+  socket.send('news');
+  assert.deepEqual([link.delivered, link.sends, socket.sent], [1, 2, ['3', '3', '3', 'news']]);
+});
+
+test('sessions that the page left, or replaced, are no longer current', () => {
+  const links = new Links();
+  const end = (id, path, close) => {
+    const link = links.of(id, `ws://n1:8080${path}`);
+    const socket = Object.assign(new EventTarget(), { send() {}, close() {} });
+    link.adopt(socket);
+    if (close) socket.close();
+    socket.dispatchEvent(Object.assign(new Event('close'), { code: 4404, reason: '' }));
+  };
+  end('left', '/lobby', true);
+  end('lost', '/play', false);
+  assert.deepEqual(
+    links.current.map(({ session }) => session),
+    ['lost'],
+  );
+  links.of('next', 'ws://n1:8080/play?sid=b');
+  assert.deepEqual(
+    links.current.map(({ session }) => session),
+    ['next'],
+  );
+});
+
+test('an outage that a plain connection survives was felt as well', (t) => {
+  const { links, open, told, at } = plainPage(t);
+  const socket = open('/play');
+  socket.dispatchEvent(new Event('open'));
+  for (const ms of [100, 200, 300, 5_300]) socket.dispatchEvent((at(ms), new Event('message'))); // a quiet game
+  links.all[0].cutAt = 5_400;
+  for (const ms of [17_400, 17_500]) socket.dispatchEvent((at(ms), new Event('message')));
+  assert.deepEqual(told(), [['/play', 0, [12_000]]]);
 });

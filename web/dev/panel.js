@@ -58,11 +58,20 @@ const STATES = {
   silent: 'silent',
   detached: 'reconnecting',
   closed: 'closed',
-  plain: 'connected, no Reseat',
+  plain: 'connected',
 };
 
 /** Elements that show none of their content. */
 const NO_CONTENT = /^(CANVAS|VIDEO|IFRAME|IMG|OBJECT|EMBED)$/;
+
+/** What a fault is called that no button began. @param {Fault | null} fault */
+function nameOf(fault) {
+  const text = JSON.stringify(fault);
+  return (
+    [...PRESETS, ...CUTS, LOSE_NODE].find((each) => JSON.stringify(each[1]) === text)?.[0] ??
+    Object.values(fault ?? {}).join(' ')
+  );
+}
 
 /** The order in which the badge shows states. */
 const WORST = /** @type {const} */ (['closed', 'detached', 'silent', 'connecting', 'attached', 'plain']);
@@ -191,7 +200,8 @@ class Row {
 
   /** @type {import('./report.js').SocketReport} */
   get report() {
-    return socketReport(this.#link, this.seconds);
+    const script = /** @type {HTMLElement | null} */ (document.querySelector('script[src*="/reseat.install.js"]'));
+    return socketReport(this.#link, this.seconds, script?.dataset);
   }
 
   show() {
@@ -202,8 +212,8 @@ class Row {
     /** @type {Record<string, string | number>} */
     const values = {
       seats: link.sessionsLost,
-      missed: link.missed,
-      duplicated: link.duplicated,
+      missed: gateway ? link.missed : '–',
+      duplicated: gateway ? link.duplicated : '–',
       replayed: link.skipped ? `${link.replayed}, ${link.skipped} skipped` : link.replayed,
       rtt: gateway?.rtt_ms == null ? '–' : `${Math.round(gateway.rtt_ms)} ms`,
       here: size(link.socket?.bufferedAmount ?? 0),
@@ -214,7 +224,7 @@ class Row {
     };
     for (const [key, element] of Object.entries(this.#cells)) {
       write(element, values[key]);
-      if (JUDGED.includes(key)) element.dataset.verdict = values[key] === 0 ? 'good' : 'bad';
+      if (JUDGED.includes(key) && values[key] !== '–') element.dataset.verdict = values[key] === 0 ? 'good' : 'bad';
     }
     this.#canvas.setAttribute('aria-label', this.track.summary);
     draw(this.#canvas, this.track);
@@ -312,6 +322,8 @@ export class ReseatDev extends HTMLElement {
       header,
       this.#asks,
       this.#list,
+      this.#notice,
+      this.#story,
       make('h4', {}, 'What happens to players'),
       make('div', { class: 'buttons' }, ...PRESETS.map((each) => this.#button(each))),
       make('h4', {}, 'Cut the connection'),
@@ -333,8 +345,6 @@ export class ReseatDev extends HTMLElement {
         make('button', { type: 'button', click: () => this.#save('html') }, 'Report'),
         make('button', { type: 'button', click: () => this.#save('json') }, 'Report as JSON'),
       ),
-      this.#notice,
-      this.#story,
     );
     // What the player does in the panel is not for the game.
     for (const type of ['keydown', 'keyup', 'keypress', 'pointerdown', 'mousedown', 'click', 'wheel', 'touchstart'])
@@ -424,7 +434,10 @@ export class ReseatDev extends HTMLElement {
       const row = new Row(link);
       this.#rows.set(link, row);
       link.addEventListener('story', (/** @type {any} */ { text, mood }) => {
-        if (mood === 'good') row.track.mark('back');
+        if (mood === 'good') {
+          row.track.mark('back');
+          this.#ask(true); // the session may be over soon
+        }
         if (mood === 'bad') row.track.mark('lost');
         this.#tell(this.links.all.length > 1 ? `${link.name}: ${text}` : text, mood);
       });
@@ -439,12 +452,17 @@ export class ReseatDev extends HTMLElement {
   #tick() {
     if (this.#rows.size !== this.links.all.length) this.#sync();
     if (!this.isConnected) this.#raise(); // the page has replaced all that it had
-    const states = this.links.all.map(({ state }) => state);
+    const { host, elsewhere } = this.links;
+    if (elsewhere && this.links.all.length === 0)
+      this.#say(
+        `This page connects to ${elsewhere}, past the gateway. Name ${host} there, or give the gateway that address: --listen ${elsewhere}, and the game server another.`,
+      );
+    const states = this.links.current.map(({ state }) => state);
     const worst = WORST.find((state) => states.includes(state));
     this.#badge.dataset.state = worst ?? '';
     write(
       this.#says,
-      `${this.#without ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
+      `${this.#without ? 'Without Reseat' : 'Reseat'}: ${worst ? STATES[worst] : elsewhere ? 'not used' : 'no socket'}${states.length > 1 ? ` (${states.length})` : ''}`,
     );
     this.hidden = this.links.framed && states.length === 0;
     this.#restart.hidden = !this.links.all.some(({ gateway }) => gateway?.restart);
@@ -457,8 +475,10 @@ export class ReseatDev extends HTMLElement {
 
   /** @param {string} text @param {string} mood */
   #tell(text, mood) {
-    this.#story.prepend(make('li', { 'data-mood': mood }, `${new Date().toLocaleTimeString('en-GB')} ${text}`));
+    const line = make('li', { 'data-mood': mood }, `${new Date().toLocaleTimeString('en-GB')} ${text}`);
+    this.#story.prepend(line);
     while (this.#story.children.length > STORIES) this.#story.lastElementChild.remove();
+    return line;
   }
 
   /** @param {string} text */
@@ -485,7 +505,7 @@ export class ReseatDev extends HTMLElement {
   /** The chosen ones of them, and one for all plain sockets, which share the page's key. */
   get #cuttable() {
     const chosen = this.links.all.filter((link) => this.#rows.get(link)?.chosen.checked);
-    const plain = chosen.filter(({ session, state }) => !session && state !== 'closed').slice(0, 1);
+    const plain = chosen.filter(({ session }) => !session).slice(0, 1); // a closed one, too: its page opens another
     return [...this.#targets.filter((link) => chosen.includes(link)), ...plain];
   }
 
@@ -507,11 +527,13 @@ export class ReseatDev extends HTMLElement {
    * Makes the connections of all sessions of the page fail. Returns the statuses of the gateway's answers.
    * @param {Fault | null} fault null ends all faults @param {string} [name]
    */
-  async cut(fault, name = [...PRESETS, ...CUTS, LOSE_NODE].find((each) => each[1].fault === fault?.fault)?.[0] ?? '') {
+  async cut(fault, name = nameOf(fault)) {
     const links = fault?.fault === 'restart' ? this.#targets.slice(0, 1) : this.#cuttable;
     const none = this.links.all.some(({ state }) => state !== 'closed') ? 'Choose whose connection to cut.' : NO_SOCKET;
     this.#say(links.length > 0 ? '' : none);
     if (links.length === 0) return [];
+    const at_s = Math.round(performance.now() / 1000);
+    const line = fault && this.#tell(`${name}.`, ''); // its effects may come before the answer
     if (fault)
       for (const link of links) {
         this.#rows.get(link)?.track.mark('cut');
@@ -528,12 +550,13 @@ export class ReseatDev extends HTMLElement {
         return answer;
       }),
     );
+    const taken = answers.some((answer) => answer?.ok);
+    if (!taken) line?.remove();
     const refused = await Promise.all(answers.map(async (answer) => (answer?.ok === false ? answer.text() : '')));
     const why = refused.find((text) => text && !text.startsWith(LOST_ALREADY));
-    if (why) this.#say(`The gateway refuses: ${why.trim()}`);
-    else if (fault && answers.some((answer) => answer?.ok)) {
-      this.#cuts.push({ at_s: Math.round(performance.now() / 1000), name, fault });
-      this.#tell(`${name}.`, '');
+    if (why) this.#say(this.#asks.hidden ? `The gateway refuses: ${why.trim()}` : 'The gateway wants a token first.');
+    else if (fault && taken) {
+      this.#cuts.push({ at_s, name, fault });
       this.dispatchEvent(new CustomEvent('fault', { detail: { ...fault, sockets: links.map((link) => link.name) } }));
     }
     return answers.map((answer) => answer?.status ?? 0);
@@ -589,9 +612,7 @@ export class ReseatDev extends HTMLElement {
     const statuses = await this.cut(on ? { fault: 'airplane', for: AIRPLANE } : null, 'Airplane mode');
     if (on && !statuses.includes(204)) return;
     this.#land(!on);
-    if (!on)
-      dispatchEvent(new Event('online')); // as browsers do
-    else this.#landing = setTimeout(() => this.#land(true), parseInt(AIRPLANE) * 1000);
+    if (on) this.#landing = setTimeout(() => this.#land(true), parseInt(AIRPLANE) * 1000);
   }
 
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -600,6 +621,7 @@ export class ReseatDev extends HTMLElement {
   /** @param {boolean} landed */
   #land(landed) {
     clearTimeout(this.#landing);
+    if (landed === this.flying) dispatchEvent(new Event(landed ? 'online' : 'offline')); // as browsers do
     this.#airplane.setAttribute('aria-pressed', String(!landed));
   }
 

@@ -15,6 +15,7 @@
  * @property {number} replayed
  * @property {number} skipped replaced by newer states
  * @property {number} sessions_lost
+ * @property {string} ended how the session ended; '' if it did not
  * @property {number[]} outages_ms as the player felt them
  * @property {number} noticed_ms the longest time until one was noticed
  * @property {number} round_trip_ms the longest
@@ -31,8 +32,12 @@
 
 const MOST_SECONDS = 900;
 
-/** What a Link is in a report. @param {Link} link @param {number[]} seconds @returns {SocketReport} */
-export function socketReport(link, seconds) {
+/**
+ * What a Link is in a report.
+ * @param {Link} link @param {number[]} seconds @param {DOMStringMap} [script] the attributes of the page's own script
+ * @returns {SocketReport}
+ */
+export function socketReport(link, seconds, script = {}) {
   const g = link.gateway ?? {};
   const report = {
     url: link.url.origin + link.url.pathname,
@@ -44,6 +49,7 @@ export function socketReport(link, seconds) {
     replayed: link.replayed,
     skipped: link.skipped,
     sessions_lost: link.sessionsLost,
+    ended: link.ended && !link.ended.left ? link.ended.how : link.missing ? 'the page opened no other connection' : '',
     outages_ms: link.outages.map(Math.round),
     noticed_ms: Math.round(link.noticed),
     round_trip_ms: Math.round(link.slowest),
@@ -60,7 +66,7 @@ export function socketReport(link, seconds) {
     seconds: seconds.slice(-MOST_SECONDS),
     advice: /** @type {{line: string, why: string}[]} */ ([]),
   };
-  report.advice = advice(report, link);
+  report.advice = advice(report, link, script);
   return report;
 }
 
@@ -82,17 +88,35 @@ function configLine(flag) {
   return name ? `${name} = [${JSON.stringify(value.replaceAll("'\\''", "'"))}]` : flag;
 }
 
-/** What is known of libraries: the line that they need, and why. @type {Record<string, [string, string, string]>} */
+/** The script's element with attributes, and what it keeps from happening. @type {Record<string, [string, string]>} */
+const SCRIPTS = {
+  'engine.io': [
+    'data-hide-offline data-keepalive="engine.io"',
+    'as the first script of the page: the client of Socket.IO disconnects when no ping comes, or when the browser says that it is offline',
+  ],
+  colyseus: [
+    'data-hide-offline',
+    'as the first script of the page: since 0.17 the client of Colyseus disconnects when the browser says that it is offline; the gateway answers the pings of its server',
+  ],
+};
+
+/** @param {URL} url @param {import('./wire.js').Wire} wire */
+const inPage = (url, wire) => SCRIPTS[wire.libraryOf(url).split(' ')[0]] ?? ['', ''];
+
+/** @param {URL} url @param {import('./wire.js').Wire} wire */
+const tag = (url, wire) => `<script src="/reseat.install.js" ${inPage(url, wire)[0]}`.trimEnd() + '></script>';
+
+/** What is known of libraries: the line that the gateway needs, and why. @type {Record<string, [string, string, string]>} */
 const LIBRARIES = {
   'engine.io': [
     'keepalive-reply',
     'keepalive-reply = ["engine.io"]',
-    'Socket.IO closes a connection that leaves its pings unanswered; set data-keepalive="engine.io" in the page, too',
+    'the server of Socket.IO closes a connection that leaves its pings unanswered',
   ],
   'engine.io 3': [
     'keepalive-send',
     'keepalive-send = ["5s:2"]',
-    'Socket.IO 2 closes a connection whose client sends no pings; set data-keepalive="engine.io" in the page, too',
+    'the server of Socket.IO 2 closes a connection whose client sends no pings',
   ],
   'signalr json': [
     'keepalive-send',
@@ -104,21 +128,17 @@ const LIBRARIES = {
     'keepalive-send = ["10s/binary:029106"]',
     'SignalR closes a connection whose client is silent for 30 s (ClientTimeoutInterval); raise serverTimeout in the page, too',
   ],
-  colyseus: [
-    '',
-    '<script src="/reseat.install.js" data-hide-offline></script>',
-    'the client of Colyseus disconnects when the browser says that it is offline; the gateway answers the pings of its server',
-  ],
 };
 
 /**
  * Settings that what was seen asks for, each as a line of the config file, and those that would have
  * lost the seat.
  * @param {SocketReport} report
- * @param {Pick<Link, 'url' | 'wire'> & {gateway: any}} link
+ * @param {Pick<Link, 'url' | 'wire'> & {gateway: any, ended?: Link['ended']}} link
+ * @param {DOMStringMap} [script]
  * @returns {{line: string, why: string}[]}
  */
-export function advice(report, { url, wire, gateway }) {
+export function advice(report, { url, wire, gateway, ended }, script = {}) {
   const { reseat, outages_ms, buffered, missed, sessions_lost, settings } = report;
   /** @type {{line: string, why: string}[]} */
   const found = [];
@@ -126,10 +146,7 @@ export function advice(report, { url, wire, gateway }) {
   const say = (/** @type {string} */ line, /** @type {string} */ why) => found.push({ line, why });
   if (!reseat) {
     if (sessions_lost > 0)
-      say(
-        '<script src="/reseat.install.js"></script>',
-        `without it ${count(sessions_lost, 'session')} ended with the connection`,
-      );
+      say(tag(url, wire), `without it ${count(sessions_lost, 'session')} ended with the connection`);
     return found;
   }
   const grace = parseDuration(settings.grace);
@@ -157,9 +174,28 @@ export function advice(report, { url, wire, gateway }) {
     );
   if (gateway?.cluster && gateway.durable === 'no')
     say('durable = "on"', 'the death of the node that has the session would have lost the seat');
+  if (ended?.outage) givenUp(say, wire, settings);
   liveness(report, say);
   heartbeat(say, wire, wire.libraryOf(url), gateway);
+  const [attributes, keeps] = inPage(url, wire);
+  if (keeps && (script.hideOffline === undefined || (attributes.includes('keepalive') && !script.keepalive)))
+    say(tag(url, wire), keeps);
   return found;
+}
+
+/**
+ * The game ended the session for an outage that the gateway would have bridged.
+ * @param {(line: string, why: string) => void} say
+ * @param {import('./wire.js').Wire} wire @param {Record<string, any>} settings
+ */
+function givenUp(say, { habit }, settings) {
+  const limit = `answer-timeout below its limit (answer-timeout = "${settings['answer-timeout']}")`;
+  say(
+    habit && `keepalive-send = [${JSON.stringify(`1s:${habit}`)}]`,
+    `the game gave the player up. If its server drops players who say nothing for some seconds, ${
+      habit ? 'this goes on saying what the page says most' : 'set keepalive-send'
+    }; set ${limit}`,
+  );
 }
 
 /** How soon a dead connection is noticed. @param {SocketReport} report @param {(line: string, why: string) => void} say */
@@ -172,7 +208,7 @@ function liveness({ round_trip_ms: trip, noticed_ms: noticed, settings }, say) {
       `a round trip took ${time(trip)}: one of ${settings['answer-timeout']} would take a connection for lost that lives`,
     );
   const brisk = Math.max(2, Math.ceil((10 * trip) / 1000));
-  if (noticed > LATE_MS && beat > 1000 * brisk)
+  if (noticed > LATE_MS && beat >= 2000 * brisk)
     say(
       `heartbeat = "${brisk}s"`,
       `an outage was noticed after ${time(noticed)} (heartbeat = "${settings.heartbeat}")`,
@@ -238,6 +274,12 @@ function picture(seconds) {
 }
 
 /** @param {SocketReport} socket */
+function seen({ game_server_outages: lost, ended }) {
+  if (lost) return count(lost, 'lost connection');
+  return ended ? 'one connection, until the session was over' : 'nothing: one connection all the time';
+}
+
+/** @param {SocketReport} socket */
 function socketHTML(socket) {
   const { reseat, outages_ms: outages } = socket;
   const rows = /** @type {[string, string | number][]} */ ([
@@ -247,15 +289,11 @@ function socketHTML(socket) {
           ['Duplicated', socket.duplicated],
           ['Replayed', socket.replayed],
           ...(socket.skipped ? [['Skipped, for newer states', socket.skipped]] : []),
-          [
-            'The game server saw',
-            socket.game_server_outages
-              ? count(socket.game_server_outages, 'lost connection')
-              : 'nothing: one connection all the time',
-          ],
+          ['The game server saw', seen(socket)],
           ['Kept for the player at most', count(socket.buffered.messages, 'message')],
         ]
       : [['Sessions lost', socket.sessions_lost]]),
+    ...(socket.ended ? [['The session is over', socket.ended]] : []),
     ['Messages in, out', `${socket.messages_in.toLocaleString('en')}, ${socket.messages_out.toLocaleString('en')}`],
     ['Outages as the player felt them', outages.length ? outages.map(time).join(', ') : 'none'],
   ]);

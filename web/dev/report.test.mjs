@@ -76,7 +76,7 @@ test('a ping that the game server sent into the outage asks for its answer', () 
   const [{ line, why }] = advise({}, { wire: pinged('ping', 'pong') });
   assert.equal(line, 'keepalive-reply = ["ping=>pong"]');
   assert.equal(why, 'your game server sent a ping of its own 10 s into the outage; set --keepalive-reply');
-  assert.deepEqual(lines({}, { wire: pinged('2', '3') }), ['keepalive-reply = ["engine.io"]']);
+  assert.deepEqual(lines({}, { wire: pinged('2', '3') })[0], 'keepalive-reply = ["engine.io"]');
   const answered = advise({}, { wire: pinged('ping', 'pong'), gateway: { keepalive_replies: 1 } });
   assert.deepEqual([answered[0].line, /^without keepalive-reply, .* 10 s into/.test(answered[0].why)], ['', true]);
 });
@@ -96,8 +96,33 @@ test('libraries are known by their addresses and their first message', () => {
     [{ wire: said('{"protocol":"messagepack","version":1}\x1e') }, 'keepalive-send = ["10s/binary:029106"]'],
     [{ wire: said('{"protocol":"json","version":1}') }, undefined],
   ])
-    assert.deepEqual(lines({}, link), line ? [line] : []);
-  assert.deepEqual(lines({}, { ...at('ws://h/socket.io/?EIO=4'), gateway: { keepalive_replies: 1 } }), [], 'it is set');
+    assert.equal(lines({}, link)[0], line);
+});
+
+test('what a library needs in the page is advised until the page has it', () => {
+  const link = { url: new URL('ws://h/socket.io/?EIO=4'), wire: new Wire(), gateway: { keepalive_replies: 1 } };
+  const tag = '<script src="/reseat.install.js" data-hide-offline data-keepalive="engine.io"></script>';
+  for (const [script, want] of [
+    [{}, [tag]],
+    [{ hideOffline: '' }, [tag]],
+    [{ keepalive: 'engine.io' }, [tag]],
+    [{ hideOffline: '', keepalive: 'engine.io' }, []],
+  ])
+    assert.deepEqual(
+      advice(socket(), link, script).map(({ line }) => line),
+      want,
+    );
+  assert.deepEqual(advice(socket(), { ...link, url: new URL('ws://h/p/r?sessionId=a') }, { hideOffline: '' }), []);
+});
+
+test('a game that gave the player up gets what its page says most as a keepalive', () => {
+  const wire = new Wire();
+  for (let n = 0; n < 30; n++) wire.said(`42["0",{"x":${n},"y":-${n}.5}]`, n);
+  for (let n = 0; n < 12; n++) wire.said('42["1"]', n);
+  const [{ line, why }] = advise({}, { wire, ended: { how: '1005, right after an outage', outage: true } });
+  assert.equal(line, String.raw`keepalive-send = ["1s:42[\"0\",{\"x\":29,\"y\":-29.5}]"]`);
+  assert.match(why, /^the game gave the player up\. .*answer-timeout = "5s"/);
+  assert.deepEqual(advise({}, { wire, ended: { how: 'the page closed it', outage: false } }), []);
 });
 
 test('a slow round trip asks for a longer answer timeout, a late notice for a shorter heartbeat', () => {

@@ -49,7 +49,7 @@ button[aria-pressed=true] { border-color: var(--warn); color: var(--warn); font-
 [data-state=silent] .dot, [data-state=detached] .dot { background: var(--warn); border-radius: 2px; }
 [data-state=closed] .dot { background: var(--bad); border-radius: 0; transform: rotate(45deg); }
 .panel {
-  width: min(380px, calc(100vw - 24px)); max-height: min(620px, calc(100vh - 24px)); overflow: auto; scrollbar-color: var(--line) var(--back); padding: 0 12px 12px;
+  width: min(380px, calc(100vw - 24px)); max-height: min(720px, calc(100vh - 80px)); overflow: auto; scrollbar-color: var(--line) var(--back); padding: 0 12px 12px;
   border: 1px solid var(--line); border-radius: 11px; background: var(--back); box-shadow: 0 6px 24px #0006;
 }
 header {
@@ -79,6 +79,8 @@ output { min-width: 52px; text-align: right; font-variant-numeric: tabular-nums;
 .notice { min-height: 1.4em; margin: 8px 0 0; }
 .notice:empty { min-height: 0; margin: 0; }
 ol { margin: 6px 0 0; padding: 0; list-style: none; color: var(--muted); }
+:host(:not([docked])) ol { min-height: 4.2em; } /* the buttons below stay where they are */
+:host(:not([docked])) li:nth-child(n + 4) { display: none; }
 li[data-mood=good] { color: var(--good); }
 li[data-mood=warn] { color: var(--warn); }
 li[data-mood=bad] { color: var(--bad); }

@@ -11,6 +11,10 @@ const LONGEST = 64;
 const MOST = 4000;
 /** So many answers, all the same, to the same message. */
 const SURE = 2;
+/** A habit is as long as the payload of --keepalive-send may be, and so many are told apart. */
+const LONGEST_HABIT = 256;
+const MOST_HABITS = 100;
+const OFTEN = 10;
 
 /**
  * @typedef {object} Heard
@@ -29,6 +33,8 @@ export class Wire {
   #last = '';
   #lastAt = 0;
   #hub = '';
+  /** What the page says again and again, by its text without numbers. @type {Map<string, {times: number, data: string}>} */
+  #habits = new Map();
 
   /** The game server has sent a message. @param {unknown} data @param {number} now @param {number} [lostAt] when the connection was lost, if it waited for that to end */
   heard(data, now, lostAt) {
@@ -62,6 +68,7 @@ export class Wire {
   /** The page sends a message. @param {unknown} data @param {number} now */
   said(data, now) {
     if (typeof data !== 'string') return;
+    this.#habit(data);
     const [, hub] = /^\{"protocol":"(json|messagepack)","version":\d+\}\x1e$/.exec(data) ?? [];
     if (hub) this.#hub = hub;
     const one = this.#heard.get(this.#last);
@@ -70,6 +77,20 @@ export class Wire {
     if (one.answer === '') one.answer = data;
     if (one.answer === data) one.answered++;
     else one.answer = null;
+  }
+
+  /** @param {string} data */
+  #habit(data) {
+    if (data.length > LONGEST_HABIT) return;
+    const shape = data.replace(/\d+(\.\d+)?/g, '0');
+    const { times } = this.#habits.get(shape) ?? { times: 0 };
+    if (times || this.#habits.size < MOST_HABITS) this.#habits.set(shape, { times: times + 1, data });
+  }
+
+  /** What the page says most, as it said it last; '' if it says nothing often. */
+  get habit() {
+    const [first] = [...this.#habits.values()].sort((a, b) => b.times - a.times);
+    return first?.times >= OFTEN ? first.data : '';
   }
 
   /** The heartbeat of the game server. @returns {{receive: string, answer: string, into: number | undefined} | undefined} */

@@ -488,9 +488,12 @@ test('a heartbeat of the game stands in for itself while detached, and its answe
       .filter((data) => !data.startsWith('^')),
     ['3'],
   );
+  const origins = [];
+  w.socket.addEventListener('message', ({ origin }) => origins.push(origin));
   w.last().drop();
   await w.clock.advance(9_000);
   assert.equal(beats(), 1 + 2);
+  assert.deepEqual(origins, ['', ''], 'an application can tell it from one of the game server');
   w.socket.send('3');
   w.socket.send('news');
   w.last().resume({ received: 1 });
