@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -69,4 +70,21 @@ func TestOutboxResendsUnacknowledgedMessages(t *testing.T) {
 			},
 		})
 	})
+}
+
+// The window becomes what was answered in time, but not less than what is asked for.
+func TestWindowFollowsAnswers(t *testing.T) {
+	for least, want := range map[int64]int64{minWindow: minWindow, firstWindow: firstWindow} {
+		var u upload
+		now := time.Now()
+		u.start(0)
+		u.begin(MessageBinary, make([]byte, 100_000))
+		for ok := true; ok; {
+			_, ok, _ = u.next(4096, now)
+		}
+		u.answer(1024, now.Add(2*time.Second), time.Second, least)
+		if u.window != want {
+			t.Errorf("at least %d: the window is %d, want %d", least, u.window, want)
+		}
+	}
 }

@@ -82,7 +82,7 @@ const VERBS = {
   upstream: (text) => JSON.parse(text).state,
   /** @param {string} json @returns {import('./parts.js').Announced} */
   parts(json) {
-    const { bytes, text, from = 0 } = JSON.parse(json);
+    const { bytes, text = false, from = 0 } = JSON.parse(json);
     want(isCount(bytes) && isCount(from) && from < bytes && typeof text === 'boolean');
     return { bytes, text, from };
   },

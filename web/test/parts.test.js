@@ -368,6 +368,20 @@ test('the window follows what the line takes in a second, so that nothing waits 
   }
 });
 
+test('the window does not become smaller while parts come, behind which answers wait', async () => {
+  for (const both of [false, true]) {
+    const w = attached({ first: GOES_ON });
+    const conn = w.last();
+    w.socket.send(new Uint8Array(100_000));
+    assert.equal(sentBytes(conn), 8192);
+    if (both) conn.control('parts', { bytes: 100_000 });
+    await w.clock.advance(2_500);
+    conn.control('part', 1024);
+    conn.control('part', 8192);
+    assert.equal(sentBytes(conn), both ? 8192 : 2048);
+  }
+});
+
 test('a large message goes on at the byte that the gateway names', () => {
   const w = attached({ first: PARTIAL });
   w.socket.send('abcdefghijk');
