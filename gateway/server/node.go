@@ -55,8 +55,8 @@ type member struct {
 	http     *http.Client     // to other nodes
 	engine   *engine.Engine
 	seconds  *prometheus.HistogramVec // what its operations took
-	api      http.Handler // the control API of this node alone; set before the listener is served
-	demo     http.Handler // what pages ask other nodes; nil without --demo and --dev
+	api      http.Handler             // the control API of this node alone; set before the listener is served
+	demo     http.Handler             // what pages ask other nodes; nil without --demo and --dev
 	server   *http.Server
 	ln       net.Listener
 	served   bool // the listener
