@@ -304,10 +304,13 @@ function socketHTML(socket) {
 <div class="scroll" tabindex="0" role="group" aria-label="Messages over time">${picture(socket.seconds)}</div>${advices.length ? `<h4>Settings</h4><ul>${advices.join('')}</ul>` : ''}`;
 }
 
+/** A time as people read it. @param {string} iso as toISOString writes it */
+const clock = (iso) => escape(iso.replace(/T(.*)\.\d+Z$/, ' $1 UTC'));
+
 /** @param {Run} run */
 function runHTML({ reseat, began, lasted_s: lasted, cuts, sockets }) {
   const list = cuts.map(({ at_s: at, name }) => `<li>after ${at} s: ${escape(name)}</li>`);
-  return `<section><h2>${reseat ? 'With Reseat' : 'Without Reseat'}</h2><p>Began ${escape(began)}, lasted ${lasted} s.</p>
+  return `<section><h2>${reseat ? 'With Reseat' : 'Without Reseat'}</h2><p>Began ${clock(began)}, lasted ${lasted} s.</p>
 ${sockets.map(socketHTML).join('')}<h4>Cuts</h4><ol>${list.join('') || '<li>none</li>'}</ol></section>`;
 }
 
@@ -318,6 +321,6 @@ td{font-weight:600}code{padding:.1em .4em;border-radius:4px;background:#8883}svg
 /** The report as a page of one file, without script. @param {Report} report */
 export function html({ made, page, runs }) {
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Reseat: ${escape(page)}</title><style>${STYLE}</style></head>
-<body><main><h1>What a lost connection did</h1><p>${escape(page)}, ${escape(made)}</p>${runs.map(runHTML).join('')}</main></body></html>
+<body><main><h1>What a lost connection did</h1><p>${escape(page)}, ${clock(made)}</p>${runs.map(runHTML).join('')}</main></body></html>
 `;
 }

@@ -181,12 +181,13 @@ test('the page shows what it is given as text, and no secret of the address', ()
   const report = socketReport(link, [1, -1, 2]);
   assert.deepEqual([report.outages_ms, report.buffered.messages, report.url], [[12], 3, 'ws://127.0.0.1:8080/play']);
   const page = html({
-    made: 'now',
+    made: '2026-03-04T05:06:07.890Z',
     page: '<script>alert(1)</script>',
     runs: [
-      { reseat: true, began: 'then', lasted_s: 3, cuts: [{ at_s: 1, name: '<b>', fault: {} }], sockets: [report] },
+      { reseat: true, began: '<2026', lasted_s: 3, cuts: [{ at_s: 1, name: '<b>', fault: {} }], sockets: [report] },
     ],
   });
   assert.ok(!page.includes('<script') && !page.includes('<b>') && !page.includes('secret'));
   assert.match(page, /nothing: one connection all the time/);
+  assert.match(page, /, 2026-03-04 05:06:07 UTC<.*Began &#60;2026,/s);
 });
