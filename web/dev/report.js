@@ -101,7 +101,7 @@ const SCRIPTS = {
 };
 
 /** @param {URL} url @param {import('./wire.js').Wire} wire */
-const inPage = (url, wire) => SCRIPTS[wire.libraryOf(url).split(' ')[0]] ?? ['', ''];
+const inPage = (url, wire) => SCRIPTS[wire.protocolOf(url).split(' ')[0]] ?? ['', ''];
 
 /** @param {URL} url @param {import('./wire.js').Wire} wire */
 const tag = (url, wire) => `<script src="/reseat.install.js" ${inPage(url, wire)[0]}`.trimEnd() + '></script>';
@@ -176,7 +176,7 @@ export function advice(report, { url, wire, gateway, ended }, script = {}) {
     say('durable = "on"', 'the death of the node that has the session would have lost the seat');
   if (ended?.outage) givenUp(say, wire, settings);
   liveness(report, say);
-  heartbeat(say, wire, wire.libraryOf(url), gateway);
+  heartbeat(say, wire, wire.protocolOf(url), gateway);
   const [attributes, keeps] = inPage(url, wire);
   if (keeps && (script.hideOffline === undefined || (attributes.includes('keepalive') && !script.keepalive)))
     say(tag(url, wire), keeps);

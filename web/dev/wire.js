@@ -108,8 +108,8 @@ export class Wire {
     return undefined;
   }
 
-  /** The library that speaks, '' if none is known. @param {URL} url */
-  libraryOf({ pathname, searchParams }) {
+  /** The protocol of the library that speaks, '' if none is known. @param {URL} url */
+  protocolOf({ pathname, searchParams }) {
     if (searchParams.has('EIO') || pathname.startsWith('/socket.io/'))
       return searchParams.get('EIO') === '3' ? 'engine.io 3' : 'engine.io';
     if (this.#hub) return `signalr ${this.#hub}`;
