@@ -210,7 +210,8 @@ func testClient(ctx context.Context, root, dir string, files map[string]string, 
 		return "", err
 	}
 	tests = append(tests, panel...)
-	out, err := run(ctx, filepath.Join(dir, "web"), "node", append([]string{"--test", "--test-reporter=tap"}, clientTests(tests)...)...)
+	perFile := fmt.Sprintf("--test-timeout=%d", (timeout * 3 / 4).Milliseconds()) // one that hangs is ended, and named
+	out, err := run(ctx, filepath.Join(dir, "web"), "node", append([]string{"--test", "--test-reporter=tap", perFile}, clientTests(tests)...)...)
 	if err == nil {
 		return "", nil
 	}
