@@ -306,6 +306,41 @@ func TestMessageThatWasNotPassedOnIsRead(t *testing.T) {
 	})
 }
 
+// Messages that the log has lost are a gap, after which a reader continues at any node: one that has them, too.
+func TestMessagesThatTheLogHasLostAreAGap(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose    func(*book)
+		here    []string // what a node that had none of them shows
+		another []string // what the other one shows after the gap
+	}{
+		"one between others": {
+			func(b *book) { b.pages = slices.Delete(b.pages, 1, 2) },
+			[]string{"session.resumed 1", "gap"}, []string{"session.resumed 3"},
+		},
+		"all": {
+			func(b *book) { b.pages, b.first = nil, b.last+1 },
+			[]string{"gap"}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+				l := nodes[1].serve().listen("")
+				nodes[1].hear(false)
+				for _, session := range []string{"1", "2", "3"} {
+					nodes[0].happens(session)
+				}
+				nodes[0].town.change(test.lose)
+				nodes[1].hear(true)
+				time.Sleep(lookEvery)
+				l.want(test.here...)
+				there := l.continued(nodes[0])
+				there.want(test.another...)
+				there.wantNothing(nodes[0])
+			})
+		})
+	}
+}
+
 // A message that was stored twice, since nobody knew that it was, is shown once.
 func TestMessageThatWasStoredTwiceIsShownOnce(t *testing.T) {
 	inTown(t, three[:2], func(t *testing.T, nodes []*place) {
