@@ -25,7 +25,7 @@ import (
 func main() {
 	only := flag.String("only", "", "regular expression of names")
 	jobs := flag.Int("jobs", 2, "mutants at a time")
-	timeout := flag.Duration("timeout", 3*time.Minute, "of one mutant's tests: one that hangs is noticed, too")
+	timeout := flag.Duration("timeout", 4*time.Minute, "at most, of one mutant's tests: one that hangs is noticed, too")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -81,11 +81,11 @@ type result struct {
 // package's tests fail without any mutant, its mutants are not tried: the failure would
 // count as detection.
 func tryAll(ctx context.Context, root string, list []mutant.Mutant, jobs int, timeout time.Duration) []result {
-	broken := baseline(ctx, root, list, jobs, timeout)
+	sound := baseline(ctx, root, list, jobs, timeout)
 	results := make([]result, len(list))
 	each(len(list), jobs, func(i int) {
 		m := list[i]
-		results[i] = try(ctx, root, m, broken, timeout)
+		results[i] = try(ctx, root, m, sound, timeout)
 		fmt.Fprintf(os.Stderr, "%-36s %s %v\n", m.Name, results[i].detected, results[i].err)
 	})
 	return results
@@ -105,43 +105,51 @@ func each(n, jobs int, do func(int)) {
 	all.Wait()
 }
 
-// baseline runs the tests that the list names once, without a mutant. It returns those
-// that fail, and why.
-func baseline(ctx context.Context, root string, list []mutant.Mutant, jobs int, timeout time.Duration) map[string]error {
+// An outcome is what came of tests without a mutant.
+type outcome struct {
+	err  error // why they failed; nil: they passed
+	took time.Duration
+}
+
+// baseline runs the tests that the list names once, without a mutant.
+func baseline(ctx context.Context, root string, list []mutant.Mutant, jobs int, timeout time.Duration) map[string]outcome {
 	var named []string
 	for _, m := range list {
 		named = append(named, m.Tests...)
 	}
 	slices.Sort(named)
 	named = slices.Compact(named)
-	errs := make([]error, len(named))
+	outcomes := make([]outcome, len(named))
 	each(len(named), jobs, func(i int) {
+		began := time.Now()
 		by, err := test(ctx, root, named[i:i+1], nil, timeout)
 		if err == nil && by != "" {
 			err = fmt.Errorf("fails at %s", by)
 		}
-		errs[i] = err
+		outcomes[i] = outcome{err, time.Since(began)}
 		fmt.Fprintf(os.Stderr, "%-36s %v\n", "no mutant in "+named[i], err)
 	})
-	broken := map[string]error{}
-	for i, err := range errs {
-		if err != nil {
-			broken[named[i]] = err
-		}
+	sound := make(map[string]outcome)
+	for i, o := range outcomes {
+		sound[named[i]] = o
 	}
-	return broken
+	return sound
 }
 
-func try(ctx context.Context, root string, m mutant.Mutant, broken map[string]error, timeout time.Duration) (r result) {
+// try tries a mutant. Tests that take several times as long as without it hang.
+func try(ctx context.Context, root string, m mutant.Mutant, sound map[string]outcome, timeout time.Duration) (r result) {
 	began := time.Now()
 	r.Mutant = m
 	defer func() { r.took = time.Since(began) }()
+	expected := 10 * time.Second // to build them
 	for _, name := range m.Tests {
-		if err := broken[name]; err != nil {
+		if err := sound[name].err; err != nil {
 			r.err = fmt.Errorf("%s without any mutant: %w", name, err)
 			return r
 		}
+		expected += sound[name].took
 	}
+	timeout = min(timeout, 5*expected)
 	files, err := m.Apply(root)
 	if err != nil {
 		r.err = err
