@@ -96,10 +96,14 @@ type Engine struct {
 	nodes   jetstream.KeyValue // nil: to be set up
 	players jetstream.KeyValue
 	events  eventsState
-	seats   seatsState
 	denied  error              // the last right that was missing
 	setting context.CancelFunc // ends a set-up under way
 	forming time.Time          // when too few servers were there first
+
+	seatsThere bool      // all buckets of seats
+	seatsAgain time.Time // when those that are missing are made
+	// seats are those buckets. They stay when the connection is made again: nil is one that was never there.
+	seats [cluster.SeatBuckets]jetstream.KeyValue
 
 	// What loop is to look at.
 	suspects map[string]bool // streams that may be lost
@@ -326,11 +330,17 @@ func (e *Engine) connected() {
 	e.status.Up, e.status.Since = true, time.Now()
 	e.status.Version, e.status.URL = nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()
 	e.status.Servers = max(len(e.o.URLs), len(nc.DiscoveredServers()), e.status.Replicas)
-	e.nodes, e.players, e.err, e.denied, e.events, e.seats, e.forming = nil, nil, nil, nil, eventsState{}, seatsState{}, time.Time{}
+	e.forgetLocked()
+	e.err, e.denied, e.forming = nil, nil, time.Time{}
 	st := e.status
 	e.mu.Unlock()
 	e.tell(func() { e.h.EngineUp(st) })
 	e.again()
+}
+
+// forgetLocked has everything be set up again.
+func (e *Engine) forgetLocked() {
+	e.nodes, e.players, e.events, e.seatsThere, e.seatsAgain = nil, nil, eventsState{}, false, time.Time{}
 }
 
 // refusesCredentials reports whether a server has refused the user.
@@ -355,7 +365,7 @@ func (e *Engine) down(err error) {
 	e.fail(err)
 	e.mu.Lock()
 	was := e.status.Up
-	e.nodes, e.players, e.events, e.seats = nil, nil, eventsState{}, seatsState{}
+	e.forgetLocked()
 	if was {
 		e.status.Up, e.status.Since = false, time.Now()
 	}
@@ -465,11 +475,11 @@ func (e *Engine) setUp(nc *nats.Conn) (err error) {
 	if _, err := js.AccountInfo(ctx); err != nil {
 		return explain("", err)
 	}
-	nodes, err := e.open(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("nodes"), Description: "Nodes of a Reseat cluster", TTL: recordTTL, Storage: jetstream.MemoryStorage, History: 1, MaxBytes: 16 << 20})
+	nodes, err := e.openKV(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("nodes"), Description: "Nodes of a Reseat cluster", TTL: recordTTL, Storage: jetstream.MemoryStorage, History: 1, MaxBytes: 16 << 20})
 	if err != nil {
 		return err
 	}
-	players, err := e.open(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("players"), Description: "Players of a Reseat cluster", Storage: jetstream.MemoryStorage, History: 1, LimitMarkerTTL: markerTTL})
+	players, err := e.openKV(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("players"), Description: "Players of a Reseat cluster", Storage: jetstream.MemoryStorage, History: 1, LimitMarkerTTL: markerTTL})
 	if err != nil {
 		return err
 	}
@@ -557,9 +567,6 @@ func (e *Engine) timed(ctx context.Context, op string) (context.Context, func())
 	}
 }
 
-// stream is the name of the stream of a bucket.
-func (e *Engine) stream(what string) string { return "KV_" + e.bucket(what) }
-
 // noteFailed has the loop look whether a stream is still there, after an operation on it that has failed.
 // The server does not say it of the bucket of nodes: to those who subscribe to its subjects a write is
 // delivered, and so the writer waits in vain.
@@ -618,7 +625,7 @@ func (e *Engine) lostLocked(stream string) {
 	case e.bucket("events"):
 		e.events = eventsState{}
 	default:
-		e.seats.there = false
+		e.seatsThere = false
 	}
 }
 

@@ -157,7 +157,7 @@ func (o *Options) probeRights(server string) (lacking NeededRights, err error) {
 				m.Data = []byte("{")
 			case !strings.HasPrefix(s, "$JS."):
 				m.Header.Set(jetstream.ExpectedStreamHeader, probeKey)
-				m.Header.Set(conditionalHeader, "0")
+				m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
 			}
 			if err := nc.PublishMsg(m); err != nil {
 				return lacking, err
