@@ -16,15 +16,15 @@ import (
 // Players keeps players from having two sessions at different nodes, as --duplicate takeover
 // and reject promise. Each player has a record in the engine that names their session; it is
 // only written on the condition that nobody else has written it meanwhile. While the engine
-// is away each node decides for itself, and Announce decides afterwards.
+// is away each node decides for itself, and Announce decides afterwards. Only what a node has sealed is believed.
 //
 // Its methods may be called from any goroutine.
 type Players struct {
-	self   func() string // this node's id
-	store  PlayerStore
-	peers  PlayerPeers
-	derive func(purpose string, n int) ([][]byte, error)
-	log    *slog.Logger
+	self  func() string // this node's id
+	store PlayerStore
+	peers PlayerPeers
+	seal  seal
+	log   *slog.Logger
 	// Unchecked is called for each session that began without the engine.
 	Unchecked func()
 
@@ -71,7 +71,7 @@ const (
 
 // key returns the key of a player's record.
 func (p *Players) key(of Player) string {
-	secrets, err := p.derive(playerPurpose, sha256.Size)
+	secrets, err := p.seal.derive(playerPurpose, sha256.Size)
 	if err != nil || len(secrets) == 0 {
 		return ""
 	}
@@ -100,7 +100,7 @@ const holdTries = 8
 // NewPlayers returns the Players of the node whose id self returns. derive is tokens.Keys.Derive: nodes
 // with the same keys find each other's records.
 func NewPlayers(self func() string, store PlayerStore, peers PlayerPeers, derive func(purpose string, n int) ([][]byte, error), log *slog.Logger) *Players {
-	return &Players{self: self, store: store, peers: peers, derive: derive, log: log, Unchecked: func() {}, held: make(map[string]holding)}
+	return &Players{self: self, store: store, peers: peers, seal: seal{derive}, log: log, Unchecked: func() {}, held: make(map[string]holding)}
 }
 
 // Hold makes session the one of a player in the whole cluster. It reports false if another
@@ -266,23 +266,36 @@ func (p *Players) update(key string, h holding, revision uint64) bool {
 	return true
 }
 
-// read returns the record of a player, with revision 0 if there is none. A record that cannot
-// be read is as good as none.
+// read returns the record of a player, with revision 0 if there is none. A record that no node has written is as good
+// as none.
 func (p *Players) read(ctx context.Context, key string) (h holder, revision uint64, err error) {
 	value, revision, err := p.store.GetPlayer(ctx, key)
 	if errors.Is(err, ErrNoRecord) {
 		return h, 0, nil
 	}
-	if err == nil && json.Unmarshal(value, &h) != nil {
+	if err != nil {
+		return h, revision, err
+	}
+	_, opened, bad := p.seal.openObject(playerPlace(key), value)
+	if bad == nil {
+		bad = json.Unmarshal(opened, &h)
+	}
+	if bad != nil {
+		p.log.Debug("player.bad_record", "err", bad)
 		h = holder{Node: p.self()}
 	}
-	return h, revision, err
+	return h, revision, nil
 }
 
 func (p *Players) write(ctx context.Context, key string, h holder, revision uint64) (uint64, error) {
 	value, err := json.Marshal(h)
+	if err == nil {
+		value, err = p.seal.object(playerPlace(key), 0, value)
+	}
 	if err != nil {
 		return 0, err
 	}
 	return p.store.PutPlayer(ctx, key, value, revision)
 }
+
+func playerPlace(key string) string { return "player " + key }

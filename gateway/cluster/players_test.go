@@ -1,12 +1,15 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,8 +107,7 @@ func newPair() (a, b *Players, s *fakeStore, n *table) {
 	s, n = newFakeStore(), &table{ended: make(map[string]bool), answers: make(map[string]bool)}
 	quiet := slog.New(slog.DiscardHandler)
 	self := func(id string) func() string { return func() string { return id } }
-	derive := func(string, int) ([][]byte, error) { return [][]byte{[]byte("secret")}, nil }
-	return NewPlayers(self("a"), s, n, derive, quiet), NewPlayers(self("b"), s, n, derive, quiet), s, n
+	return NewPlayers(self("a"), s, n, derivedOf("k"), quiet), NewPlayers(self("b"), s, n, derivedOf("k"), quiet), s, n
 }
 
 // inPair runs f in a bubble of synctest with the Players of two nodes.
@@ -256,12 +258,29 @@ func TestAnnounceFillsAnEmptiedStore(t *testing.T) {
 	})
 }
 
-func TestUnreadableRecordIsAsGoodAsNone(t *testing.T) {
-	inPair(t, func(t *testing.T, a, _ *Players, s *fakeStore, n *table) {
+// Otherwise anybody who may write there could have any session superseded.
+func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
+	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
+		holds(t, b, "s1", newestWins, true)
+		b.Hold(t.Context(), Player{Name: "bob"}, "s2", newestWins)
 		key := a.key(ada)
-		s.records[key], s.at[key], s.last = []byte("{"), 7, 7
-		holds(t, a, "s1", oldestWins, true)
+		good, bobs := s.records[key], s.records[a.key(Player{Name: "bob"})]
+		bare, _ := json.Marshal(holder{Session: "s1", Node: "b"})
+		other, _ := another(t, "x").seal.object(playerPlace(key), 0, bare)
+		for name, value := range map[string][]byte{
+			"of another player": bobs, "unsealed": bare, "no JSON": []byte("{"), "sealed by another key": other,
+			"another place's": []byte(`{"sid":"s1","sealed":"` + strings.Repeat("A", 40) + `"}`),
+		} {
+			s.records[key] = value
+			if h, revision, err := a.read(t.Context(), key); h != (holder{Node: "a"}) || revision == 0 || err != nil {
+				t.Errorf("%s: %+v, revision %d, %v; want that it is as good as none", name, h, revision, err)
+			}
+		}
+		holds(t, a, "s3", newestWins, true) // over it
 		n.wantEnded(t)
+		s.records[key] = bytes.Replace(good, []byte(`"s1"`), []byte(`"s9"`), 1) // what is outside the seal is not read
+		holds(t, a, "s4", newestWins, true)
+		n.wantEnded(t, "b/s1")
 	})
 }
 

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -150,36 +149,5 @@ func TestNodesOfOneAddressAreAskedOnce(t *testing.T) {
 		}
 		wstest.Equal(t, "nodes that are up at one address", up, 1)
 		s.wantState(answers, "up")
-	})
-}
-
-// Otherwise anybody who may write there could have any session superseded.
-func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
-	onSealedStage(t, func(t *testing.T, s *stage) {
-		store := newFakeStore()
-		players := s.SealedPlayers(store)
-		mine, _ := json.Marshal(holder{Session: "s", Node: peerID, Since: time.Now().UTC()})
-		if _, err := players.PutPlayer(t.Context(), "alice", mine, 0); err != nil {
-			t.Fatal(err)
-		}
-		written := store.records["alice"]
-		for name, try := range map[string]struct {
-			key   string
-			value []byte
-			want  string
-		}{
-			"sealed":                     {"alice", written, string(mine)},
-			"of another player":          {"bob", written, ""},
-			"unsealed":                   {"alice", mine, ""},
-			"changed outside":            {"alice", bytes.Replace(written, []byte(`"s"`), []byte(`"x"`), 1), string(mine)},
-			"no JSON":                    {"alice", []byte("x"), ""},
-			"sealed by another key":      {"alice", wrap(mine, []byte("\x0112345678nonsense")), ""},
-			"of a node that seals, bare": {"alice", []byte(`{"sid":"s","node":"0000000b"}`), ""},
-		} {
-			store.records[try.key], store.at[try.key] = try.value, 1
-			if value, revision, err := players.GetPlayer(t.Context(), try.key); string(value) != try.want || revision != 1 || err != nil {
-				t.Errorf("%s: %q, revision %d, %v; want %q, 1", name, value, revision, err, try.want)
-			}
-		}
 	})
 }
