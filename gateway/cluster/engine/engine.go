@@ -67,9 +67,8 @@ type Options struct {
 // has happened, and operations read what is there.
 type Engine struct {
 	// Set once, before Start.
-	o    Options
-	h    cluster.EngineHandler
-	user string // the public nkey, "" without one
+	o Options
+	h cluster.EngineHandler
 
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -82,15 +81,15 @@ type Engine struct {
 	mu sync.Mutex // guards all below
 
 	// The connection.
-	nc       *nats.Conn          // nil before the first attempt to connect has ended
-	js       jetstream.JetStream // as nc
-	later    []*subscription     // made before nc was there
-	contents string              // of the files, when they were read last
-	status   cluster.EngineStatus
-	skew     time.Duration
-	skewed   bool      // skew was measured
-	contact  time.Time // when the newest write began that was confirmed
-	err      error     // why it is not up, or cannot be used
+	nc      *nats.Conn          // nil before the first attempt to connect has ended
+	js      jetstream.JetStream // as nc
+	later   []*subscription     // made before nc was there
+	files   files               // when they were read last
+	status  cluster.EngineStatus
+	skew    time.Duration
+	skewed  bool      // skew was measured
+	contact time.Time // when the newest write began that was confirmed
+	err     error     // why it is not up, or cannot be used
 
 	// What is there, since the last connect.
 	nodes   jetstream.KeyValue // nil: to be set up
@@ -122,44 +121,57 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, kick: make(chan struct{}, 1), reads: make(chan struct{}, maxLeaderReads), suspects: make(map[string]bool), status: cluster.EngineStatus{Since: time.Now()}}
 	var err error
-	if e.contents, err = o.files(); err != nil {
-		return nil, err
-	}
-	if e.user, err = o.user(); err != nil {
+	if e.files, err = o.read(); err != nil {
 		return nil, err
 	}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e, nil
 }
 
-// files returns the contents of all files. The error names the flag.
-func (o *Options) files() (string, error) {
-	var all strings.Builder
-	for _, f := range []struct {
-		flag, name string
-		valid      func([]byte) error
-	}{
-		{"--cluster-creds", o.CredsFile, func([]byte) error { return nil }},
-		{"--cluster-ca", o.CAFile, func(b []byte) error {
-			if !x509.NewCertPool().AppendCertsFromPEM(b) {
-				return errors.New("has no certificate in PEM")
-			}
-			return nil
-		}},
-	} {
-		if f.name == "" {
-			continue
-		}
-		b, err := os.ReadFile(f.name)
+// files are what the options' files have.
+type files struct {
+	contents string        // of all
+	key      nkeys.KeyPair // a seed alone, for a user that the server's configuration names; nil: none
+	user     string        // that user
+}
+
+// jwtMark begins the JWT in a file of credentials.
+var jwtMark = []byte("-----BEGIN NATS USER JWT-----")
+
+// read reads all files. The error names the flag.
+func (o *Options) read() (f files, err error) {
+	if o.CredsFile != "" {
+		b, err := os.ReadFile(o.CredsFile)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", f.flag, err)
+			return f, fmt.Errorf("--cluster-creds: %w", err)
 		}
-		if err := f.valid(b); err != nil {
-			return "", fmt.Errorf("%s: %.100s: %w", f.flag, f.name, err)
+		f.contents = string(b)
+		if !bytes.Contains(b, jwtMark) {
+			if f.key, err = nkeys.ParseDecoratedUserNKey(b); err == nil {
+				f.user, err = f.key.PublicKey()
+			}
+			if err != nil {
+				return f, fmt.Errorf("--cluster-creds: %.100s: want NATS user credentials, or the seed of a user's nkey", o.CredsFile)
+			}
 		}
-		fmt.Fprintf(&all, "%d %s", len(b), b)
 	}
-	return all.String(), nil
+	if o.CAFile != "" {
+		b, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return f, fmt.Errorf("--cluster-ca: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(b) {
+			return f, fmt.Errorf("--cluster-ca: %.100s: has no certificate in PEM", o.CAFile)
+		}
+		f.contents += "\n" + string(b)
+	}
+	return f, nil
+}
+
+// Check reads the files. The error names the flag.
+func (o *Options) Check() error {
+	_, err := o.read()
+	return err
 }
 
 // Start implements cluster.Engine.
@@ -181,22 +193,13 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 	return nil
 }
 
-// connection returns the options that say who this is, and whom to trust. The error names the flag.
-func (o *Options) connection() (opts []nats.Option, err error) {
-	if o.CredsFile != "" {
-		key, err := o.nkey()
-		if err != nil {
-			return nil, err
-		}
-		if key == nil {
-			opts = append(opts, nats.UserCredentials(o.CredsFile))
-		} else {
-			user, err := key.PublicKey()
-			if err != nil {
-				return nil, fmt.Errorf("--cluster-creds: %w", err)
-			}
-			opts = append(opts, nats.Nkey(user, key.Sign))
-		}
+// connection returns the options that say who this is, and whom to trust.
+func (o *Options) connection(f files) (opts []nats.Option) {
+	switch {
+	case f.key != nil:
+		opts = append(opts, nats.Nkey(f.user, f.key.Sign))
+	case o.CredsFile != "":
+		opts = append(opts, nats.UserCredentials(o.CredsFile))
 	}
 	if o.CAFile != "" {
 		opts = append(opts, nats.RootCAs(o.CAFile))
@@ -207,48 +210,7 @@ func (o *Options) connection() (opts []nats.Option, err error) {
 	case o.CAFile == "" && !o.Plaintext: // a server names others, which may be on other machines
 		opts = append(opts, nats.IgnoreDiscoveredServers())
 	}
-	return opts, nil
-}
-
-// jwtMark begins the JWT in a file of credentials.
-var jwtMark = []byte("-----BEGIN NATS USER JWT-----")
-
-// nkey is the key in the file of credentials, if that has no JWT: a seed alone, for a user that the server's
-// configuration names. Otherwise it is nil.
-func (o *Options) nkey() (nkeys.KeyPair, error) {
-	b, err := os.ReadFile(o.CredsFile)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster-creds: %w", err)
-	}
-	if bytes.Contains(b, jwtMark) {
-		return nil, nil
-	}
-	key, err := nkeys.ParseDecoratedUserNKey(b)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster-creds: %.100s: want NATS user credentials, or the seed of a user's nkey", o.CredsFile)
-	}
-	return key, nil
-}
-
-// user is the public nkey, "" without one.
-func (o *Options) user() (string, error) {
-	if o.CredsFile == "" {
-		return "", nil
-	}
-	key, err := o.nkey()
-	if key == nil || err != nil {
-		return "", err
-	}
-	return key.PublicKey()
-}
-
-// Check reads the files. The error names the flag.
-func (o *Options) Check() error {
-	if _, err := o.files(); err != nil {
-		return err
-	}
-	_, err := o.user()
-	return err
+	return opts
 }
 
 // connect tries all servers once, and goes on trying in the background. An error is one of the
@@ -263,11 +225,10 @@ func (e *Engine) connect() error {
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { e.fail(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { e.asyncError(err) }),
 	}
-	more, err := e.o.connection()
-	if err != nil {
-		return err
-	}
-	nc, err := nats.Connect(strings.Join(e.o.URLs, ","), append(opts, more...)...)
+	e.mu.Lock()
+	opts = append(opts, e.o.connection(e.files)...)
+	e.mu.Unlock()
+	nc, err := nats.Connect(strings.Join(e.o.URLs, ","), opts...)
 	if err != nil {
 		return fmt.Errorf("--cluster: %w", err)
 	}
@@ -722,20 +683,20 @@ func (e *Engine) Skew() (time.Duration, bool) {
 // Reload implements cluster.Engine. The files are read at each connect: if they have changed,
 // the connection is made again.
 func (e *Engine) Reload() error {
-	contents, err := e.o.files()
+	now, err := e.o.read()
 	if err != nil {
 		return err
 	}
-	if user, err := e.o.user(); err != nil {
-		return err
-	} else if user != e.user {
+	e.mu.Lock()
+	nc, before := e.nc, e.files
+	if now.user == before.user {
+		e.files = now
+	}
+	e.mu.Unlock()
+	if now.user != before.user {
 		return errors.New("--cluster-creds: another nkey takes effect at the next start, or in an upgrade")
 	}
-	e.mu.Lock()
-	nc, changed := e.nc, contents != e.contents
-	e.contents = contents
-	e.mu.Unlock()
-	if changed && nc != nil && nc.IsConnected() {
+	if now.contents != before.contents && nc != nil && nc.IsConnected() {
 		return nc.ForceReconnect()
 	}
 	return nil

@@ -182,26 +182,3 @@ func (e *Engine) Contact() time.Time {
 	defer e.mu.Unlock()
 	return e.contact
 }
-
-// probeSeats looks at the buckets.
-func (f *Found) probeSeats(ctx context.Context, js jetstream.JetStream) {
-	for i := range f.Seats {
-		b := &f.Seats[i]
-		if f.Denied.Publishes("$JS.API.STREAM.INFO.KV_" + b.Name) {
-			continue
-		}
-		b.Err = within(ctx, func(ctx context.Context) error {
-			st, err := f.probeStream(ctx, js, b)
-			if st == nil {
-				return err
-			}
-			switch c := st.CachedInfo().Config; {
-			case c.Storage != jetstream.FileStorage:
-				return errors.New("is in memory, where a restart can empty it: delete it, and a node makes it again")
-			case !c.AllowMsgTTL || c.MaxMsgsPerSubject != 1:
-				return errors.New("has other settings than nodes give it: delete it, and a node makes it again")
-			}
-			return leaderless(st.CachedInfo())
-		})
-	}
-}
