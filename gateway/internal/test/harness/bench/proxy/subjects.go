@@ -21,7 +21,6 @@ type Subject struct {
 	Resumable bool     // its clients speak reseat.v1
 	Only      []string // its workloads; none: all
 	Other     bool     // it is another build of the gateway
-	Named     bool     // it takes part only if it is asked for by name
 	start     starter
 }
 
@@ -55,7 +54,6 @@ func Subjects() []Subject {
 		{Name: NGINX, Title: "nginx", start: nginx},
 		{Name: "haproxy", Title: "HAProxy", start: haproxy},
 		{Name: "library", Title: "two legs", start: self("serve-library")},
-		{Name: "floor", Title: "bytes relayed, nothing else", Only: []string{"W1", "W3", "W8"}, Named: true, start: self("serve-floor")},
 	}
 	for _, driver := range []string{"net", "poll"} {
 		flags := []string{"--driver", driver}
