@@ -49,6 +49,16 @@ func (e *Engine) openKV(ctx context.Context, c jetstream.KeyValueConfig) (jetstr
 	})
 }
 
+// there returns one of the engine's buckets, nil while the connection is down or it was not found yet.
+func (e *Engine) there(kv *jetstream.KeyValue) jetstream.KeyValue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.status.Up {
+		return nil
+	}
+	return *kv
+}
+
 // read has f ask for a record of a bucket. If there is none the error is cluster.ErrNoRecord.
 func (e *Engine) read(ctx context.Context, op, bucket string, f func(ctx context.Context) error) error {
 	ctx, end := e.timed(ctx, op)

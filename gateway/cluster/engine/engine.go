@@ -180,7 +180,7 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 	if _, err := e.Subscribe("hb", func(_ string, id []byte) { e.tell(func() { h.Heartbeat(string(id)) }) }); err != nil {
 		return err
 	}
-	if err := e.subscribe("$KV."+e.bucket("nodes")+".*", e.record); err != nil {
+	if err := e.add(&subscription{subject: "$KV." + e.bucket("nodes") + ".*", f: e.record}); err != nil {
 		return err
 	}
 	e.run.Go(func() {
@@ -385,7 +385,7 @@ func (e *Engine) loop() {
 		if e.lookForStreams() {
 			retry.Reset(streamsLook)
 		}
-		if e.nodesBucket() == nil {
+		if e.there(&e.nodes) == nil {
 			if err := e.setUp(nc); err != nil {
 				e.fail(err)
 				retry.Reset(setupRetry)
@@ -643,10 +643,6 @@ func (e *Engine) Subscribe(subject string, f func(subject string, data []byte)) 
 	prefix := e.o.Name + "."
 	s := &subscription{subject: prefix + subject, f: func(m *nats.Msg) { f(strings.TrimPrefix(m.Subject, prefix), m.Data) }}
 	return s.end, e.add(s)
-}
-
-func (e *Engine) subscribe(subject string, f nats.MsgHandler) error {
-	return e.add(&subscription{subject: subject, f: f})
 }
 
 func (e *Engine) add(s *subscription) error {

@@ -26,12 +26,6 @@ const (
 	statusNobodyHere = "503"
 )
 
-func (e *Engine) nodesBucket() jetstream.KeyValue {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.nodes
-}
-
 // record passes a write to the bucket of nodes on.
 func (e *Engine) record(m *nats.Msg) {
 	if m.Header.Get(jetstream.ExpectedLastSubjSeqHeader) != "" { // it may have been refused: the node writes it again if it was accepted
@@ -68,7 +62,7 @@ func listRecords(ctx context.Context, nc *nats.Conn, bucket string) (map[string]
 
 // CreateNode implements cluster.Engine.
 func (e *Engine) CreateNode(ctx context.Context, id string, value []byte) (existing []byte, err error) {
-	kv := e.nodesBucket()
+	kv := e.there(&e.nodes)
 	_, err = e.write(ctx, "create", kv, func(ctx context.Context) (uint64, error) { return kv.Create(ctx, id, value) })
 	if !errors.Is(err, cluster.ErrOvertaken) {
 		return nil, err
@@ -81,7 +75,7 @@ func (e *Engine) CreateNode(ctx context.Context, id string, value []byte) (exist
 
 // PutNode implements cluster.Engine.
 func (e *Engine) PutNode(ctx context.Context, id string, value []byte) error {
-	kv := e.nodesBucket()
+	kv := e.there(&e.nodes)
 	_, err := e.write(ctx, "put", kv, func(ctx context.Context) (uint64, error) { return kv.Put(ctx, id, value) })
 	return err
 }

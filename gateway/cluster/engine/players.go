@@ -8,18 +8,9 @@ import (
 	"reseat/gateway/cluster"
 )
 
-func (e *Engine) playersBucket() jetstream.KeyValue {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.status.Up {
-		return nil
-	}
-	return e.players
-}
-
 // GetPlayer implements cluster.PlayerStore.
 func (e *Engine) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
-	kv := e.playersBucket()
+	kv := e.there(&e.players)
 	if kv == nil {
 		return nil, 0, cluster.ErrEngineDown
 	}
@@ -36,10 +27,10 @@ func (e *Engine) GetPlayer(ctx context.Context, key string) ([]byte, uint64, err
 
 // PutPlayer implements cluster.PlayerStore.
 func (e *Engine) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	return e.put(ctx, "cas", e.playersBucket(), key, value, revision)
+	return e.put(ctx, "cas", e.there(&e.players), key, value, revision)
 }
 
 // DeletePlayer implements cluster.PlayerStore.
 func (e *Engine) DeletePlayer(ctx context.Context, key string, revision uint64) error {
-	return e.delete(ctx, "delete", e.playersBucket(), key, revision)
+	return e.delete(ctx, "delete", e.there(&e.players), key, revision)
 }

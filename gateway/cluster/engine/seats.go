@@ -88,19 +88,9 @@ func (e *Engine) makeSeatsBucket(ctx context.Context, i int) error {
 	return err
 }
 
-// seatsOf returns a bucket, nil while the connection is down.
-func (e *Engine) seatsOf(bucket int) jetstream.KeyValue {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.status.Up {
-		return nil
-	}
-	return e.seats[bucket]
-}
-
 // readSeats is read, of a bucket of seats.
 func (e *Engine) readSeats(ctx context.Context, op string, bucket int, f func(ctx context.Context, kv jetstream.KeyValue) error) error {
-	kv := e.seatsOf(bucket)
+	kv := e.there(&e.seats[bucket])
 	if kv == nil {
 		return cluster.ErrEngineDown
 	}
@@ -128,12 +118,12 @@ func (e *Engine) GetSeat(ctx context.Context, session string) (cluster.StoredSea
 
 // PutSeat implements cluster.SeatStore.
 func (e *Engine) PutSeat(ctx context.Context, session string, value []byte, revision uint64) (uint64, error) {
-	return e.put(ctx, "seat_put", e.seatsOf(cluster.SeatBucket(session)), session, value, revision)
+	return e.put(ctx, "seat_put", e.there(&e.seats[cluster.SeatBucket(session)]), session, value, revision)
 }
 
 // DeleteSeat implements cluster.SeatStore.
 func (e *Engine) DeleteSeat(ctx context.Context, session string, revision uint64) error {
-	return e.delete(ctx, "seat_delete", e.seatsOf(cluster.SeatBucket(session)), session, revision)
+	return e.delete(ctx, "seat_delete", e.there(&e.seats[cluster.SeatBucket(session)]), session, revision)
 }
 
 // ListSeats implements cluster.SeatStore, without a consumer. What is written while it lists is not listed.
