@@ -1,15 +1,12 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -255,32 +252,6 @@ func TestAnnounceFillsAnEmptiedStore(t *testing.T) {
 		a.Release(ada, "s1")
 		synctest.Wait()
 		wstest.Equal(t, "records, by the new revision", len(s.records), 1)
-	})
-}
-
-// Otherwise anybody who may write there could have any session superseded.
-func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
-	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
-		holds(t, b, "s1", newestWins, true)
-		b.Hold(t.Context(), Player{Name: "bob"}, "s2", newestWins)
-		key := a.key(ada)
-		good, bobs := s.records[key], s.records[a.key(Player{Name: "bob"})]
-		bare, _ := json.Marshal(holder{Session: "s1", Node: "b"})
-		other, _ := another(t, "x").seal.object(playerPlace(key), 0, bare)
-		for name, value := range map[string][]byte{
-			"of another player": bobs, "unsealed": bare, "no JSON": []byte("{"), "sealed by another key": other,
-			"another place's": []byte(`{"sid":"s1","sealed":"` + strings.Repeat("A", 40) + `"}`),
-		} {
-			s.records[key] = value
-			if h, revision, err := a.read(t.Context(), key); h != (holder{Node: "a"}) || revision == 0 || err != nil {
-				t.Errorf("%s: %+v, revision %d, %v; want that it is as good as none", name, h, revision, err)
-			}
-		}
-		holds(t, a, "s3", newestWins, true) // over it
-		n.wantEnded(t)
-		s.records[key] = bytes.Replace(good, []byte(`"s1"`), []byte(`"s9"`), 1) // what is outside the seal is not read
-		holds(t, a, "s4", newestWins, true)
-		n.wantEnded(t, "b/s1")
 	})
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -149,5 +150,31 @@ func TestNodesOfOneAddressAreAskedOnce(t *testing.T) {
 		}
 		wstest.Equal(t, "nodes that are up at one address", up, 1)
 		s.wantState(answers, "up")
+	})
+}
+
+// Otherwise anybody who may write there could have any session superseded.
+func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
+	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
+		holds(t, b, "s1", newestWins, true)
+		b.Hold(t.Context(), Player{Name: "bob"}, "s2", newestWins)
+		key := a.key(ada)
+		good, bobs := s.records[key], s.records[a.key(Player{Name: "bob"})]
+		bare, _ := json.Marshal(holder{Session: "s1", Node: "b"})
+		other, _ := another(t, "x").seal.object(playerPlace(key), 0, bare)
+		for name, value := range map[string][]byte{
+			"of another player": bobs, "unsealed": bare, "no JSON": []byte("{"), "sealed by another key": other,
+			"another place's": []byte(`{"sid":"s1","sealed":"` + strings.Repeat("A", 40) + `"}`),
+		} {
+			s.records[key] = value
+			if h, revision, err := a.read(t.Context(), key); h != (holder{Node: "a"}) || revision == 0 || err != nil {
+				t.Errorf("%s: %+v, revision %d, %v; want that it is as good as none", name, h, revision, err)
+			}
+		}
+		holds(t, a, "s3", newestWins, true) // over it
+		n.wantEnded(t)
+		s.records[key] = bytes.Replace(good, []byte(`"s1"`), []byte(`"s9"`), 1) // what is outside the seal is not read
+		holds(t, a, "s4", newestWins, true)
+		n.wantEnded(t, "b/s1")
 	})
 }

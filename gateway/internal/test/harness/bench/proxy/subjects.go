@@ -124,7 +124,11 @@ func withEd25519(flags []string) starter {
 }
 
 func nginx(p Place, addr netip.AddrPort) (*Proxy, error) {
-	conf := fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Game, addr, p.Leg.nginx())
+	return p.runNGINX(addr, fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Game, addr, p.Leg.nginx()), 1)
+}
+
+// runNGINX starts nginx with so many workers.
+func (p Place) runNGINX(addr netip.AddrPort, conf string, workers int) (*Proxy, error) {
 	if os.Geteuid() == 0 {
 		conf = "user root;\n" + conf
 	}
@@ -132,7 +136,7 @@ func nginx(p Place, addr netip.AddrPort) (*Proxy, error) {
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		return nil, err
 	}
-	return start(p, addr, 2, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
+	return start(p, addr, workers+1, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
 }
 
 const nginxConf = `daemon off;
