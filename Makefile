@@ -8,7 +8,7 @@ RACE    := -race
 HARNESS := gateway/internal/test/harness
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-race run cluster test proof test-go test-web test-play test-harness test-acme test-peers test-operate test-e2e test-engines test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short bench-scale profile bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools tools-proof clean
+.PHONY: help build build-race run cluster test proof test-go test-web test-play test-harness test-acme test-peers test-operate test-e2e test-engines test-release simulate verify chaos chaos-cluster chaos-durable failover engine mutants soak drain freeze unit fuzz bench bench-short bench-scale bench-micro bench-compare check lint lint-go lint-web release vulns test-vulns tools tools-proof clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,12 +143,6 @@ bench-scale: build ## how Reseat and nginx scale from one to eight processors; t
 bench-short: build bin/nats-server ## the same in three minutes, tables only; ARGS='--only W1 --rounds 5'
 	./.ci/tools proof
 	$(BENCH) --short $(ARGS)
-
-PROFILED = --subjects floor,nginx,reseat@poll,reseat@net
-profile: bin/nats-server ## where the processor time goes, beside nginx, in five minutes; takes root and perf; ARGS='--only W3 --subjects nginx,reseat@poll'
-	./.ci/tools proof
-	$(GO) build -trimpath -o bin/reseat-named .
-	$(BENCH) --reseat $(abspath bin/reseat-named) --profile $(or $(ARGS),$(PROFILED))
 
 MICRO := -run '^$$' -bench . -benchmem ./gateway/... ./tokens/... ./upstream/...
 

@@ -109,7 +109,7 @@ func New(cfg Config) (*Cluster, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	for _, k := range cfg.Known {
 		c.heard[k.ID] = k.Heard
-		c.peers[k.ID] = &peer{record: k.record(), recordAt: k.Heard, gone: k.Gone, left: k.State == stateLeft}
+		c.peers[k.ID] = &peer{record: k.record, recordAt: k.Heard, gone: k.Gone, left: k.State == stateLeft}
 	}
 	if cfg.Derive != nil {
 		c.sealer = newSealer(c, cfg.Engine, cfg.Derive)

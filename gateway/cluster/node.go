@@ -83,16 +83,9 @@ const stateLeft = "left"
 
 // Known describes another node, for a successor of this process.
 type Known struct {
-	ID, Name, Address, Version string
-	Formats                    []int
-	Level                      int
-	State                      string    // as the node has published it
-	Heard                      time.Time // when anything was last heard of it
-	Gone                       string    // the evidence, "" while it may live
-}
-
-func (k Known) record() record {
-	return record{ID: k.ID, Name: k.Name, Address: k.Address, Version: k.Version, Formats: k.Formats, Level: k.Level, State: k.State}
+	record
+	Heard time.Time // when anything was last heard of it
+	Gone  string    // the evidence, "" while it may live
 }
 
 func parseRecord(id string, value []byte) (record, error) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -16,15 +17,15 @@ import (
 // Players keeps players from having two sessions at different nodes, as --duplicate takeover
 // and reject promise. Each player has a record in the engine that names their session; it is
 // only written on the condition that nobody else has written it meanwhile. While the engine
-// is away each node decides for itself, and Announce decides afterwards.
+// is away each node decides for itself, and Announce decides afterwards. Only what a node has sealed is believed.
 //
 // Its methods may be called from any goroutine.
 type Players struct {
-	self   func() string // this node's id
-	store  PlayerStore
-	peers  PlayerPeers
-	derive func(purpose string, n int) ([][]byte, error)
-	log    *slog.Logger
+	self  func() string // this node's id
+	store PlayerStore
+	peers PlayerPeers
+	seal  seal
+	log   *slog.Logger
 	// Unchecked is called for each session that began without the engine.
 	Unchecked func()
 
@@ -71,7 +72,7 @@ const (
 
 // key returns the key of a player's record.
 func (p *Players) key(of Player) string {
-	secrets, err := p.derive(playerPurpose, sha256.Size)
+	secrets, err := p.seal.derive(playerPurpose, sha256.Size)
 	if err != nil || len(secrets) == 0 {
 		return ""
 	}
@@ -94,13 +95,13 @@ type holding struct {
 	revision   uint64 // 0: not written
 }
 
-// holdTries bounds how often Hold starts again after it was overtaken.
+// holdTries bounds how often claim starts again after it was overtaken.
 const holdTries = 8
 
 // NewPlayers returns the Players of the node whose id self returns. derive is tokens.Keys.Derive: nodes
 // with the same keys find each other's records.
 func NewPlayers(self func() string, store PlayerStore, peers PlayerPeers, derive func(purpose string, n int) ([][]byte, error), log *slog.Logger) *Players {
-	return &Players{self: self, store: store, peers: peers, derive: derive, log: log, Unchecked: func() {}, held: make(map[string]holding)}
+	return &Players{self: self, store: store, peers: peers, seal: seal{derive}, log: log, Unchecked: func() {}, held: make(map[string]holding)}
 }
 
 // Hold makes session the one of a player in the whole cluster. It reports false if another
@@ -109,39 +110,50 @@ func (p *Players) Hold(ctx context.Context, player Player, session string, oldes
 	key := p.key(player)
 	mine := holding{holder: holder{Session: session, Node: p.self(), Since: time.Now().UTC()}, oldestWins: oldestWins}
 	p.keep(key, mine)
+	lost, err := p.claim(ctx, key, mine, func(other holder) bool {
+		return oldestWins && p.peers.Answers(ctx, other.Node, other.Session)
+	})
+	switch {
+	case lost:
+		p.drop(key, session)
+	case err != nil && ctx.Err() == nil:
+		p.Unchecked()
+		p.log.Debug("player.unchecked", "session", session)
+	}
+	return !lost
+}
+
+// claim makes the record of a player that of h. lost: the session of another node stays, for which stays is asked.
+func (p *Players) claim(ctx context.Context, key string, h holding, stays func(other holder) bool) (lost bool, err error) {
 	for range holdTries {
-		if !p.holds(key, session) {
-			return true // it has ended, or a newer one of this node is about to end it
+		if !p.holds(key, h.Session) {
+			return false, nil // it has ended, or a newer one of this node is about to end it
 		}
 		current, revision, err := p.read(ctx, key)
 		if err != nil {
-			break
+			return false, err
 		}
-		other := revision > 0 && current.Node != p.self() && current.Session != session // else it has moved to this node
-		if other && oldestWins && p.peers.Answers(ctx, current.Node, current.Session) {
-			p.drop(key, session)
-			return false
+		other := revision > 0 && current.Node != p.self() && current.Session != h.Session // else it has moved to this node
+		if other && stays(current) {
+			return true, nil
 		}
-		written, err := p.write(ctx, key, mine.holder, revision)
-		if errors.Is(err, ErrOvertaken) {
-			continue
-		}
-		if err != nil {
-			break
+		if revision == 0 || current.Node != p.self() || current.Session != h.Session {
+			if revision, err = p.write(ctx, key, h.holder, revision); errors.Is(err, ErrOvertaken) {
+				continue
+			}
+			if err != nil {
+				return false, err
+			}
 		}
 		if other {
 			p.peers.Supersede(current.Node, current.Session)
 		}
-		if !p.update(key, mine, written) && !p.holdsAny(key) {
-			p.store.DeletePlayer(ctx, key, written) // it has ended meanwhile
+		if !p.update(key, h, revision) && !p.holdsAny(key) {
+			p.store.DeletePlayer(ctx, key, revision) // it has ended meanwhile
 		}
-		return true
+		return false, nil
 	}
-	if ctx.Err() == nil {
-		p.Unchecked()
-		p.log.Debug("player.unchecked", "session", session)
-	}
-	return true
+	return false, ErrOvertaken
 }
 
 // holds reports whether session is the newest one of its player here.
@@ -201,45 +213,18 @@ func (p *Players) Release(player Player, session string) {
 // another one.
 func (p *Players) Announce(ctx context.Context, supersede func(session string)) {
 	p.mu.Lock()
-	all := make(map[string]holding, len(p.held))
-	for key, h := range p.held {
-		all[key] = h
-	}
+	all := maps.Clone(p.held)
 	p.mu.Unlock()
 	for key, h := range all {
 		if ctx.Err() != nil {
 			return
 		}
-		p.announce(ctx, key, h, supersede)
-	}
-}
-
-func (p *Players) announce(ctx context.Context, key string, h holding, supersede func(session string)) {
-	for range holdTries {
-		current, revision, err := p.read(ctx, key)
-		switch {
-		case err != nil:
-			return
-		case revision > 0 && current.Node == p.self() && current.Session == h.Session:
-			p.update(key, h, revision)
-			return
-		}
-		other := revision > 0 && current.Node != p.self() && current.Session != h.Session // of its own sessions this node has decided
-		if other && !p.wins(h, current) && (!h.oldestWins || p.peers.Answers(ctx, current.Node, current.Session)) {
+		lost, _ := p.claim(ctx, key, h, func(other holder) bool {
+			return !p.wins(h, other) && (!h.oldestWins || p.peers.Answers(ctx, other.Node, other.Session))
+		})
+		if lost {
 			supersede(h.Session)
-			return
 		}
-		written, err := p.write(ctx, key, h.holder, revision)
-		if errors.Is(err, ErrOvertaken) {
-			continue
-		}
-		if err == nil {
-			if other {
-				p.peers.Supersede(current.Node, current.Session)
-			}
-			p.update(key, h, written)
-		}
-		return
 	}
 }
 
@@ -266,23 +251,36 @@ func (p *Players) update(key string, h holding, revision uint64) bool {
 	return true
 }
 
-// read returns the record of a player, with revision 0 if there is none. A record that cannot
-// be read is as good as none.
+// read returns the record of a player, with revision 0 if there is none. A record that no node has written is as good
+// as none.
 func (p *Players) read(ctx context.Context, key string) (h holder, revision uint64, err error) {
 	value, revision, err := p.store.GetPlayer(ctx, key)
 	if errors.Is(err, ErrNoRecord) {
 		return h, 0, nil
 	}
-	if err == nil && json.Unmarshal(value, &h) != nil {
+	if err != nil {
+		return h, revision, err
+	}
+	_, opened, bad := p.seal.openObject(playerPlace(key), value)
+	if bad == nil {
+		bad = json.Unmarshal(opened, &h)
+	}
+	if bad != nil {
+		p.log.Debug("player.bad_record", "err", bad)
 		h = holder{Node: p.self()}
 	}
-	return h, revision, err
+	return h, revision, nil
 }
 
 func (p *Players) write(ctx context.Context, key string, h holder, revision uint64) (uint64, error) {
 	value, err := json.Marshal(h)
+	if err == nil {
+		value, err = p.seal.object(playerPlace(key), 0, value)
+	}
 	if err != nil {
 		return 0, err
 	}
 	return p.store.PutPlayer(ctx, key, value, revision)
 }
+
+func playerPlace(key string) string { return "player " + key }

@@ -104,8 +104,7 @@ func newPair() (a, b *Players, s *fakeStore, n *table) {
 	s, n = newFakeStore(), &table{ended: make(map[string]bool), answers: make(map[string]bool)}
 	quiet := slog.New(slog.DiscardHandler)
 	self := func(id string) func() string { return func() string { return id } }
-	derive := func(string, int) ([][]byte, error) { return [][]byte{[]byte("secret")}, nil }
-	return NewPlayers(self("a"), s, n, derive, quiet), NewPlayers(self("b"), s, n, derive, quiet), s, n
+	return NewPlayers(self("a"), s, n, derivedOf("k"), quiet), NewPlayers(self("b"), s, n, derivedOf("k"), quiet), s, n
 }
 
 // inPair runs f in a bubble of synctest with the Players of two nodes.
@@ -253,15 +252,6 @@ func TestAnnounceFillsAnEmptiedStore(t *testing.T) {
 		a.Release(ada, "s1")
 		synctest.Wait()
 		wstest.Equal(t, "records, by the new revision", len(s.records), 1)
-	})
-}
-
-func TestUnreadableRecordIsAsGoodAsNone(t *testing.T) {
-	inPair(t, func(t *testing.T, a, _ *Players, s *fakeStore, n *table) {
-		key := a.key(ada)
-		s.records[key], s.at[key], s.last = []byte("{"), 7, 7
-		holds(t, a, "s1", oldestWins, true)
-		n.wantEnded(t)
 	})
 }
 

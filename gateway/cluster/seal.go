@@ -15,7 +15,7 @@ import (
 	"reseat/gateway/tlv"
 )
 
-// This file encodes and seals seats for the engine:
+// This file has the keys by which all is sealed that nodes write in the engine, and encodes seats for it:
 //
 //	format (1 byte), length of the head, head, nonce, sealed rest
 //
@@ -38,16 +38,64 @@ const (
 
 var (
 	errNoKeys      = errors.New("--token-key-file: a cluster needs a private key or a secret")
-	errNewerFormat = errors.New("the seat was written by a newer version of Reseat")
+	errNewerFormat = errors.New("it was written by a newer version of Reseat")
 	errMalformed   = errors.New("the seat's record is malformed")
-	errNoKey       = errors.New("the seat is sealed by another key: do all nodes have the same --token-key-file?")
-	errForged      = errors.New("the seat's record was changed")
+	errOtherKey    = errors.New("it is sealed by another key: do all nodes have the same --token-key-file?")
+	errForged      = errors.New("it was changed, or is from elsewhere")
 )
 
-// A seal makes and opens the records of seats, by the keys that tokens.Keys.Derive returns now: the first
-// one seals, and each of them opens.
+// A seal has the keys that tokens.Keys.Derive returns now: the first one seals, and each of them opens.
 type seal struct {
 	derive func(purpose string, n int) ([][]byte, error)
+}
+
+// close returns the id of the key that seals, and what seals for a place.
+func (s seal) close(purpose, place string) (kid []byte, own cipher.AEAD, err error) {
+	keys, err := s.derive(purpose, keySize+kidSize)
+	if err == nil && len(keys) == 0 {
+		err = errNoKeys
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err = ownKey(keys[0], place)
+	return keys[0][keySize:], own, err
+}
+
+// open returns what the key with this id has sealed for a place, together with what is outside.
+func (s seal) open(purpose, place string, kid, sealed, outside []byte) ([]byte, error) {
+	keys, err := s.derive(purpose, keySize+kidSize)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if !bytes.Equal(key[keySize:], kid) {
+			continue
+		}
+		own, err := ownKey(key, place)
+		if err != nil {
+			return nil, err
+		}
+		plain, err := own.Open(nil, nil, sealed, outside)
+		if err != nil {
+			return nil, errForged
+		}
+		return plain, nil
+	}
+	return nil, errOtherKey
+}
+
+// ownKey returns the key for one place. Its nonces are random, and stand before what it seals.
+func ownKey(key []byte, place string) (cipher.AEAD, error) {
+	own, err := hkdf.Expand(sha256.New, key[:keySize], place, keySize)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(own)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // head is the first part of a record.
@@ -82,36 +130,16 @@ func (r *rest) walk(c *tlv.Codec) {
 
 // record returns the record of a seat. It is another one at each call.
 func (s seal) record(seat Seat) ([]byte, error) {
-	keys, err := s.derive(sealPurpose, keySize+kidSize)
+	kid, own, err := s.close(sealPurpose, seatInfo+seat.Session)
 	if err != nil {
 		return nil, err
 	}
-	if len(keys) == 0 {
-		return nil, errNoKeys
-	}
-	aead, err := ownKey(keys[0], seatInfo+seat.Session)
-	if err != nil {
-		return nil, err
-	}
-	h := head{kid: keys[0][keySize:], owner: seat.Owner, epoch: seat.Epoch, handoff: seat.Handoff, ended: seat.Ended, keep: seat.Keep.Milliseconds()}
+	h := head{kid: kid, owner: seat.Owner, epoch: seat.Epoch, handoff: seat.Handoff, ended: seat.Ended, keep: seat.Keep.Milliseconds()}
 	r := rest{seat.Reason, seat.Body}
 	fields := tlv.Write(h.walk)
 	out := binary.AppendUvarint([]byte{seatFormat}, uint64(len(fields)))
 	out = append(out, fields...)
-	return append(out, aead.Seal(nil, nil, tlv.Write(r.walk), out)...), nil
-}
-
-// ownKey returns the key for one place. Its nonces are random, and stand before what it seals.
-func ownKey(key []byte, place string) (cipher.AEAD, error) {
-	own, err := hkdf.Expand(sha256.New, key[:keySize], place, keySize)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(own)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCMWithRandomNonce(block)
+	return append(out, own.Seal(nil, nil, tlv.Write(r.walk), out)...), nil
 }
 
 // split returns the head of a record, and what is sealed. outside is the part before that.
@@ -150,36 +178,21 @@ func readHead(stored StoredSeat) (Seat, error) {
 	return h.seat(stored), nil
 }
 
-// open returns the seat that a record has.
-func (s seal) open(stored StoredSeat) (Seat, error) {
+// seat returns the seat that a record has.
+func (s seal) seat(stored StoredSeat) (Seat, error) {
 	h, outside, sealed, err := split(stored.Value)
+	var plain []byte
+	if err == nil {
+		plain, err = s.open(sealPurpose, seatInfo+stored.Session, h.kid, sealed, outside)
+	}
+	var r rest
+	if err == nil {
+		err = tlv.Read(plain, r.walk)
+	}
 	if err != nil {
 		return Seat{}, fmt.Errorf("session %s: %w", stored.Session, err)
 	}
-	keys, err := s.derive(sealPurpose, keySize+kidSize)
-	if err != nil {
-		return Seat{}, err
-	}
-	err = errNoKey
-	for _, key := range keys {
-		if !bytes.Equal(key[keySize:], h.kid) {
-			continue
-		}
-		aead, bad := ownKey(key, seatInfo+stored.Session)
-		if bad != nil {
-			return Seat{}, bad
-		}
-		var r rest
-		plain, forged := aead.Open(nil, nil, sealed, outside)
-		if forged == nil {
-			forged = tlv.Read(plain, r.walk)
-		}
-		if forged == nil {
-			seat := h.seat(stored)
-			seat.Reason, seat.Body = r.reason, r.body
-			return seat, nil
-		}
-		err = errForged
-	}
-	return Seat{}, fmt.Errorf("session %s: %w", stored.Session, err)
+	seat := h.seat(stored)
+	seat.Reason, seat.Body = r.reason, r.body
+	return seat, nil
 }

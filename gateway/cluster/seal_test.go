@@ -29,7 +29,7 @@ func FuzzSeat(f *testing.F) {
 		stored := stored
 		stored.Value = value
 		head, err := readHead(stored)
-		seat, sealed := s.open(stored)
+		seat, sealed := s.seat(stored)
 		if err != nil && sealed == nil {
 			t.Fatalf("%+v, though its head cannot be read: %v", seat, err)
 		}
@@ -42,7 +42,7 @@ func FuzzSeat(f *testing.F) {
 		if stored.Value, err = s.record(head); err != nil {
 			t.Fatal(err)
 		}
-		again, err := s.open(stored)
+		again, err := s.seat(stored)
 		if err != nil || !reflect.DeepEqual(again, head) {
 			t.Errorf("%+v became %+v, %v", head, again, err)
 		}

@@ -31,26 +31,16 @@ const (
 	maxStrangers = 16
 )
 
-var (
-	errUnsealed = errors.New("it is not sealed")
-	errOtherKey = errors.New("it is sealed by another key: do all nodes have the same --token-key-file?")
-)
+var errUnsealed = errors.New("it is not sealed")
 
 // message returns a message, sealed, that only nodes can read and write, for this place alone.
 func (s seal) message(place string, stamp uint64, message []byte) ([]byte, error) {
-	keys, err := s.derive(messagePurpose, keySize+kidSize)
+	kid, own, err := s.close(messagePurpose, place)
 	if err != nil {
 		return nil, err
 	}
-	if len(keys) == 0 {
-		return nil, errNoKeys
-	}
-	aead, err := ownKey(keys[0], place)
-	if err != nil {
-		return nil, err
-	}
-	out := append([]byte{messageFormat}, keys[0][keySize:]...)
-	return append(out, aead.Seal(nil, nil, append(binary.BigEndian.AppendUint64(nil, stamp), message...), out)...), nil
+	out := append([]byte{messageFormat}, kid...)
+	return append(out, own.Seal(nil, nil, append(binary.BigEndian.AppendUint64(nil, stamp), message...), out)...), nil
 }
 
 // openMessage returns what message has sealed for a place.
@@ -60,38 +50,37 @@ func (s seal) openMessage(place string, sealed []byte) (stamp uint64, message []
 	case len(sealed) < outside:
 		return 0, nil, errUnsealed
 	case sealed[0] != messageFormat:
-		return 0, nil, errors.New("it was sealed by a newer version of Reseat")
+		return 0, nil, errNewerFormat
 	}
-	keys, err := s.derive(messagePurpose, keySize+kidSize)
+	plain, err := s.open(messagePurpose, place, sealed[1:outside], sealed[outside:], sealed[:outside])
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case len(plain) < 8:
+		return 0, nil, errForged
+	}
+	return binary.BigEndian.Uint64(plain), plain[8:], nil
+}
+
+// object returns a JSON object that is not empty, with what message seals of it.
+func (s seal) object(place string, stamp uint64, object []byte) ([]byte, error) {
+	sealed, err := s.message(place, stamp, object)
 	if err != nil {
+		return nil, err
+	}
+	out := append(bytes.Clone(object[:len(object)-1]), `,"sealed":"`...)
+	return append(base64.StdEncoding.AppendEncode(out, sealed), `"}`...), nil
+}
+
+// openObject returns what is sealed in an object.
+func (s seal) openObject(place string, object []byte) (stamp uint64, message []byte, err error) {
+	var part struct {
+		Sealed []byte `json:"sealed"`
+	}
+	if err := json.Unmarshal(object, &part); err != nil {
 		return 0, nil, err
 	}
-	for _, key := range keys {
-		if !bytes.Equal(key[keySize:], sealed[1:outside]) {
-			continue
-		}
-		aead, err := ownKey(key, place)
-		if err != nil {
-			return 0, nil, err
-		}
-		plain, err := aead.Open(nil, nil, sealed[outside:], sealed[:outside])
-		if err != nil || len(plain) < 8 {
-			return 0, nil, errors.New("it was changed, or is from elsewhere")
-		}
-		return binary.BigEndian.Uint64(plain), plain[8:], nil
-	}
-	return 0, nil, errOtherKey
-}
-
-// A sealedPart is the member of a JSON object that has what is sealed.
-type sealedPart struct {
-	Sealed []byte `json:"sealed"`
-}
-
-// wrap adds what is sealed to a JSON object that is not empty.
-func wrap(object, sealed []byte) []byte {
-	out := append(bytes.Clone(object[:len(object)-1]), `,"sealed":"`...)
-	return append(base64.StdEncoding.AppendEncode(out, sealed), `"}`...)
+	return s.openMessage(place, part.Sealed)
 }
 
 // A sealer is the Engine of a Cluster, and the EngineHandler of the engine below.
@@ -147,17 +136,12 @@ func (s *sealer) Start(EngineHandler) error { return s.Engine.Start(s) }
 
 // sealedRecord is a record as the engine gets it.
 func (s *sealer) sealedRecord(id string, record []byte) ([]byte, error) {
-	sealed, err := s.seal.message(nodePlace(id), s.next(), record)
-	return wrap(record, sealed), err
+	return s.seal.object(nodePlace(id), s.next(), record)
 }
 
 // openRecord is the other way round.
 func (s *sealer) openRecord(id string, value []byte) (stamp uint64, record []byte, err error) {
-	var part sealedPart
-	if err := json.Unmarshal(value, &part); err != nil {
-		return 0, nil, err
-	}
-	return s.seal.openMessage(nodePlace(id), part.Sealed)
+	return s.seal.openObject(nodePlace(id), value)
 }
 
 // CreateNode implements Engine. A record that no node has sealed is not there: the caller writes over it.
@@ -279,40 +263,4 @@ func (c *Cluster) Stored(id string, value []byte) error {
 		c.Record(id, record)
 	}
 	return err
-}
-
-// SealedPlayers keeps the records of players in a store so that only nodes can write them. A record that none has
-// written is nil.
-func (c *Cluster) SealedPlayers(store PlayerStore) PlayerStore { return sealedPlayers{store, c} }
-
-type sealedPlayers struct {
-	PlayerStore
-	c *Cluster
-}
-
-func playerPlace(key string) string { return "player " + key }
-
-func (p sealedPlayers) GetPlayer(ctx context.Context, key string) ([]byte, uint64, error) {
-	value, revision, err := p.PlayerStore.GetPlayer(ctx, key)
-	if err != nil {
-		return nil, 0, err
-	}
-	var there sealedPart
-	if json.Unmarshal(value, &there) != nil {
-		return nil, revision, nil
-	}
-	opened, err := p.c.Open(playerPlace(key), there.Sealed)
-	if err != nil {
-		p.c.cfg.Log.Debug("player.bad_record", "err", err)
-		return nil, revision, nil
-	}
-	return opened, revision, nil
-}
-
-func (p sealedPlayers) PutPlayer(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	sealed, err := p.c.Seal(playerPlace(key), value)
-	if err != nil {
-		return 0, err
-	}
-	return p.PlayerStore.PutPlayer(ctx, key, wrap(value, sealed), revision)
 }

@@ -155,31 +155,26 @@ func TestNodesOfOneAddressAreAskedOnce(t *testing.T) {
 
 // Otherwise anybody who may write there could have any session superseded.
 func TestOnlySealedRecordsOfPlayersAreBelieved(t *testing.T) {
-	onSealedStage(t, func(t *testing.T, s *stage) {
-		store := newFakeStore()
-		players := s.SealedPlayers(store)
-		mine, _ := json.Marshal(holder{Session: "s", Node: peerID, Since: time.Now().UTC()})
-		if _, err := players.PutPlayer(t.Context(), "alice", mine, 0); err != nil {
-			t.Fatal(err)
-		}
-		written := store.records["alice"]
-		for name, try := range map[string]struct {
-			key   string
-			value []byte
-			want  string
-		}{
-			"sealed":                     {"alice", written, string(mine)},
-			"of another player":          {"bob", written, ""},
-			"unsealed":                   {"alice", mine, ""},
-			"changed outside":            {"alice", bytes.Replace(written, []byte(`"s"`), []byte(`"x"`), 1), string(mine)},
-			"no JSON":                    {"alice", []byte("x"), ""},
-			"sealed by another key":      {"alice", wrap(mine, []byte("\x0112345678nonsense")), ""},
-			"of a node that seals, bare": {"alice", []byte(`{"sid":"s","node":"0000000b"}`), ""},
+	inPair(t, func(t *testing.T, a, b *Players, s *fakeStore, n *table) {
+		holds(t, b, "s1", newestWins, true)
+		b.Hold(t.Context(), Player{Name: "bob"}, "s2", newestWins)
+		key := a.key(ada)
+		good, bobs := s.records[key], s.records[a.key(Player{Name: "bob"})]
+		bare, _ := json.Marshal(holder{Session: "s1", Node: "b"})
+		other, _ := another(t, "x").seal.object(playerPlace(key), 0, bare)
+		for name, value := range map[string][]byte{
+			"of another player": bobs, "unsealed": bare, "no JSON": []byte("{"), "sealed by another key": other,
+			"another place's": []byte(`{"sid":"s1","sealed":"` + strings.Repeat("A", 40) + `"}`),
 		} {
-			store.records[try.key], store.at[try.key] = try.value, 1
-			if value, revision, err := players.GetPlayer(t.Context(), try.key); string(value) != try.want || revision != 1 || err != nil {
-				t.Errorf("%s: %q, revision %d, %v; want %q, 1", name, value, revision, err, try.want)
+			s.records[key] = value
+			if h, revision, err := a.read(t.Context(), key); h != (holder{Node: "a"}) || revision == 0 || err != nil {
+				t.Errorf("%s: %+v, revision %d, %v; want that it is as good as none", name, h, revision, err)
 			}
 		}
+		holds(t, a, "s3", newestWins, true) // over it
+		n.wantEnded(t)
+		s.records[key] = bytes.Replace(good, []byte(`"s1"`), []byte(`"s9"`), 1) // what is outside the seal is not read
+		holds(t, a, "s4", newestWins, true)
+		n.wantEnded(t, "b/s1")
 	})
 }

@@ -107,7 +107,7 @@ func (s *Seats) Get(ctx context.Context, session string) (Seat, error) {
 	if err != nil {
 		return Seat{}, err
 	}
-	return s.seal.open(stored)
+	return s.seal.seat(stored)
 }
 
 func (s *Seats) read(ctx context.Context, session string) (StoredSeat, error) {
@@ -169,8 +169,8 @@ func (s *Seats) Renew(ctx context.Context, seat Seat) (revision uint64, err erro
 			return 0, err
 		}
 		if err == nil {
-			switch there, err := s.seal.open(stored); {
-			case errors.Is(err, errNewerFormat), errors.Is(err, errNoKey): // perhaps of a node that has further keys
+			switch there, err := s.seal.seat(stored); {
+			case errors.Is(err, errNewerFormat), errors.Is(err, errOtherKey): // perhaps of a node that has further keys
 				return 0, err
 			case err == nil && outranks(there, seat):
 				return 0, ErrSeatTaken

@@ -132,7 +132,7 @@ func (w *sweeper) record(ctx context.Context, stored StoredSeat) error {
 		return nil
 	}
 	w.lost++
-	if seat, err = w.seal.open(stored); err != nil {
+	if seat, err = w.seal.seat(stored); err != nil {
 		w.log.Warn("seat.unreadable", "session", stored.Session, "err", err)
 		return nil
 	}

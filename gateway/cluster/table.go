@@ -220,10 +220,7 @@ func (c *Cluster) Known() []Known {
 	defer c.mu.Unlock()
 	var list []Known
 	for id, p := range c.peers {
-		list = append(list, Known{
-			ID: id, Name: p.Name, Address: p.Address, Version: p.Version, Formats: p.Formats, Level: p.Level, State: p.State,
-			Heard: c.lastLocked(id, p), Gone: p.gone,
-		})
+		list = append(list, Known{p.record, c.lastLocked(id, p), p.gone})
 	}
 	return list
 }

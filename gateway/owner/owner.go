@@ -71,7 +71,7 @@ func New(opts Options) *Owner {
 	o := &Owner{Options: opts}
 	o.seats = seatKeeper{
 		Options: &o.Options,
-		writes:  make(map[string]*seatWrite), ends: make(map[string]chan struct{}), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
+		writes:  make(map[string]*seatWrite), late: make(map[string]cluster.Seat), looks: make(map[string]bool),
 	}
 	return o
 }

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -28,10 +29,9 @@ type seatKeeper struct {
 	*Options
 
 	mu     sync.Mutex
-	writes map[string]*seatWrite    // by session
-	ends   map[string]chan struct{} // by session that has ended: closed when its seat says so, or late has it
-	late   map[string]cluster.Seat  // how sessions have ended whose seats do not say so yet
-	looks  map[string]bool          // by session whose seat is read since somebody says that another node has it
+	writes map[string]*seatWrite   // by session
+	late   map[string]cluster.Seat // how sessions have ended whose seats do not say so yet
+	looks  map[string]bool         // by session whose seat is read since somebody says that another node has it
 	closed bool
 }
 
@@ -39,6 +39,7 @@ type seatKeeper struct {
 type seatWrite struct {
 	done chan struct{} // closed when the one under way is over
 	next chan struct{} // the same for a further one; nil: none is wanted
+	last *cluster.Seat // how the session has ended, which is written last; nil: it has not
 }
 
 const (
@@ -69,33 +70,49 @@ func (k *seatKeeper) touch(e *registry.Record) <-chan struct{} {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.touchLocked(e, nil)
+}
+
+// touchLocked is touch. last is how the session has ended, nil: it has not.
+func (k *seatKeeper) touchLocked(e *registry.Record, last *cluster.Seat) <-chan struct{} {
 	w := k.writes[e.ID]
-	switch {
-	case w != nil && w.next == nil:
-		w.next = make(chan struct{})
-		fallthrough
-	case w != nil:
+	if w != nil {
+		if w.next == nil {
+			w.next = make(chan struct{})
+		}
+		w.last = cmp.Or(w.last, last)
 		return w.next
 	}
-	w = &seatWrite{done: make(chan struct{})}
+	w = &seatWrite{done: make(chan struct{}), last: last}
 	if k.closed {
 		close(w.done)
 		return w.done
 	}
 	k.writes[e.ID] = w
+	done := w.done
 	k.Running.Go(func() { k.run(e, w) })
-	return w.done
+	return done
 }
 
 func (k *seatKeeper) run(e *registry.Record, w *seatWrite) {
 	for again := true; again; {
-		k.write(e)
+		k.mu.Lock()
+		last := w.last
+		k.mu.Unlock()
+		if last == nil {
+			k.write(e)
+		} else {
+			last.Revision = e.Seat().Revision
+			k.writeEnd(*last)
+		}
 		k.mu.Lock()
 		close(w.done)
-		if again = w.next != nil; again {
-			w.done, w.next = w.next, nil
-		} else {
+		w.done, w.next = w.next, nil
+		if again = w.done != nil && last == nil; !again {
 			delete(k.writes, e.ID)
+			if w.done != nil { // of the end
+				close(w.done)
+			}
 		}
 		k.mu.Unlock()
 	}
@@ -122,13 +139,7 @@ func (k *seatKeeper) settle(ctx context.Context, v *gate.Visit, e *registry.Reco
 func (k *seatKeeper) changed(all ...*registry.Record) {
 	var written []<-chan struct{}
 	for _, e := range all {
-		k.mu.Lock()
-		done := (<-chan struct{})(k.ends[e.ID])
-		k.mu.Unlock()
-		if done == nil {
-			done = k.touch(e)
-		}
-		if done != nil {
+		if done := k.touch(e); done != nil {
 			written = append(written, done)
 		}
 	}
@@ -235,24 +246,11 @@ func (k *seatKeeper) end(e *registry.Record, i session.Info) {
 	if last.Ended == wire.CodeNodeUnreachable { // it ended silently: if it can be written, it was this node's
 		last.Ended, last.Reason = wire.CodeNoSession, wire.Name(wire.CodeNoSession)
 	}
-	done := make(chan struct{})
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.closed { // the node is gone in a moment, and its seats can be claimed
-		return
+	if !k.closed { // else its seat can be claimed in a moment
+		k.touchLocked(e, &last)
 	}
-	k.ends[e.ID] = done
-	k.Running.Go(func() {
-		defer func() {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			delete(k.ends, e.ID)
-			close(done)
-		}()
-		k.await(e)
-		last.Revision = e.Seat().Revision
-		k.writeEnd(last)
-	})
 }
 
 // writeEnd has a seat say how its session has ended, now or once the engine is back.
@@ -283,23 +281,6 @@ func (k *seatKeeper) endLate() {
 	late := slices.Collect(maps.Values(k.late))
 	k.mu.Unlock()
 	each(k.Ctx, seatsAtOnce, late, k.writeEnd)
-}
-
-// await waits for the write of e's seat under way.
-func (k *seatKeeper) await(e *registry.Record) {
-	for {
-		k.mu.Lock()
-		w := k.writes[e.ID]
-		var done chan struct{}
-		if w != nil {
-			done = w.done
-		}
-		k.mu.Unlock()
-		if done == nil {
-			return
-		}
-		<-done
-	}
 }
 
 // fence releases a session that another node has.

@@ -93,7 +93,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 		return nil, err
 	}
 	n.engine, n.http = e, &http.Client{Transport: n.Transport()}
-	n.players = cluster.NewPlayers(n.ID, n.SealedPlayers(e), n, keys.Derive, log)
+	n.players = cluster.NewPlayers(n.ID, e, n, keys.Derive, log)
 	if o.Seats {
 		n.seats = cluster.NewSeats(n.ID, e, keys.Derive, log)
 		n.seats.OnFenced(func(session string, epoch uint64) { n.gateway.Owner().Fenced(session, epoch) })

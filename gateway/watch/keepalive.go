@@ -46,7 +46,7 @@ func (w *Watch) keepAlone(e *registry.Record) {
 	if strings.HasPrefix(a.Reason, "closed") {
 		label, code = session.ReasonUpstreamClosed, wire.CodeEnded
 	}
-	w.ring.add(Refusal{
+	w.ring.add(1, Refusal{
 		Time: time.Now().UTC(), Status: http.StatusSwitchingProtocols, Code: &code,
 		Why: front.Clip(label + ": " + afterSilence(a.Reason, s)), Path: e.Path, Peer: e.Peer(), Hint: w.keepaliveHint(s),
 	})

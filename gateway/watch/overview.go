@@ -104,10 +104,11 @@ func (w *Watch) Totals() Totals {
 func (w *Watch) Overview(v registry.View) Overview {
 	all := w.o.Registry.Survey()
 	drain := w.o.Drain()
+	_, refusals := w.ring.kept()
 	o := Overview{
 		Totals: w.totals(&all), Since: w.began.UTC(), ID: w.o.ID, DrainTime: registry.FormatDuration(w.o.DrainTime),
 		Draining: drain.Draining, DrainUntil: drain.Until, MaxSessions: w.o.MaxSessions, BufferMaxBytes: w.o.Store.Limit(),
-		EndedBy: w.Metrics.endedBy(), ResumesBy: w.Metrics.resumesBy(), Refusals: w.ring.count(), Routes: w.routeFigures(&all),
+		EndedBy: w.Metrics.endedBy(), ResumesBy: w.Metrics.resumesBy(), Refusals: refusals, Routes: w.routeFigures(&all),
 	}
 	o.Time = o.Totals.Time
 	if v.State == session.Ended.String() {

@@ -34,7 +34,7 @@ func (w *Watch) keep(r *front.Request, status, code int, label, detail, hint str
 	if detail != "" && detail != label {
 		kept.Why = front.Clip(label + ": " + detail)
 	}
-	w.ring.add(kept)
+	w.ring.add(1, kept)
 	if r.Route != nil {
 		r.Route.Counts.Refused.Add(1)
 	}
@@ -134,5 +134,5 @@ func (w *Watch) RefusalsSoFar() (list []Refusal, n int) {
 
 // ContinueRefusals adds the RefusalsSoFar of a predecessor.
 func (w *Watch) ContinueRefusals(list []Refusal, n int) {
-	w.ring.take(list, n)
+	w.ring.add(n, list...)
 }

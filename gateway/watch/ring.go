@@ -23,30 +23,21 @@ type Refusal struct {
 	Hint   string `json:"hint"` // begins with the flag that would change it, or with noSetting
 }
 
-// A ring keeps the newest refusals: a stranger who is refused often takes no more
+// A ring keeps the newest refusals, oldest first: a stranger who is refused often takes no more
 // memory than one who is refused once.
 type ring struct {
-	mu     sync.Mutex
-	list   []Refusal
-	oldest int // its place in list
-	n      int // refusals since the first process
+	mu   sync.Mutex
+	list []Refusal
+	n    int // refusals since the first process
 }
 
-func (k *ring) add(r Refusal) {
+// add adds refusals, of which there were n: a predecessor has not kept all.
+func (k *ring) add(n int, list ...Refusal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keep(r)
-	k.n++
-}
-
-// keep adds r to the list. The caller holds mu.
-func (k *ring) keep(r Refusal) {
-	if len(k.list) < maxRefusals {
-		k.list = append(k.list, r)
-		return
-	}
-	k.list[k.oldest] = r
-	k.oldest = (k.oldest + 1) % maxRefusals
+	k.list = append(k.list, list...)
+	k.list = slices.Delete(k.list, 0, max(0, len(k.list)-maxRefusals))
+	k.n += n
 }
 
 // kept copies the refusals that are kept, oldest first, and returns the number of all since the
@@ -54,21 +45,5 @@ func (k *ring) keep(r Refusal) {
 func (k *ring) kept() ([]Refusal, int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Concat(k.list[k.oldest:], k.list[:k.oldest]), k.n
-}
-
-func (k *ring) count() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.n
-}
-
-// take adds what a predecessor has kept.
-func (k *ring) take(list []Refusal, n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, r := range list {
-		k.keep(r)
-	}
-	k.n += n
+	return slices.Clone(k.list), k.n
 }

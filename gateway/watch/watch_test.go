@@ -63,11 +63,11 @@ func TestRefusalsContinueInASuccessor(t *testing.T) {
 	for _, n := range []int{0, 1, maxRefusals, maxRefusals + 1, 2*maxRefusals + 50} {
 		var older, newer Watch
 		for i := range n {
-			older.ring.add(Refusal{Status: i})
+			older.ring.add(1, Refusal{Status: i})
 		}
-		newer.ring.add(Refusal{Status: -1}) // while it started
+		newer.ring.add(1, Refusal{Status: -1}) // while it started
 		newer.ContinueRefusals(older.RefusalsSoFar())
-		if got := newer.ring.count(); got != n+1 {
+		if _, got := newer.ring.kept(); got != n+1 {
 			t.Errorf("%d refusals count as %d in a successor that had one", n, got)
 		}
 		list := newer.Refusals()

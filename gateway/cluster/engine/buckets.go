@@ -27,22 +27,89 @@ var (
 	errTooLarge = errors.New("no room in the NATS servers")
 )
 
-// open returns a bucket, and makes it if there is none.
-func (e *Engine) open(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+// open returns a bucket, and has create make it if there is none.
+func (e *Engine) open(ctx context.Context, bucket string, create func(js jetstream.JetStream, replicas int) error) (jetstream.KeyValue, error) {
 	_, js := e.conn()
-	kv, err := js.KeyValue(ctx, c.Bucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return kv, explain(c.Bucket, err)
+	kv, err := js.KeyValue(ctx, bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		err = e.replicate(bucket, func(replicas int) error { return create(js, replicas) })
+		if err == nil || errors.Is(err, jetstream.ErrBucketExists) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+			kv, err = js.KeyValue(ctx, bucket)
+		}
 	}
-	err = e.replicate(c.Bucket, func(replicas int) error {
+	return kv, explain(bucket, err)
+}
+
+// openKV is open for a bucket whose replicas answer reads.
+func (e *Engine) openKV(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	return e.open(ctx, c.Bucket, func(js jetstream.JetStream, replicas int) error {
 		c.Replicas = replicas
-		kv, err = js.CreateKeyValue(ctx, c)
+		_, err := js.CreateKeyValue(ctx, c)
 		return err
 	})
-	if errors.Is(err, jetstream.ErrBucketExists) { // another node was faster
-		kv, err = js.KeyValue(ctx, c.Bucket)
+}
+
+// there returns one of the engine's buckets, nil while the connection is down or it was not found yet.
+func (e *Engine) there(kv *jetstream.KeyValue) jetstream.KeyValue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.status.Up {
+		return nil
 	}
-	return kv, explain(c.Bucket, err)
+	return *kv
+}
+
+// read has f ask for a record of a bucket. If there is none the error is cluster.ErrNoRecord.
+func (e *Engine) read(ctx context.Context, op, bucket string, f func(ctx context.Context) error) error {
+	ctx, end := e.timed(ctx, op)
+	defer end()
+	err := f(ctx)
+	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrMsgNotFound) {
+		return cluster.ErrNoRecord
+	}
+	e.noteFailed("KV_"+bucket, err)
+	return explain(bucket, err)
+}
+
+// write has f write to a bucket, nil while that is not there. If a condition of the write does not hold the error is
+// cluster.ErrOvertaken. Where no server takes it, it is sent up to two times more.
+func (e *Engine) write(ctx context.Context, op string, kv jetstream.KeyValue, f func(ctx context.Context) (uint64, error)) (uint64, error) {
+	if kv == nil {
+		return 0, cluster.ErrEngineDown
+	}
+	ctx, end := e.timed(ctx, op)
+	defer end()
+	began := time.Now()
+	revision, err := f(ctx)
+	switch {
+	case err == nil:
+		e.confirmed(began)
+	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return 0, cluster.ErrOvertaken
+	}
+	e.noteFailed("KV_"+kv.Bucket(), err)
+	return revision, err
+}
+
+// put writes a record if its revision is still this one, 0 for none. The mark of a deletion is none.
+func (e *Engine) put(ctx context.Context, op string, kv jetstream.KeyValue, key string, value []byte, revision uint64) (uint64, error) {
+	return e.write(ctx, op, kv, func(ctx context.Context) (uint64, error) {
+		if revision == 0 {
+			return kv.Create(ctx, key, value)
+		}
+		return kv.Update(ctx, key, value, revision)
+	})
+}
+
+// markerTTL is for how long a bucket keeps the mark of a deletion.
+const markerTTL = time.Minute
+
+// delete deletes a record if its revision is still this one.
+func (e *Engine) delete(ctx context.Context, op string, kv jetstream.KeyValue, key string, revision uint64) error {
+	_, err := e.write(ctx, op, kv, func(ctx context.Context) (uint64, error) {
+		return 0, kv.Purge(ctx, key, jetstream.LastRevision(revision), jetstream.PurgeTTL(markerTTL))
+	})
+	return err
 }
 
 // replicate makes a bucket or stream by create, with as many replicas as there are servers, up

@@ -67,9 +67,8 @@ type Options struct {
 // has happened, and operations read what is there.
 type Engine struct {
 	// Set once, before Start.
-	o    Options
-	h    cluster.EngineHandler
-	user string // the public nkey, "" without one
+	o Options
+	h cluster.EngineHandler
 
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -82,24 +81,28 @@ type Engine struct {
 	mu sync.Mutex // guards all below
 
 	// The connection.
-	nc       *nats.Conn          // nil before the first attempt to connect has ended
-	js       jetstream.JetStream // as nc
-	later    []*subscription     // made before nc was there
-	contents string              // of the files, when they were read last
-	status   cluster.EngineStatus
-	skew     time.Duration
-	skewed   bool      // skew was measured
-	contact  time.Time // when the newest write began that was confirmed
-	err      error     // why it is not up, or cannot be used
+	nc      *nats.Conn          // nil before the first attempt to connect has ended
+	js      jetstream.JetStream // as nc
+	later   []*subscription     // made before nc was there
+	files   files               // when they were read last
+	status  cluster.EngineStatus
+	skew    time.Duration
+	skewed  bool      // skew was measured
+	contact time.Time // when the newest write began that was confirmed
+	err     error     // why it is not up, or cannot be used
 
 	// What is there, since the last connect.
 	nodes   jetstream.KeyValue // nil: to be set up
 	players jetstream.KeyValue
 	events  eventsState
-	seats   seatsState
 	denied  error              // the last right that was missing
 	setting context.CancelFunc // ends a set-up under way
 	forming time.Time          // when too few servers were there first
+
+	seatsThere bool      // all buckets of seats
+	seatsAgain time.Time // when those that are missing are made
+	// seats are those buckets. They stay when the connection is made again: nil is one that was never there.
+	seats [cluster.SeatBuckets]jetstream.KeyValue
 
 	// What loop is to look at.
 	suspects map[string]bool // streams that may be lost
@@ -118,44 +121,57 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, kick: make(chan struct{}, 1), reads: make(chan struct{}, maxLeaderReads), suspects: make(map[string]bool), status: cluster.EngineStatus{Since: time.Now()}}
 	var err error
-	if e.contents, err = o.files(); err != nil {
-		return nil, err
-	}
-	if e.user, err = o.user(); err != nil {
+	if e.files, err = o.read(); err != nil {
 		return nil, err
 	}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e, nil
 }
 
-// files returns the contents of all files. The error names the flag.
-func (o *Options) files() (string, error) {
-	var all strings.Builder
-	for _, f := range []struct {
-		flag, name string
-		valid      func([]byte) error
-	}{
-		{"--cluster-creds", o.CredsFile, func([]byte) error { return nil }},
-		{"--cluster-ca", o.CAFile, func(b []byte) error {
-			if !x509.NewCertPool().AppendCertsFromPEM(b) {
-				return errors.New("has no certificate in PEM")
-			}
-			return nil
-		}},
-	} {
-		if f.name == "" {
-			continue
-		}
-		b, err := os.ReadFile(f.name)
+// files are what the options' files have.
+type files struct {
+	contents string        // of all
+	key      nkeys.KeyPair // a seed alone, for a user that the server's configuration names; nil: none
+	user     string        // that user
+}
+
+// jwtMark begins the JWT in a file of credentials.
+var jwtMark = []byte("-----BEGIN NATS USER JWT-----")
+
+// read reads all files. The error names the flag.
+func (o *Options) read() (f files, err error) {
+	if o.CredsFile != "" {
+		b, err := os.ReadFile(o.CredsFile)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", f.flag, err)
+			return f, fmt.Errorf("--cluster-creds: %w", err)
 		}
-		if err := f.valid(b); err != nil {
-			return "", fmt.Errorf("%s: %.100s: %w", f.flag, f.name, err)
+		f.contents = string(b)
+		if !bytes.Contains(b, jwtMark) {
+			if f.key, err = nkeys.ParseDecoratedUserNKey(b); err == nil {
+				f.user, err = f.key.PublicKey()
+			}
+			if err != nil {
+				return f, fmt.Errorf("--cluster-creds: %.100s: want NATS user credentials, or the seed of a user's nkey", o.CredsFile)
+			}
 		}
-		fmt.Fprintf(&all, "%d %s", len(b), b)
 	}
-	return all.String(), nil
+	if o.CAFile != "" {
+		b, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return f, fmt.Errorf("--cluster-ca: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(b) {
+			return f, fmt.Errorf("--cluster-ca: %.100s: has no certificate in PEM", o.CAFile)
+		}
+		f.contents += "\n" + string(b)
+	}
+	return f, nil
+}
+
+// Check reads the files. The error names the flag.
+func (o *Options) Check() error {
+	_, err := o.read()
+	return err
 }
 
 // Start implements cluster.Engine.
@@ -164,7 +180,7 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 	if _, err := e.Subscribe("hb", func(_ string, id []byte) { e.tell(func() { h.Heartbeat(string(id)) }) }); err != nil {
 		return err
 	}
-	if err := e.subscribe("$KV."+e.bucket("nodes")+".*", e.record); err != nil {
+	if err := e.add(&subscription{subject: "$KV." + e.bucket("nodes") + ".*", f: e.record}); err != nil {
 		return err
 	}
 	e.run.Go(func() {
@@ -177,22 +193,13 @@ func (e *Engine) Start(h cluster.EngineHandler) error {
 	return nil
 }
 
-// connection returns the options that say who this is, and whom to trust. The error names the flag.
-func (o *Options) connection() (opts []nats.Option, err error) {
-	if o.CredsFile != "" {
-		key, err := o.nkey()
-		if err != nil {
-			return nil, err
-		}
-		if key == nil {
-			opts = append(opts, nats.UserCredentials(o.CredsFile))
-		} else {
-			user, err := key.PublicKey()
-			if err != nil {
-				return nil, fmt.Errorf("--cluster-creds: %w", err)
-			}
-			opts = append(opts, nats.Nkey(user, key.Sign))
-		}
+// connection returns the options that say who this is, and whom to trust.
+func (o *Options) connection(f files) (opts []nats.Option) {
+	switch {
+	case f.key != nil:
+		opts = append(opts, nats.Nkey(f.user, f.key.Sign))
+	case o.CredsFile != "":
+		opts = append(opts, nats.UserCredentials(o.CredsFile))
 	}
 	if o.CAFile != "" {
 		opts = append(opts, nats.RootCAs(o.CAFile))
@@ -203,48 +210,7 @@ func (o *Options) connection() (opts []nats.Option, err error) {
 	case o.CAFile == "" && !o.Plaintext: // a server names others, which may be on other machines
 		opts = append(opts, nats.IgnoreDiscoveredServers())
 	}
-	return opts, nil
-}
-
-// jwtMark begins the JWT in a file of credentials.
-var jwtMark = []byte("-----BEGIN NATS USER JWT-----")
-
-// nkey is the key in the file of credentials, if that has no JWT: a seed alone, for a user that the server's
-// configuration names. Otherwise it is nil.
-func (o *Options) nkey() (nkeys.KeyPair, error) {
-	b, err := os.ReadFile(o.CredsFile)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster-creds: %w", err)
-	}
-	if bytes.Contains(b, jwtMark) {
-		return nil, nil
-	}
-	key, err := nkeys.ParseDecoratedUserNKey(b)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster-creds: %.100s: want NATS user credentials, or the seed of a user's nkey", o.CredsFile)
-	}
-	return key, nil
-}
-
-// user is the public nkey, "" without one.
-func (o *Options) user() (string, error) {
-	if o.CredsFile == "" {
-		return "", nil
-	}
-	key, err := o.nkey()
-	if key == nil || err != nil {
-		return "", err
-	}
-	return key.PublicKey()
-}
-
-// Check reads the files. The error names the flag.
-func (o *Options) Check() error {
-	if _, err := o.files(); err != nil {
-		return err
-	}
-	_, err := o.user()
-	return err
+	return opts
 }
 
 // connect tries all servers once, and goes on trying in the background. An error is one of the
@@ -259,11 +225,10 @@ func (e *Engine) connect() error {
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { e.fail(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { e.asyncError(err) }),
 	}
-	more, err := e.o.connection()
-	if err != nil {
-		return err
-	}
-	nc, err := nats.Connect(strings.Join(e.o.URLs, ","), append(opts, more...)...)
+	e.mu.Lock()
+	opts = append(opts, e.o.connection(e.files)...)
+	e.mu.Unlock()
+	nc, err := nats.Connect(strings.Join(e.o.URLs, ","), opts...)
 	if err != nil {
 		return fmt.Errorf("--cluster: %w", err)
 	}
@@ -326,11 +291,17 @@ func (e *Engine) connected() {
 	e.status.Up, e.status.Since = true, time.Now()
 	e.status.Version, e.status.URL = nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()
 	e.status.Servers = max(len(e.o.URLs), len(nc.DiscoveredServers()), e.status.Replicas)
-	e.nodes, e.players, e.err, e.denied, e.events, e.seats, e.forming = nil, nil, nil, nil, eventsState{}, seatsState{}, time.Time{}
+	e.forgetLocked()
+	e.err, e.denied, e.forming = nil, nil, time.Time{}
 	st := e.status
 	e.mu.Unlock()
 	e.tell(func() { e.h.EngineUp(st) })
 	e.again()
+}
+
+// forgetLocked has everything be set up again.
+func (e *Engine) forgetLocked() {
+	e.nodes, e.players, e.events, e.seatsThere, e.seatsAgain = nil, nil, eventsState{}, false, time.Time{}
 }
 
 // refusesCredentials reports whether a server has refused the user.
@@ -355,7 +326,7 @@ func (e *Engine) down(err error) {
 	e.fail(err)
 	e.mu.Lock()
 	was := e.status.Up
-	e.nodes, e.players, e.events, e.seats = nil, nil, eventsState{}, seatsState{}
+	e.forgetLocked()
 	if was {
 		e.status.Up, e.status.Since = false, time.Now()
 	}
@@ -414,7 +385,7 @@ func (e *Engine) loop() {
 		if e.lookForStreams() {
 			retry.Reset(streamsLook)
 		}
-		if e.nodesBucket() == nil {
+		if e.there(&e.nodes) == nil {
 			if err := e.setUp(nc); err != nil {
 				e.fail(err)
 				retry.Reset(setupRetry)
@@ -465,11 +436,11 @@ func (e *Engine) setUp(nc *nats.Conn) (err error) {
 	if _, err := js.AccountInfo(ctx); err != nil {
 		return explain("", err)
 	}
-	nodes, err := e.open(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("nodes"), Description: "Nodes of a Reseat cluster", TTL: recordTTL, Storage: jetstream.MemoryStorage, History: 1, MaxBytes: 16 << 20})
+	nodes, err := e.openKV(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("nodes"), Description: "Nodes of a Reseat cluster", TTL: recordTTL, Storage: jetstream.MemoryStorage, History: 1, MaxBytes: 16 << 20})
 	if err != nil {
 		return err
 	}
-	players, err := e.open(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("players"), Description: "Players of a Reseat cluster", Storage: jetstream.MemoryStorage, History: 1, LimitMarkerTTL: markerTTL})
+	players, err := e.openKV(ctx, jetstream.KeyValueConfig{Bucket: e.bucket("players"), Description: "Players of a Reseat cluster", Storage: jetstream.MemoryStorage, History: 1, LimitMarkerTTL: markerTTL})
 	if err != nil {
 		return err
 	}
@@ -557,9 +528,6 @@ func (e *Engine) timed(ctx context.Context, op string) (context.Context, func())
 	}
 }
 
-// stream is the name of the stream of a bucket.
-func (e *Engine) stream(what string) string { return "KV_" + e.bucket(what) }
-
 // noteFailed has the loop look whether a stream is still there, after an operation on it that has failed.
 // The server does not say it of the bucket of nodes: to those who subscribe to its subjects a write is
 // delivered, and so the writer waits in vain.
@@ -618,7 +586,7 @@ func (e *Engine) lostLocked(stream string) {
 	case e.bucket("events"):
 		e.events = eventsState{}
 	default:
-		e.seats.there = false
+		e.seatsThere = false
 	}
 }
 
@@ -677,10 +645,6 @@ func (e *Engine) Subscribe(subject string, f func(subject string, data []byte)) 
 	return s.end, e.add(s)
 }
 
-func (e *Engine) subscribe(subject string, f nats.MsgHandler) error {
-	return e.add(&subscription{subject: subject, f: f})
-}
-
 func (e *Engine) add(s *subscription) error {
 	e.mu.Lock()
 	nc := e.nc
@@ -715,20 +679,20 @@ func (e *Engine) Skew() (time.Duration, bool) {
 // Reload implements cluster.Engine. The files are read at each connect: if they have changed,
 // the connection is made again.
 func (e *Engine) Reload() error {
-	contents, err := e.o.files()
+	now, err := e.o.read()
 	if err != nil {
 		return err
 	}
-	if user, err := e.o.user(); err != nil {
-		return err
-	} else if user != e.user {
+	e.mu.Lock()
+	nc, before := e.nc, e.files
+	if now.user == before.user {
+		e.files = now
+	}
+	e.mu.Unlock()
+	if now.user != before.user {
 		return errors.New("--cluster-creds: another nkey takes effect at the next start, or in an upgrade")
 	}
-	e.mu.Lock()
-	nc, changed := e.nc, contents != e.contents
-	e.contents = contents
-	e.mu.Unlock()
-	if changed && nc != nil && nc.IsConnected() {
+	if now.contents != before.contents && nc != nil && nc.IsConnected() {
 		return nc.ForceReconnect()
 	}
 	return nil

@@ -159,52 +159,46 @@ func (e *Engine) noEvents(err error) bool {
 	return true
 }
 
-// eventsThere returns the connection if the stream is there.
-func (e *Engine) eventsThere() (*nats.Conn, jetstream.JetStream, error) {
+// onEvents calls f if the stream is there.
+func (e *Engine) onEvents(ctx context.Context, op string, f func(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	up, state, nc, js := e.status.Up, e.events, e.nc, e.js
+	e.mu.Unlock()
 	switch {
-	case !e.status.Up:
-		return nil, nil, cluster.ErrEngineDown
-	case e.events.there:
-		return e.nc, e.js, nil
-	case e.events.err != nil:
-		return nil, nil, fmt.Errorf("%w: %w", events.ErrNoLog, e.events.err)
+	case up && !state.there && state.err != nil:
+		return fmt.Errorf("%w: %w", events.ErrNoLog, state.err)
+	case !up || !state.there: // not yet
+		return cluster.ErrEngineDown
 	}
-	return nil, nil, cluster.ErrEngineDown // not yet
+	ctx, end := e.timed(ctx, op)
+	defer end()
+	err := f(ctx, nc, js)
+	e.noteFailed(e.bucket("events"), err)
+	return err
 }
 
 // Range implements events.Log.
 func (e *Engine) Range(ctx context.Context) (first, last uint64, err error) {
-	_, js, err := e.eventsThere()
-	if err != nil {
-		return 0, 0, err
-	}
-	ctx, end := e.timed(ctx, "events_info")
-	defer end()
-	st, err := js.Stream(ctx, e.bucket("events"))
-	if err != nil {
-		e.noteFailed(e.bucket("events"), err)
-		return 0, 0, err
-	}
-	s := st.CachedInfo().State
-	return s.FirstSeq, s.LastSeq, nil
+	err = e.onEvents(ctx, "events_info", func(ctx context.Context, _ *nats.Conn, js jetstream.JetStream) error {
+		st, err := js.Stream(ctx, e.bucket("events"))
+		if err == nil {
+			first, last = st.CachedInfo().State.FirstSeq, st.CachedInfo().State.LastSeq
+		}
+		return err
+	})
+	return first, last, err
 }
 
 // Append implements events.Log.
-func (e *Engine) Append(ctx context.Context, node, id string, data []byte) (uint64, error) {
-	_, js, err := e.eventsThere()
-	if err != nil {
-		return 0, err
-	}
-	ctx, end := e.timed(ctx, "events_append")
-	defer end()
-	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: e.o.Name + "." + eventsIn + node, Data: data}, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(e.bucket("events")))
-	if err != nil {
-		e.noteFailed(e.bucket("events"), err)
-		return 0, err
-	}
-	return ack.Sequence, nil
+func (e *Engine) Append(ctx context.Context, node, id string, data []byte) (number uint64, err error) {
+	err = e.onEvents(ctx, "events_append", func(ctx context.Context, _ *nats.Conn, js jetstream.JetStream) error {
+		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: e.o.Name + "." + eventsIn + node, Data: data}, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(e.bucket("events")))
+		if err == nil {
+			number = ack.Sequence
+		}
+		return err
+	})
+	return number, err
 }
 
 // Read implements events.Log.
@@ -221,20 +215,14 @@ func (e *Engine) NewestOf(ctx context.Context, node string) (events.Message, err
 	return list[0], nil
 }
 
-func (e *Engine) directGet(ctx context.Context, request map[string]any) ([]events.Message, error) {
-	nc, _, err := e.eventsThere()
-	if err != nil {
-		return nil, err
-	}
-	ctx, end := e.timed(ctx, "events_read")
-	defer end()
-	var list []events.Message
-	err = direct(ctx, nc, e.bucket("events"), request, func(m *nats.Msg) {
-		if s, ok := e.stored(m, m.Header.Get(subjectHeader), eventsIn); ok {
-			list = append(list, s)
-		}
+func (e *Engine) directGet(ctx context.Context, request map[string]any) (list []events.Message, err error) {
+	err = e.onEvents(ctx, "events_read", func(ctx context.Context, nc *nats.Conn, _ jetstream.JetStream) error {
+		return direct(ctx, nc, e.bucket("events"), request, func(m *nats.Msg) {
+			if s, ok := e.stored(m, m.Header.Get(subjectHeader), eventsIn); ok {
+				list = append(list, s)
+			}
+		})
 	})
-	e.noteFailed(e.bucket("events"), err)
 	return list, err
 }
 
@@ -290,15 +278,11 @@ func (e *Engine) stored(m *nats.Msg, subject, root string) (s events.Message, ok
 
 // Advance implements events.Log.
 func (e *Engine) Advance(ctx context.Context, past uint64) error {
-	_, js, err := e.eventsThere()
-	if err != nil {
-		return err
-	}
-	ctx, end := e.timed(ctx, "events_advance")
-	defer end()
-	st, err := js.Stream(ctx, e.bucket("events"))
-	if err != nil {
-		return err
-	}
-	return st.Purge(ctx, jetstream.WithPurgeSequence(max(past+1, uint64(time.Now().UnixMicro()))))
+	return e.onEvents(ctx, "events_advance", func(ctx context.Context, _ *nats.Conn, js jetstream.JetStream) error {
+		st, err := js.Stream(ctx, e.bucket("events"))
+		if err != nil {
+			return err
+		}
+		return st.Purge(ctx, jetstream.WithPurgeSequence(max(past+1, uint64(time.Now().UnixMicro()))))
+	})
 }

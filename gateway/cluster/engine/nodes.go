@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,10 +14,9 @@ import (
 
 // Headers of NATS.
 const (
-	operationHeader   = "KV-Operation"                        // of a deletion in a bucket
-	conditionalHeader = "Nats-Expected-Last-Subject-Sequence" // the write may have been refused
-	subjectHeader     = "Nats-Subject"
-	statusHeader      = "Status"
+	operationHeader = "KV-Operation" // of a deletion in a bucket
+	subjectHeader   = "Nats-Subject"
+	statusHeader    = "Status"
 )
 
 // Statuses of a direct get.
@@ -28,15 +26,9 @@ const (
 	statusNobodyHere = "503"
 )
 
-func (e *Engine) nodesBucket() jetstream.KeyValue {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.nodes
-}
-
 // record passes a write to the bucket of nodes on.
 func (e *Engine) record(m *nats.Msg) {
-	if m.Header.Get(conditionalHeader) != "" { // the node writes it again if it was accepted
+	if m.Header.Get(jetstream.ExpectedLastSubjSeqHeader) != "" { // it may have been refused: the node writes it again if it was accepted
 		return
 	}
 	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
@@ -70,37 +62,21 @@ func listRecords(ctx context.Context, nc *nats.Conn, bucket string) (map[string]
 
 // CreateNode implements cluster.Engine.
 func (e *Engine) CreateNode(ctx context.Context, id string, value []byte) (existing []byte, err error) {
-	kv := e.nodesBucket()
-	if kv == nil {
-		return nil, cluster.ErrEngineDown
+	kv := e.there(&e.nodes)
+	_, err = e.write(ctx, "create", kv, func(ctx context.Context) (uint64, error) { return kv.Create(ctx, id, value) })
+	if !errors.Is(err, cluster.ErrOvertaken) {
+		return nil, err
 	}
-	ctx, end := e.timed(ctx, "create")
-	defer end()
-	_, err = kv.Create(ctx, id, value)
-	if errors.Is(err, jetstream.ErrKeyExists) {
-		if entry, err := kv.Get(ctx, id); err == nil {
-			return entry.Value(), cluster.ErrExists
-		}
-		return nil, cluster.ErrExists
+	if entry, err := kv.Get(ctx, id); err == nil {
+		existing = entry.Value()
 	}
-	e.noteFailed(e.stream("nodes"), err)
-	return nil, err
+	return existing, cluster.ErrExists
 }
 
 // PutNode implements cluster.Engine.
 func (e *Engine) PutNode(ctx context.Context, id string, value []byte) error {
-	kv := e.nodesBucket()
-	if kv == nil {
-		return cluster.ErrEngineDown
-	}
-	ctx, end := e.timed(ctx, "put")
-	defer end()
-	began := time.Now()
-	_, err := kv.Put(ctx, id, value)
-	if err == nil {
-		e.confirmed(began)
-	}
-	e.noteFailed(e.stream("nodes"), err)
+	kv := e.there(&e.nodes)
+	_, err := e.write(ctx, "put", kv, func(ctx context.Context) (uint64, error) { return kv.Put(ctx, id, value) })
 	return err
 }
 

@@ -21,12 +21,8 @@ func TestConnectionWithoutTLSStaysOnItsServers(t *testing.T) {
 		{Options{URLs: []string{"nats://127.0.0.1:4222", "tls://10.0.0.1:4222"}}, true, false},
 		{Options{URLs: []string{"nats://10.0.0.1:4222"}, CAFile: ca}, true, false},
 	} {
-		opts, err := try.o.connection()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var o nats.Options
-		for _, f := range opts {
+		for _, f := range try.o.connection(files{}) {
 			if err := f(&o); err != nil {
 				t.Fatal(err)
 			}

@@ -62,14 +62,15 @@ type FoundBucket struct {
 // Probe finds out whether a node with these options could use NATS. It changes nothing there, and nodes
 // of the cluster notice nothing. The error is one of the files.
 func Probe(ctx context.Context, o Options) (*Found, error) {
-	if err := o.Check(); err != nil {
+	files, err := o.read()
+	if err != nil {
 		return nil, err
 	}
 	found := &Found{Servers: make([]FoundServer, len(o.URLs))}
 	conns := make([]*nats.Conn, len(o.URLs))
 	var all sync.WaitGroup
 	for i, u := range o.URLs {
-		all.Go(func() { found.Servers[i], conns[i] = o.probeServer(u) })
+		all.Go(func() { found.Servers[i], conns[i] = o.probeServer(files, u) })
 	}
 	all.Wait()
 	defer func() {
@@ -85,29 +86,25 @@ func Probe(ctx context.Context, o Options) (*Found, error) {
 	}
 	nc := conns[i]
 	found.Clustered = nc.ConnectedClusterName() != ""
-	if found.Denied, found.RightsErr = o.probeRights(o.URLs[i]); found.RightsErr == nil {
+	if found.Denied, found.RightsErr = o.probeRights(files, o.URLs[i]); found.RightsErr == nil {
 		found.JetStream = found.probeBuckets(ctx, nc, o)
 	}
 	return found, nil
 }
 
 // dial connects once.
-func (o *Options) dial(server string, more ...nats.Option) (*nats.Conn, error) {
-	opts, err := o.connection()
-	if err != nil {
-		return nil, err
-	}
-	return nats.Connect(server, append(append(opts, nats.Name("reseat check"), nats.NoReconnect(), nats.Timeout(connectWait)), more...)...)
+func (o *Options) dial(f files, server string, more ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(server, append(append(o.connection(f), nats.Name("reseat check"), nats.NoReconnect(), nats.Timeout(connectWait)), more...)...)
 }
 
 // probeServer connects to one server. Only one that can be used has a connection.
-func (o *Options) probeServer(raw string) (s FoundServer, nc *nats.Conn) {
+func (o *Options) probeServer(f files, raw string) (s FoundServer, nc *nats.Conn) {
 	s.URL = raw
 	if u, err := url.Parse(raw); err == nil {
 		u.User = nil
 		s.URL = u.String()
 	}
-	nc, err := o.dial(raw)
+	nc, err := o.dial(f, raw)
 	switch {
 	case refusesCredentials(err):
 		s.Err = errors.New("refuses the credentials")
@@ -130,10 +127,10 @@ var errNotTried = errors.New("not asked: a right is missing")
 // probeRights tries each right, over a connection of its own. What it publishes is nothing to anybody:
 // an empty heartbeat, event and records, which nodes ignore, and streams refuse since they are for one that
 // does not exist; and requests that JetStream refuses as incomplete.
-func (o *Options) probeRights(server string) (lacking NeededRights, err error) {
+func (o *Options) probeRights(f files, server string) (lacking NeededRights, err error) {
 	denied := make(map[string]bool) // "Publish to SUBJECT"
 	closed := make(chan struct{})
-	nc, err := o.dial(server, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	nc, err := o.dial(f, server, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if m := denial.FindStringSubmatch(err.Error()); m != nil && errors.Is(err, nats.ErrPermissionViolation) {
 			denied[m[1]+" "+m[2]] = true
 		}
@@ -157,7 +154,7 @@ func (o *Options) probeRights(server string) (lacking NeededRights, err error) {
 				m.Data = []byte("{")
 			case !strings.HasPrefix(s, "$JS."):
 				m.Header.Set(jetstream.ExpectedStreamHeader, probeKey)
-				m.Header.Set(conditionalHeader, "0")
+				m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
 			}
 			if err := nc.PublishMsg(m); err != nil {
 				return lacking, err
@@ -206,12 +203,11 @@ func (f *Found) probeBuckets(ctx context.Context, nc *nats.Conn, o Options) erro
 	if err := within(ctx, func(ctx context.Context) error { _, err := js.AccountInfo(ctx); return err }); err != nil {
 		return err
 	}
-	for _, b := range []*FoundBucket{&f.Nodes, &f.Players} {
-		if !f.Denied.Publishes("$JS.API.STREAM.INFO.KV_" + b.Name) {
-			b.Err = within(ctx, func(ctx context.Context) error { return f.probeBucket(ctx, js, b) })
-		}
+	f.probeBucket(ctx, js, &f.Nodes, readDirectly)
+	f.probeBucket(ctx, js, &f.Players, readDirectly)
+	for i := range f.Seats {
+		f.probeBucket(ctx, js, &f.Seats[i], holdSeats)
 	}
-	f.probeSeats(ctx, js)
 	if get := "$JS.API.DIRECT.GET.KV_" + f.Nodes.Name; f.Nodes.Exists && !f.Denied.Publishes(get) {
 		f.RecordsErr = within(ctx, func(ctx context.Context) (err error) {
 			f.Records, err = listRecords(ctx, nc, f.Nodes.Name)
@@ -228,40 +224,50 @@ func within(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-func (f *Found) probeBucket(ctx context.Context, js jetstream.JetStream, b *FoundBucket) error {
-	st, err := f.probeStream(ctx, js, b)
-	if st == nil {
-		return err
-	}
-	if !st.CachedInfo().Config.AllowDirect {
+// readDirectly says why the replicas of a bucket answer no reads, nil if they do.
+func readDirectly(c jetstream.StreamConfig) error {
+	if !c.AllowDirect {
 		return errors.New("allows no direct reads, so no node made it: delete it, and a node makes it again")
 	}
-	return leaderless(st.CachedInfo())
+	return nil
 }
 
-// probeStream looks at the stream of a bucket. It returns none if there is none.
-func (f *Found) probeStream(ctx context.Context, js jetstream.JetStream, b *FoundBucket) (jetstream.Stream, error) {
-	began := time.Now()
-	st, err := js.Stream(ctx, "KV_"+b.Name)
-	took := time.Since(began)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil
+// holdSeats says why a bucket is no use for seats, nil if it is.
+func holdSeats(c jetstream.StreamConfig) error {
+	switch {
+	case c.Storage != jetstream.FileStorage:
+		return errors.New("is in memory, where a restart can empty it: delete it, and a node makes it again")
+	case !c.AllowMsgTTL || c.MaxMsgsPerSubject != 1:
+		return errors.New("has other settings than nodes give it: delete it, and a node makes it again")
 	}
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+// probeBucket looks at a bucket, if the rights allow it. check says why its settings are no use.
+func (f *Found) probeBucket(ctx context.Context, js jetstream.JetStream, b *FoundBucket, check func(jetstream.StreamConfig) error) {
+	if f.Denied.Publishes("$JS.API.STREAM.INFO.KV_" + b.Name) {
+		return
+	}
+	var st jetstream.Stream
+	began := time.Now()
+	b.Err = within(ctx, func(ctx context.Context) (err error) {
+		st, err = js.Stream(ctx, "KV_"+b.Name)
+		return err
+	})
+	took := time.Since(began)
+	if errors.Is(b.Err, jetstream.ErrStreamNotFound) {
+		b.Err = nil
+		return
+	}
+	if b.Err != nil {
+		return
 	}
 	info := st.CachedInfo()
 	b.Exists, b.Replicas = true, max(info.Config.Replicas, 1)
 	if !info.TimeStamp.IsZero() {
 		f.Skew, f.SkewKnown = began.Add(took/2).Sub(info.TimeStamp), true
 	}
-	return st, nil
-}
-
-// leaderless returns an error for a stream without a leader.
-func leaderless(info *jetstream.StreamInfo) error {
-	if info.Config.Replicas > 1 && info.Cluster != nil && info.Cluster.Leader == "" {
-		return errors.New("has no leader now: are most of its servers down?")
+	if b.Err = check(info.Config); b.Err == nil && b.Replicas > 1 && info.Cluster != nil && info.Cluster.Leader == "" {
+		b.Err = errors.New("has no leader now: are most of its servers down?")
 	}
-	return nil
 }

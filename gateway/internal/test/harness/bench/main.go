@@ -53,9 +53,6 @@ func run(args []string) error {
 	if f.scale {
 		return scaling(ctx, f)
 	}
-	if f.profile {
-		return profileAll(ctx, f)
-	}
 	results, err := measure(ctx, f)
 	if results == nil {
 		return err
@@ -75,7 +72,7 @@ type flags struct {
 	binary, nats   string
 	others         []proxy.Subject
 	out            string
-	profile, scale bool
+	scale          bool
 	scaleFrom      int
 }
 
@@ -92,7 +89,6 @@ func parse(args []string) (f flags, err error) {
 	set.StringVar(&f.binary, "reseat", "bin/reseat", "the gateway's `binary`")
 	set.StringVar(&f.nats, "nats", "bin/nats-server", "the NATS server's `binary`, for clusters")
 	set.StringVar(&f.out, "out", "", "write performance.md and what belongs to it into this `directory`")
-	set.BoolVar(&f.profile, "profile", false, "say where the time of W1, W3, W7 and W8 goes, by perf")
 	set.BoolVar(&f.scale, "scale", false, "how proxies scale with processors; only that")
 	set.IntVar(&f.scaleFrom, "scale-from", scaleMin, "how many processors -scale takes, at least")
 	set.Func("also", "`name=binary`: another build of the gateway to measure besides", func(s string) error {

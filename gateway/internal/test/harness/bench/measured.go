@@ -54,7 +54,7 @@ func detached(s *stage) (figures, error) {
 func storm(s *stage) (figures, error) {
 	var a, b reading
 	all := func() error { return s.clients.All(patience) }
-	err := steps(s.from(&a), all, s.to(&b), s.stop)
+	err := steps(s.note(&a), all, s.note(&b), s.stop)
 	fig := s.between(a, b)
 	n := float64(s.w.sessions)
 	fig["connection_us"] = (b.proxy - a.proxy).Seconds() * 1e6 / n
@@ -67,7 +67,7 @@ func storm(s *stage) (figures, error) {
 func steady(s *stage) (figures, error) {
 	var a, b reading
 	err := steps(s.resume, s.wait(guard),
-		s.latencies(s.w.game.Mode != game.Fire), s.from(&a), s.wait(s.w.measure), s.to(&b), s.latencies(false),
+		s.latencies(s.w.game.Mode != game.Fire), s.note(&a), s.wait(s.w.measure), s.note(&b), s.latencies(false),
 		s.pause)
 	fig := s.between(a, b)
 	s.addLatencies(fig)
@@ -80,7 +80,7 @@ func mass(s *stage) (figures, error) {
 	var a, b reading
 	err := steps(s.resume, s.wait(guard),
 		s.cut, s.wait(time.Second),
-		s.from(&a), s.back, s.to(&b),
+		s.note(&a), s.back, s.note(&b),
 		s.wait(guard), s.pause)
 	fig := s.between(a, b)
 	fig["back_ms"] = fig["seconds"] * 1e3

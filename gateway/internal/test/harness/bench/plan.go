@@ -168,7 +168,7 @@ func plan(f flags) ([]workload, []proxy.Subject, error) {
 		if f.subjects != nil {
 			return !slices.Contains(f.subjects, s.Name)
 		}
-		return s.Named || f.short && len(s.Only) > 0
+		return f.short && len(s.Only) > 0
 	})
 	list = slices.DeleteFunc(list, func(w workload) bool {
 		return f.only != nil && !slices.Contains(f.only, w.name) || f.only == nil && (f.short && !w.short || w.extra)

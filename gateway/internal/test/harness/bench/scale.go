@@ -3,18 +3,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"reseat/gateway/internal/test/harness/bench/game"
@@ -81,13 +77,6 @@ func scaling(ctx context.Context, f flags) error {
 	return nil
 }
 
-// A pair is a running load generator.
-type pair struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
 // A pairSpec says what a pair does.
 type pairSpec struct {
 	Case, Index int
@@ -112,14 +101,15 @@ func scaleOne(f flags, cpus, all, index int, w workload, s proxy.Subject) (_ str
 	}
 	defer os.RemoveAll(dir)
 	place := proxy.Place{Dir: dir, Self: self, Reseat: f.binary, Files: maxFiles, CPUs: cpus}
-	pairs := make([]*pair, scalePairs)
+	others := []string{"taskset", "-c", fmt.Sprintf("%d-%d", min(cpus, all-1), all-1)}
+	pairs := make([]*game.Child, scalePairs)
 	for i := range pairs {
 		var addr netip.AddrPort
-		if pairs[i], err = newPair(self, min(cpus, all-1), all); err != nil {
+		if pairs[i], err = game.Fork(others, scaleProgram); err != nil {
 			return "", err
 		}
-		defer pairs[i].stop()
-		if err := errors.Join(pairs[i].tell(pairSpec{index, i, s.Resumable}), pairs[i].hear(&addr)); err != nil {
+		defer pairs[i].Stop()
+		if err := errors.Join(pairs[i].Tell(pairSpec{index, i, s.Resumable}), pairs[i].Hear(&addr)); err != nil {
 			return "", err
 		}
 		place.Games = append(place.Games, addr)
@@ -130,19 +120,19 @@ func scaleOne(f flags, cpus, all, index int, w workload, s proxy.Subject) (_ str
 	}
 	defer x.Stop()
 	for _, p := range pairs {
-		if err := p.tell(x.Addrs[0]); err != nil {
+		if err := p.Tell(x.Addrs[0]); err != nil {
 			return "", err
 		}
 	}
 	ready := true
 	for _, p := range pairs {
-		if err := p.hear(&ready); err != nil {
+		if err := p.Hear(&ready); err != nil {
 			return "", fmt.Errorf("%w; the proxy says: %s", err, x.Log())
 		}
 	}
 	before, began := cpuOf(x), time.Now()
 	for _, p := range pairs {
-		if err := p.tell(true); err != nil {
+		if err := p.Tell(true); err != nil {
 			return "", err
 		}
 	}
@@ -150,7 +140,7 @@ func scaleOne(f flags, cpus, all, index int, w workload, s proxy.Subject) (_ str
 	var p50s []int64
 	for _, p := range pairs {
 		var r pairResult
-		if err := p.hear(&r); err != nil {
+		if err := p.Hear(&r); err != nil {
 			return "", fmt.Errorf("%w; the proxy says: %s", err, x.Log())
 		}
 		sum.Rate, sum.P99, sum.Back = sum.Rate+r.Rate, max(sum.P99, r.P99), max(sum.Back, r.Back)
@@ -171,41 +161,6 @@ func scaleOne(f flags, cpus, all, index int, w workload, s proxy.Subject) (_ str
 func cpuOf(x *proxy.Proxy) time.Duration {
 	t, _ := proxy.CPU(x.PIDs)
 	return t
-}
-
-// newPair starts a load generator on the processors from first on.
-func newPair(self string, first, all int) (*pair, error) {
-	cmd := exec.Command("taskset", "-c", fmt.Sprintf("%d-%d", first, all-1), self, scaleProgram)
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a load generator: %w", err)
-	}
-	return &pair{cmd, in, bufio.NewReader(out)}, nil
-}
-
-func (p *pair) tell(v any) error { return json.NewEncoder(p.in).Encode(v) }
-
-func (p *pair) hear(v any) error {
-	line, err := p.out.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("a load generator has ended: %w", err)
-	}
-	return json.Unmarshal(line, v)
-}
-
-func (p *pair) stop() {
-	p.in.Close()
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
 }
 
 // scaleLoad runs the load generator. It reads its pairSpec, writes the address of its game server, reads that of the

@@ -27,7 +27,6 @@ type stage struct {
 	beside  *load.Beside // more clients; nil: none
 	empty   int64        // bytes of memory before there were sessions
 	end     game.Report  // set at the end, and at each pause
-	perf    *perf        // looks at the proxy meanwhile; nil: none
 	opened  []func()     // closes what was started, the last one first
 }
 

@@ -25,6 +25,7 @@ type cluster struct {
 	parties *process.Parties
 	nodes   []*node
 	servers []*server
+	nats    []*process.NATS // of servers
 
 	replacing sync.Mutex  // held while a gateway is missing: the others are there
 	ending    atomic.Bool // no more sessions, and no more faults
@@ -95,7 +96,7 @@ func newCluster(r *run, game string) *cluster {
 		s := &server{NATS: process.NewNATS(r.cfg.NATS, name, r.cfg.Dir, c.parties.Prefix(name))}
 		s.gate, s.route = fault.NewGate(freeport.Addr(), s.Client, of), fault.NewGate(freeport.Addr(), s.Routes, of)
 		s.Advertised = s.route.Addr
-		c.servers = append(c.servers, s)
+		c.servers, c.nats = append(c.servers, s), append(c.nats, s.NATS)
 	}
 	for i := range clusterSize {
 		n := &node{name: fmt.Sprint("n", i), listen: freeport.Addr()}
@@ -103,11 +104,7 @@ func newCluster(r *run, game string) *cluster {
 		n.near = fault.Proxy{Target: n.listen, Plan: r.plan, Struck: r.struck, Told: true}
 		c.nodes = append(c.nodes, n)
 	}
-	var all []*process.NATS
-	for _, s := range c.servers {
-		all = append(all, s.NATS)
-	}
-	process.Join(all)
+	process.Join(c.nats)
 	return c
 }
 

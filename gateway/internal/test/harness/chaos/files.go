@@ -3,33 +3,10 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 )
-
-// The gateway's certificate, in the run's directory.
-const (
-	certFile = "cert.pem"
-	keyFile  = "cert-key.pem"
-)
-
-// newTrust writes a certificate for loopback, and returns the configuration of clients that trust it.
-func newTrust(dir string) (*tls.Config, error) {
-	s := httptest.NewTLSServer(nil)
-	defer s.Close()
-	cert := s.TLS.Certificates[0]
-	secret, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	return &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "127.0.0.1"}, errors.Join(err,
-		os.WriteFile(filepath.Join(dir, certFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600),
-		os.WriteFile(filepath.Join(dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-}
 
 // A keyring is the signing keys' files: the newest signs, the others verify.
 type keyring struct {

@@ -174,9 +174,11 @@ func (r *run) open(ctx context.Context) (err error) {
 	if err = r.keys.turn(); err != nil {
 		return err
 	}
-	if r.trust, err = newTrust(r.cfg.Dir); err != nil {
+	roots, err := process.Certificate(r.cfg.Dir)
+	if err != nil {
 		return err
 	}
+	r.trust = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 	if r.cfg.Counting != "" {
 		if r.counting, err = startCounting(r.cfg.Counting, r.cfg.Dir, r.cfg.Tick, r.game.name); err != nil {
 			return err
@@ -230,7 +232,7 @@ func (r *run) flags(game, listen, admin string) []string {
 		flags = append(flags, "--loops=4")
 	}
 	if r.cfg.TLS {
-		flags = append(flags, "--tls-cert="+filepath.Join(r.cfg.Dir, certFile), "--tls-key="+filepath.Join(r.cfg.Dir, keyFile))
+		flags = append(flags, "--tls-cert="+filepath.Join(r.cfg.Dir, process.CertFile), "--tls-key="+filepath.Join(r.cfg.Dir, process.KeyFile))
 	}
 	return flags
 }

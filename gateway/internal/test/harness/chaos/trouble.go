@@ -271,12 +271,7 @@ func (c *cluster) restart(ctx context.Context, r *rand.Rand, s *server, most tim
 
 // leaderOf returns the NATS server that leads the group of a stream, nil if none does.
 func (c *cluster) leaderOf(stream string) *server {
-	var all []*process.NATS
-	for _, s := range c.servers {
-		all = append(all, s.NATS)
-	}
-	leader := process.Leader(all, stream)
-	if i := slices.Index(all, leader); i >= 0 {
+	if i := slices.Index(c.nats, process.Leader(c.nats, stream)); i >= 0 {
 		return c.servers[i]
 	}
 	return nil

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -231,55 +230,4 @@ func TestUnusableServersAreNamed(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A player's record, and a seat, are written by one of those who try at once. Once it is deleted a player's
-// can be written anew.
-func TestOneOfSeveralConditionalWritesIsAccepted(t *testing.T) {
-	t.Parallel()
-	sizes(t, func(t *testing.T, r *room) {
-		var players, seats []store
-		for range 12 {
-			e := newEngine(t, engine.Options{URLs: r.urls(), Seats: true})
-			e.ready()
-			players, seats = append(players, e), append(seats, seatStore{e.Engine})
-		}
-		r.seater(nodeA) // the buckets have their leaders
-		for name, stores := range map[string][]store{"players": players, "seats": seats} {
-			key, revision := session(1), uint64(0)
-			for round := range 10 {
-				won, failed := make(chan uint64, len(stores)), make(chan error, len(stores))
-				var all sync.WaitGroup
-				for _, s := range stores {
-					all.Go(func() {
-						if n, err := s.PutPlayer(t.Context(), key, fmt.Append(nil, round), revision); err == nil {
-							won <- n
-						} else if !errors.Is(err, cluster.ErrOvertaken) {
-							failed <- err
-						}
-					})
-				}
-				all.Wait()
-				if len(won) != 1 || len(failed) > 0 {
-					t.Fatalf("%s: %d of %d writes are accepted, want one; %d failed", name, len(won), len(stores), len(failed))
-				}
-				revision = <-won
-				eventually(t, fmt.Sprintf("%s: what was written in round %d is read, a replica may be late", name, round), func() bool {
-					value, n, err := stores[3].GetPlayer(t.Context(), key)
-					return err == nil && n == revision && string(value) == fmt.Sprint(round)
-				})
-			}
-			if name == "seats" {
-				continue
-			}
-			check(t, r.engine().DeletePlayer(t.Context(), key, revision))
-			eventually(t, "the player's record is gone for all", func() bool {
-				_, _, err := stores[3].GetPlayer(t.Context(), key)
-				return errors.Is(err, cluster.ErrNoRecord)
-			})
-			if _, err := stores[3].PutPlayer(t.Context(), key, []byte("again"), 0); err != nil {
-				t.Errorf("after a deletion: %v", err)
-			}
-		}
-	})
 }

@@ -11,62 +11,80 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 )
 
-// A Handle is the parent's handle of a server.
-type Handle struct {
-	Addr netip.AddrPort
-	PID  int
+// A Child is a process of this program, to which its parent says lines of JSON.
+type Child struct {
+	PID int
 
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// New starts a server as a process, which is this program with Program as its argument.
-func New(spec Spec) (*Handle, error) {
+// Fork starts this program with arguments, behind those of before, a command that runs it.
+func Fork(before []string, args ...string) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	h := &Handle{cmd: exec.Command(self, Program)}
-	h.cmd.Stderr = os.Stderr
-	h.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	in, err := h.cmd.StdinPipe()
+	argv := slices.Concat(before, []string{self}, args)
+	c := &Child{cmd: exec.Command(argv[0], argv[1:]...)}
+	c.cmd.Stderr = os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	out, err := h.cmd.StdoutPipe()
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	c.out, c.PID = bufio.NewReader(out), c.cmd.Process.Pid
+	return c, nil
+}
+
+// Tell says v.
+func (c *Child) Tell(v any) error { return json.NewEncoder(c.in).Encode(v) }
+
+// Hear reads v.
+func (c *Child) Hear(v any) error {
+	line, err := c.out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("%s has ended: %w", c.cmd.Args[len(c.cmd.Args)-1], err)
+	}
+	return json.Unmarshal(line, v)
+}
+
+// Stop ends the process.
+func (c *Child) Stop() {
+	c.in.Close()
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+}
+
+// A Handle is the parent's handle of a server.
+type Handle struct {
+	*Child
+	Addr netip.AddrPort
+}
+
+// New starts a server.
+func New(spec Spec) (*Handle, error) {
+	c, err := Fork(nil, Program)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the game server: %w", err)
-	}
-	h.in, h.out, h.PID = in, bufio.NewReader(out), h.cmd.Process.Pid
-	if err := h.greet(spec); err != nil {
-		h.Stop()
+	h := &Handle{Child: c}
+	if err := errors.Join(c.Tell(spec), c.Hear(&h.Addr)); err != nil {
+		c.Stop()
 		return nil, fmt.Errorf("game server: %w", err)
 	}
 	return h, nil
-}
-
-func (h *Handle) greet(spec Spec) (err error) {
-	var g greeting
-	if err := errors.Join(json.NewEncoder(h.in).Encode(spec), h.read(&g)); err != nil {
-		return err
-	}
-	h.Addr, err = netip.ParseAddrPort(g.Address)
-	return err
-}
-
-func (h *Handle) read(v any) error {
-	line, err := h.out.ReadBytes('\n')
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(line, v)
 }
 
 // Order has the server execute a command.
@@ -74,15 +92,8 @@ func (h *Handle) Order(c Command) (r Report, err error) {
 	if _, err := fmt.Fprintln(h.in, c); err != nil {
 		return r, fmt.Errorf("game server, %s: %w", c, err)
 	}
-	if err := h.read(&r); err != nil {
+	if err := h.Hear(&r); err != nil {
 		return r, fmt.Errorf("game server, %s: %w", c, err)
 	}
 	return r, nil
-}
-
-// Stop ends the process.
-func (h *Handle) Stop() {
-	h.in.Close()
-	h.cmd.Process.Kill()
-	h.cmd.Wait()
 }

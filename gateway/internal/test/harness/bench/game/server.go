@@ -66,7 +66,7 @@ func Serve() error {
 	if err := loop.Watch(0, s.command); err != nil {
 		return err
 	}
-	if err := s.out.Encode(greeting{addr.String()}); err != nil {
+	if err := s.out.Encode(addr); err != nil {
 		return fmt.Errorf("say the address: %w", err)
 	}
 	for !s.ended {

@@ -54,6 +54,3 @@ const (
 	Resume Command = "resume" // go on as if there had been no pause
 	State  Command = "state"  // only report
 )
-
-// A greeting is the first line of standard output.
-type greeting struct{ Address string }

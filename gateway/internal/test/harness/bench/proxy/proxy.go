@@ -27,7 +27,6 @@ const (
 // Programs are those that are part of this one, by its first argument.
 var Programs = map[string]func(args []string) error{
 	"serve-library": func(a []string) error { return serveLibrary(a[0], a[1]) },
-	"serve-floor":   func(a []string) error { return serveFloor(a[0], a[1]) },
 	"serve-relay":   func(a []string) error { return serveRelay(a[0], a[1], a[2]) },
 }
 

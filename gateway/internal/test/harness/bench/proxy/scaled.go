@@ -5,8 +5,6 @@ package proxy
 import (
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 )
 
@@ -43,13 +41,5 @@ func scaledNGINX(p Place, addr netip.AddrPort) (*Proxy, error) {
 		one := strings.Replace(location, "location /", fmt.Sprintf("location /%d/", i), 1)
 		all.WriteString(strings.Replace(one, "http://game", "http://"+g.String(), 1) + "\n")
 	}
-	conf = conf[:begin] + all.String() + conf[end:]
-	if os.Geteuid() == 0 {
-		conf = "user root;\n" + conf
-	}
-	file := filepath.Join(p.Dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		return nil, err
-	}
-	return start(p, addr, p.CPUs+1, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
+	return p.runNGINX(addr, conf[:begin]+all.String()+conf[end:], p.CPUs)
 }

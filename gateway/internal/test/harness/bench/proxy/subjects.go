@@ -21,7 +21,6 @@ type Subject struct {
 	Resumable bool     // its clients speak reseat.v1
 	Only      []string // its workloads; none: all
 	Other     bool     // it is another build of the gateway
-	Named     bool     // it takes part only if it is asked for by name
 	start     starter
 }
 
@@ -55,7 +54,6 @@ func Subjects() []Subject {
 		{Name: NGINX, Title: "nginx", start: nginx},
 		{Name: "haproxy", Title: "HAProxy", start: haproxy},
 		{Name: "library", Title: "two legs", start: self("serve-library")},
-		{Name: "floor", Title: "bytes relayed, nothing else", Only: []string{"W1", "W3", "W8"}, Named: true, start: self("serve-floor")},
 	}
 	for _, driver := range []string{"net", "poll"} {
 		flags := []string{"--driver", driver}
@@ -126,7 +124,11 @@ func withEd25519(flags []string) starter {
 }
 
 func nginx(p Place, addr netip.AddrPort) (*Proxy, error) {
-	conf := fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Game, addr, p.Leg.nginx())
+	return p.runNGINX(addr, fmt.Sprintf(nginxConf, p.Dir, p.Files, p.Game, addr, p.Leg.nginx()), 1)
+}
+
+// runNGINX starts nginx with so many workers.
+func (p Place) runNGINX(addr netip.AddrPort, conf string, workers int) (*Proxy, error) {
 	if os.Geteuid() == 0 {
 		conf = "user root;\n" + conf
 	}
@@ -134,7 +136,7 @@ func nginx(p Place, addr netip.AddrPort) (*Proxy, error) {
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		return nil, err
 	}
-	return start(p, addr, 2, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
+	return start(p, addr, workers+1, "nginx", "-p", p.Dir, "-e", "stderr", "-c", file)
 }
 
 const nginxConf = `daemon off;

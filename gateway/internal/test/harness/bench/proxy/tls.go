@@ -3,20 +3,16 @@
 package proxy
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"time"
+
+	"reseat/gateway/internal/test/harness/process"
 )
 
 // A Leg is what the client connections use besides WebSocket. The zero value means
@@ -46,24 +42,9 @@ func (l Leg) nginx() string {
 }
 
 // WithTLS makes a certificate for 127.0.0.1, in files in dir.
-func WithTLS(dir string) (l Leg, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return l, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return l, err
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	l = Leg{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	return l, errors.Join(err,
-		os.WriteFile(l.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
-		os.WriteFile(l.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+func WithTLS(dir string) (Leg, error) {
+	_, err := process.Certificate(dir)
+	return Leg{Cert: filepath.Join(dir, process.CertFile), Key: filepath.Join(dir, process.KeyFile)}, err
 }
 
 // serveRelay adds TLS to the benchmark's clients, which know none: it accepts their connections,

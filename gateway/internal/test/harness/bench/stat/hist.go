@@ -69,20 +69,14 @@ func (h *Hist) Quantile(p float64) time.Duration {
 	return time.Duration(h.max)
 }
 
-// Max returns the largest value, exactly.
-func (h *Hist) Max() time.Duration { return time.Duration(h.max) }
-
 // Quantiles summarize a Hist, in microseconds.
 type Quantiles struct {
-	N    uint64  `json:"n"`
-	P50  float64 `json:"p50"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p999"`
-	Max  float64 `json:"max"`
+	N        uint64
+	P50, P99 float64
 }
 
 // Quantiles summarizes h.
 func (h *Hist) Quantiles() Quantiles {
-	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
-	return Quantiles{h.n, us(h.Quantile(.5)), us(h.Quantile(.99)), us(h.Quantile(.999)), us(h.Max())}
+	us := func(p float64) float64 { return float64(h.Quantile(p)) / 1e3 }
+	return Quantiles{h.n, us(.5), us(.99)}
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 )
 
 func TestQuantilesAreWithinTheirPrecision(t *testing.T) {
@@ -22,7 +21,7 @@ func TestQuantilesAreWithinTheirPrecision(t *testing.T) {
 			t.Errorf("quantile %v is %v, want %v", p, got, want)
 		}
 	}
-	if q := h.Quantiles(); q.N != 100_000 || q.Max != 100_000 || h.Max() != 100*time.Millisecond {
+	if q := h.Quantiles(); q.N != 100_000 {
 		t.Errorf("%+v", q)
 	}
 	if h.Reset(); h.Quantiles() != (Quantiles{}) {
