@@ -15,9 +15,10 @@ for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) pro
  * @param {string} file
  * @param {string[]} args
  * @param {NodeJS.ProcessEnv} env
+ * @param {string} [cwd]
  */
-export function start(file, args, env) {
-  const child = spawn(file, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+export function start(file, args, env, cwd) {
+  const child = spawn(file, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
   child.stdout.resume(); // unless somebody reads it
   running.add(child);
   const gone = new Promise((done) => {
