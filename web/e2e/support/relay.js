@@ -277,10 +277,17 @@ export class Relay {
     return end;
   }
 
-  /** Refuses new connections until the returned function is called. */
+  /** What is connected falls silent for good, and new connections are never answered until the returned function is called. */
+  swallow() {
+    this.stall();
+    return this.divert(() => {});
+  }
+
+  /** Resets what is connected, and refuses new connections until the returned function is called. */
   refuse() {
     const { port, address } = this.#address;
     this.#listener.close();
+    this.reset();
     return () => this.#listen({ port, host: address });
   }
 }
