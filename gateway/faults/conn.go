@@ -59,7 +59,8 @@ func newConn(tcp net.Conn, l *Lines) *Conn {
 	return c
 }
 
-// chunks reads from r until its end. The chunks that it returns end after that and after last.
+// chunks reads r in another goroutine, which calls last with the error at its end, and then closes the
+// channel.
 func (c *Conn) chunks(r net.Conn, last func(error)) <-chan chunk {
 	all := make(chan chunk, maxChunks)
 	c.lines.running.Go(func() {
@@ -124,7 +125,7 @@ func (c *Conn) send() {
 }
 
 // hold waits until a chunk has passed the line. It returns false if closed, which may be nil, is
-// closed before.
+// closed before, or the Lines stop.
 func (c *Conn) hold(d Direction, ch chunk, closed <-chan struct{}) bool {
 	for {
 		due, changed := c.line.Load().due(c, d, ch)
