@@ -316,6 +316,15 @@ test('of a large message a window is sent at first; the rest, and bye, wait for 
   );
 });
 
+test('bye waits for the rest of a large message', () => {
+  const w = attached({ first: GOES_ON });
+  w.socket.send(new Uint8Array(10_000));
+  w.socket.close();
+  assert.equal(w.last().take().length, 10);
+  w.last().control('part', 8192);
+  assert.equal(w.last().take().at(-1), '^bye {"code":1000,"reason":""}');
+});
+
 test('the window follows what the line takes in a second, so that nothing waits longer behind parts', async () => {
   for (const rate of [2, 12, 100, 2_000]) {
     // kB/s, with a round trip of 100 ms
