@@ -24,12 +24,7 @@ type Peer struct {
 // NewPeer returns the peer that sent r. trusted are the --trusted-proxy
 // networks.
 func NewPeer(r *http.Request, trusted []netip.Prefix) Peer {
-	var addr netip.Addr
-	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil { // nearly always
-		addr = plainAddr(ap.Addr())
-	} else {
-		addr, _ = parseAddr(r.RemoteAddr)
-	}
+	addr, _ := parseAddr(r.RemoteAddr)
 	return Peer{Addr: addr, Trusted: contains(trusted, addr), TLS: r.TLS != nil, Host: r.Host}
 }
 
@@ -59,17 +54,13 @@ func ClientAddr(p Peer, client http.Header, trusted []netip.Prefix) netip.Addr {
 // parseAddr reads an address with or without a port, and returns an IPv4 address
 // in one form only.
 func parseAddr(s string) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
+	ap, err := netip.ParseAddrPort(s)
+	addr := ap.Addr()
 	if err != nil {
-		var ap netip.AddrPort
-		ap, err = netip.ParseAddrPort(s)
-		addr = ap.Addr()
+		addr, err = netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	}
-	return plainAddr(addr), err == nil
+	return addr.Unmap().WithZone(""), err == nil
 }
-
-// plainAddr returns the one form of an address.
-func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 func contains(networks []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })

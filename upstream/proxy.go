@@ -142,7 +142,10 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.Trailer = nil
 }
 
-var errSwitched = errors.New("upstream switched protocols without a request")
+var (
+	errSwitched      = errors.New("upstream switched protocols without a request")
+	errNoValidAnswer = errors.New("no valid answer")
+)
 
 // roundTrip is a function as an http.RoundTripper.
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -181,12 +184,7 @@ func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	p.logFailure(r, err)
-	kind, _ := failure(err)
-	status := http.StatusBadGateway
-	if kind == Timeout {
-		status = http.StatusGatewayTimeout
-	}
-	http.Error(w, clientText(kind), status)
+	WriteError(w, failure(err))
 }
 
 // logFailure logs an upstream's failure, unless the client disconnected. The path is
@@ -196,27 +194,26 @@ func (p *Proxy) logFailure(r *http.Request, err error) {
 		return
 	}
 	path, _, _ := ClientTarget(r)
-	kind, reason := failure(err)
+	e := failure(err)
 	p.opts.Log.Warn("upstream.request_failed", "upstream", p.target.Address(), "method", r.Method,
-		"path", path[:min(len(path), 256)], "kind", kind.String(), "reason", reason)
+		"path", path[:min(len(path), 256)], "kind", e.Kind.String(), "reason", e.Err.Error())
 }
 
-// failure classifies an error of the transport. Its text contains nothing that client
-// or upstream sent.
-func failure(err error) (Kind, string) {
+// failure returns the Error, without Addr, for an error of the transport.
+func failure(err error) *Error {
 	var e *Error
 	var op *net.OpError
 	switch {
 	case errors.As(err, &e):
-		return e.Kind, e.Err.Error()
+		return e
 	case errors.Is(err, errSwitched):
-		return BadAnswer, errSwitched.Error()
+		return &Error{Kind: BadAnswer, Err: errSwitched}
 	case isTimeout(err):
-		return Timeout, errNotInTime.Error()
+		return &Error{Kind: Timeout, Err: errNotInTime}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op):
-		return BadAnswer, errNoAnswer.Error()
+		return &Error{Kind: BadAnswer, Err: errNoAnswer}
 	}
-	return BadAnswer, "no valid answer"
+	return &Error{Kind: BadAnswer, Err: errNoValidAnswer}
 }
 
 // A loggedBody reports the error that truncated an upstream's body.

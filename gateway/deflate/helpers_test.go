@@ -3,11 +3,12 @@ package deflate_test
 import (
 	"bytes"
 	"compress/flate"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"reseat/gateway/deflate"
@@ -122,46 +123,111 @@ func (m message) String() string {
 	return fmt.Sprintf("opcode %d, %d bytes %.20q", m.op, len(m.data), m.data)
 }
 
-// messages reads all the frames in b, which must be complete. It skips empty Pongs,
-// which only show activity. What RFC 6455 forbids is an error.
-func messages(b []byte, masked bool) (list []message, frames int, err error) {
-	var open *message
-	for len(b) > 0 {
-		h, err := frame.Parse(b)
+// A reading is what is made of frames: the messages, without the empty Pongs, which only show
+// activity, and whether each was compressed; how many frames they had; and how it ends: "none", or
+// what the last frame is refused for. open means that the last message or frame is incomplete.
+type reading struct {
+	list     []message
+	squeezed []bool
+	frames   int
+	end      string
+	open     bool
+}
+
+// readFrames reads frames in the simplest way, as RFC 6455 and RFC 7692 have it. A message has at most maxLen
+// bytes, and may refer to the last keep bytes of those before it.
+func readFrames(b []byte, masked bool, maxLen, keep int) (r reading) {
+	var cur *message
+	var kept string
+	squeezed, frames := false, 0
+	refuse := func(why string) reading {
+		r.end = why
+		return r
+	}
+	for r.end = "none"; len(b) > 0; {
+		var head [frame.MaxHeader]byte
+		n := copy(head[:], b)
+		bit := head[0]&rsv1 != 0
+		head[0] &^= rsv1
+		h, err := frame.Parse(head[:n])
 		switch {
 		case err != nil:
-			return list, frames, err
-		case h.Size == 0 || int64(len(b)-h.Size) < h.Length:
-			return list, frames, fmt.Errorf("%d bytes of a frame that is not whole", len(b))
-		case h.Masked != masked:
-			return list, frames, errors.New("masked as it must not be")
+			return refuse("1002")
+		case h.Size == 0:
+			r.open = true
+			return r
+		case h.Masked != masked, bit && (h.Control() || h.Op == frame.Continuation), !h.Control() && (h.Op == frame.Continuation) != (cur != nil):
+			return refuse("1002")
+		}
+		if !h.Control() {
+			if cur == nil {
+				cur, squeezed, frames = &message{op: h.Op}, bit, 0
+			}
+			frames++
+			r.frames++
+		}
+		switch {
+		case frames > 1024:
+			return refuse("too many frames")
+		case !h.Control() && (h.Length > int64(maxLen) || !squeezed && int64(len(cur.data))+h.Length > int64(maxLen)):
+			return refuse("1009")
+		case int64(len(b)-h.Size) < h.Length:
+			r.open = true
+			return r
 		}
 		p := bytes.Clone(b[h.Size : h.Size+int(h.Length)])
 		frame.XOR(p, h.Key)
 		b = b[h.Size+int(h.Length):]
-		switch {
-		case h.Op == frame.Pong && len(p) == 0:
+		if h.Control() {
+			if h.Op != frame.Pong || len(p) > 0 {
+				r.list, r.squeezed = append(r.list, message{h.Op, string(p)}), append(r.squeezed, false)
+			}
 			continue
-		case h.Control():
-			list = append(list, message{h.Op, string(p)})
+		}
+		cur.data += string(p)
+		if !h.Fin {
 			continue
-		case (h.Op == frame.Continuation) != (open != nil):
-			return list, frames, errors.New("continuation out of place")
-		case open == nil:
-			open = &message{op: h.Op}
 		}
-		frames++
-		open.data += string(p)
-		if h.Fin {
-			list = append(list, *open)
-			open = nil
+		if squeezed {
+			plain, err := inflate(cur.data, maxLen, kept, keep)
+			if err != "none" {
+				return refuse(err)
+			}
+			cur.data = plain
+			kept = lastBytes(kept+plain, keep)
 		}
+		r.list, r.squeezed, cur = append(r.list, *cur), append(r.squeezed, squeezed), nil
 	}
-	if open != nil {
-		return list, frames, errors.New("a message is not finished")
-	}
-	return list, frames, nil
+	r.open = cur != nil
+	return r
 }
+
+// uncompressed reads what a Conn made of a client's frames.
+func uncompressed(b []byte, maxLen int) reading {
+	r := readFrames(b, true, maxLen, 0)
+	if slices.Contains(r.squeezed, true) {
+		r.end = "1002" // RSV1 is set
+	}
+	return r
+}
+
+// inflate reads one stream after another until nothing is left.
+func inflate(z string, maxLen int, kept string, keep int) (plain, end string) {
+	r := strings.NewReader(z + "\x00\x00\xff\xff\x01\x00\x00\xff\xff")
+	for r.Len() > 0 {
+		p, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(r, []byte(lastBytes(kept+plain, keep))), int64(maxLen)+2))
+		plain += string(p)
+		if len(plain) > maxLen {
+			return "", "1009"
+		}
+		if err != nil {
+			return "", "1002"
+		}
+	}
+	return plain, "none"
+}
+
+func lastBytes(s string, n int) string { return s[max(0, len(s)-n):] }
 
 // readAll returns everything left to read from a client that has closed.
 func (r *rig) readAll(t testing.TB) []byte {
@@ -174,14 +240,14 @@ func (r *rig) readAll(t testing.TB) []byte {
 	return b
 }
 
-func wantMessages(t testing.TB, b []byte, masked bool, want ...message) (frames int) {
+func wantMessages(t testing.TB, b []byte, want ...message) (frames int) {
 	t.Helper()
-	got, frames, err := messages(b, masked)
-	if err != nil {
-		t.Fatalf("%v, behind %v", err, got)
+	got := uncompressed(b, 64<<20)
+	if got.end != "none" || got.open {
+		t.Fatalf("%s, incomplete: %t, behind %v", got.end, got.open, got.list)
 	}
-	wantSame(t, got, want)
-	return frames
+	wantSame(t, got.list, want)
+	return got.frames
 }
 
 func wantSame(t testing.TB, got, want []message) {

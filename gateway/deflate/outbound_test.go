@@ -2,7 +2,6 @@ package deflate_test
 
 import (
 	"bytes"
-	"compress/flate"
 	"errors"
 	"io"
 	"os"
@@ -27,57 +26,6 @@ func (r *rig) sent(t testing.TB) []byte {
 	return b
 }
 
-// inflated reads b as a client does that keeps so many bytes of earlier messages. It returns
-// the messages, for each whether it was compressed, and the number of frames.
-func inflated(t testing.TB, b []byte, keep int) (list []message, squeezed []bool, frames int) {
-	t.Helper()
-	open, compressed := false, false
-	var cur message
-	var kept string
-	for len(b) > 0 {
-		bit := b[0]&rsv1 != 0
-		b[0] &^= rsv1
-		h, err := frame.Parse(b)
-		if err != nil || h.Masked || h.Size == 0 || int64(len(b)-h.Size) < h.Length {
-			t.Fatalf("a bad frame % .20x: %v", b, err)
-		}
-		p := b[h.Size : h.Size+int(h.Length)]
-		b = b[h.Size+int(h.Length):]
-		if h.Control() {
-			list, squeezed = append(list, message{h.Op, string(p)}), append(squeezed, bit)
-			continue
-		}
-		if (h.Op == frame.Continuation) != open || bit && open {
-			t.Fatalf("frame of opcode %d out of place, RSV1 %t", h.Op, bit)
-		}
-		if !open {
-			cur, compressed = message{op: h.Op}, bit
-		}
-		cur.data += string(p)
-		frames++
-		open = !h.Fin
-		if open {
-			continue
-		}
-		if compressed {
-			z := io.MultiReader(strings.NewReader(cur.data), strings.NewReader("\x00\x00\xff\xff\x01\x00\x00\xff\xff"))
-			plain, err := io.ReadAll(flate.NewReaderDict(z, []byte(kept)))
-			if err != nil {
-				t.Fatalf("message %d does not inflate: %v", len(list), err)
-			}
-			cur.data = string(plain)
-			kept = lastBytes(kept+cur.data, keep)
-		}
-		list, squeezed = append(list, cur), append(squeezed, compressed)
-	}
-	if open {
-		t.Fatal("a message is not finished")
-	}
-	return list, squeezed, frames
-}
-
-func lastBytes(s string, n int) string { return s[max(0, len(s)-n):] }
-
 func wantSent(t testing.TB, b []byte, want ...message) (squeezed []bool) {
 	t.Helper()
 	return wantSentTo(t, b, 0, want...)
@@ -86,9 +34,12 @@ func wantSent(t testing.TB, b []byte, want ...message) (squeezed []bool) {
 // wantSentTo is wantSent for a client that keeps so many bytes.
 func wantSentTo(t testing.TB, b []byte, keep int, want ...message) (squeezed []bool) {
 	t.Helper()
-	got, squeezed, _ := inflated(t, b, keep)
-	wantSame(t, got, want)
-	return squeezed
+	got := readFrames(b, false, 64<<20, keep)
+	if got.end != "none" || got.open {
+		t.Fatalf("%s, incomplete: %t, behind %v", got.end, got.open, got.list)
+	}
+	wantSame(t, got.list, want)
+	return got.squeezed
 }
 
 func serverFrame(op byte, fin bool, payload string) []byte {
@@ -165,9 +116,9 @@ func TestMessageIsOneFrameUnlessItIsLarge(t *testing.T) {
 				b = b[n:]
 			}
 		}
-		got, _, frames := inflated(t, r.sent(t), 0)
-		if len(got) != 1 || got[0].data != whole || frames != c.want {
-			t.Errorf("%s: %d messages in %d frames, want one in %d", name, len(got), frames, c.want)
+		got := readFrames(r.sent(t), false, 64<<20, 0)
+		if len(got.list) != 1 || got.list[0].data != whole || got.frames != c.want {
+			t.Errorf("%s: %d messages in %d frames, want one in %d", name, len(got.list), got.frames, c.want)
 		}
 	}
 }

@@ -3,9 +3,9 @@ package faults
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,67 +39,76 @@ type Conn struct {
 	lines *Lines
 	line  atomic.Pointer[Line] // nil: no fault so far
 
-	up, down        chan chunk
-	upErr           error // set before up is closed
-	readBy, writeBy *deadline
-	gone            atomic.Bool // the client has closed its side, or reset the connection
-	abort           atomic.Bool // closing resets the connection
+	in, passedUp net.Conn    // a pipe: what the gateway reads, and where what has passed the line is written
+	out, sent    net.Conn    // a pipe: what the gateway writes, and where it is read before it passes the line
+	upErr        error       // set before passedUp is closed
+	gone         atomic.Bool // the client has closed its side, or reset the connection
+	abort        atomic.Bool // closing resets the connection
 
-	finish, close    sync.Once
-	finished, closed chan struct{}
-
-	// Of Read alone.
-	head         chunk // the next one; without bytes: the end
-	has, arrived bool
+	close  sync.Once
+	closed chan struct{}
 
 	silent [3]time.Time // by Direction: until when; of the Line's lock
 	free   [3]time.Time // by Direction: when the chunk before had passed; of the relay of that direction alone
 }
 
 func newConn(tcp net.Conn, l *Lines) *Conn {
-	return &Conn{
-		tcp: tcp, lines: l, up: make(chan chunk, maxChunks), down: make(chan chunk, maxChunks),
-		readBy: newDeadline(), writeBy: newDeadline(),
-		finished: make(chan struct{}), closed: make(chan struct{}),
-	}
+	c := &Conn{tcp: tcp, lines: l, closed: make(chan struct{})}
+	c.in, c.passedUp = net.Pipe()
+	c.out, c.sent = net.Pipe()
+	return c
+}
+
+// chunks reads r in another goroutine, which calls last with the error at its end, and then closes the
+// channel.
+func (c *Conn) chunks(r net.Conn, last func(error)) <-chan chunk {
+	all := make(chan chunk, maxChunks)
+	c.lines.running.Go(func() {
+		defer close(all)
+		for {
+			b := make([]byte, chunkSize)
+			n, err := r.Read(b)
+			if n > 0 {
+				all <- newChunk(b[:n])
+			}
+			if err != nil {
+				last(err)
+				return
+			}
+		}
+	})
+	return all
 }
 
 // receive passes on what the client sends, until its end. It also reads while the line is silent, so
 // that it knows whether the client is gone.
 func (c *Conn) receive() {
-	for {
-		b := make([]byte, chunkSize)
-		n, err := c.tcp.Read(b)
-		if n > 0 {
-			select {
-			case c.up <- newChunk(b[:n]):
-			case <-c.closed: // nobody reads it
-			case <-c.lines.over:
-			}
+	defer c.passedUp.Close()
+	all := c.chunks(c.tcp, func(err error) {
+		if errors.Is(err, net.ErrClosed) {
+			err = errReset // the gateway does not read any more once it has closed c
 		}
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				err = errReset // the gateway does not read any more once it has closed c
-			}
-			c.upErr = err
-			c.gone.Store(true)
-			close(c.up)
-			return
+		c.upErr = err
+		c.gone.Store(true)
+	})
+	for ch := range all {
+		if c.hold(Up, ch, c.closed) {
+			c.passedUp.Write(ch.b) // fails if nobody reads it any more
 		}
 	}
+	c.hold(Up, newChunk(nil), c.closed)
 }
 
 // send passes on what the gateway sends, and then its end.
 func (c *Conn) send() {
 	defer c.lines.forget(c)
 	defer c.tcp.Close()
-	for ch, ok := c.next(); ok; ch, ok = c.next() {
-		if c.hold(Down, ch, nil, nil) != nil {
-			return
+	for ch := range c.chunks(c.sent, func(error) {}) {
+		if !c.abort.Load() && c.hold(Down, ch, nil) {
+			c.tcp.Write(ch.b) // an error is known to Read, after what came before it
 		}
-		c.tcp.Write(ch.b) // an error is known to Read, after what came before it
 	}
-	if c.hold(Down, newChunk(nil), nil, nil) != nil {
+	if !c.hold(Down, newChunk(nil), nil) {
 		return
 	}
 	if w, ok := c.tcp.(interface{ CloseWrite() error }); ok && !c.abort.Load() {
@@ -115,127 +124,60 @@ func (c *Conn) send() {
 	}
 }
 
-// next returns the next chunk for the client; false after the last one.
-func (c *Conn) next() (ch chunk, ok bool) {
-	select {
-	case ch = <-c.down:
-	case <-c.finished:
-		select {
-		case ch = <-c.down: // sent before the end
-		default:
-			return ch, false
-		}
-	case <-c.lines.over:
-		return ch, false
-	}
-	return ch, !c.abort.Load()
-}
-
-// hold waits until a chunk has passed the line. It returns an error if deadline passes or closed is
-// closed before; both may be nil.
-func (c *Conn) hold(d Direction, ch chunk, deadline, closed <-chan struct{}) error {
+// hold waits until a chunk has passed the line. It returns false if closed, which may be nil, is
+// closed before, or the Lines stop.
+func (c *Conn) hold(d Direction, ch chunk, closed <-chan struct{}) bool {
 	for {
 		due, changed := c.line.Load().due(c, d, ch)
 		left := time.Until(due)
 		if left <= 0 {
 			c.free[d] = time.Now()
-			return nil
+			return true
 		}
-		timer := time.NewTimer(left)
 		select {
-		case <-timer.C:
+		case <-time.After(left):
 		case <-changed:
-		case <-deadline:
-			timer.Stop()
-			return os.ErrDeadlineExceeded
 		case <-closed:
-			timer.Stop()
-			return net.ErrClosed
+			return false
 		case <-c.lines.over:
-			timer.Stop()
-			return net.ErrClosed
+			return false
 		}
-		timer.Stop()
 	}
 }
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	n, err := c.in.Read(p)
+	if err == io.EOF {
+		return n, c.upErr
 	}
-	passed := c.readBy.passed()
-	select {
-	case <-passed: // even if there is something to read
-		return 0, os.ErrDeadlineExceeded
-	default:
-	}
-	if !c.has {
-		select {
-		case ch, ok := <-c.up:
-			if !ok {
-				ch = newChunk(nil)
-			}
-			c.head, c.has = ch, true
-		case <-passed:
-			return 0, os.ErrDeadlineExceeded
-		case <-c.closed:
-			return 0, net.ErrClosed
-		}
-	}
-	if !c.arrived {
-		if err := c.hold(Up, c.head, passed, c.closed); err != nil {
-			return 0, err
-		}
-		c.arrived = true
-	}
-	if c.head.b == nil {
-		return 0, c.upErr
-	}
-	n := copy(p, c.head.b)
-	c.head.b = c.head.b[n:]
-	if len(c.head.b) == 0 {
-		c.has, c.arrived = false, false
-	}
-	return n, nil
+	return n, ofSocket(err)
 }
 
 // Write implements net.Conn. Like a socket it buffers, and blocks when that is full.
-func (c *Conn) Write(p []byte) (n int, err error) {
-	for n < len(p) {
-		b := append([]byte(nil), p[n:min(n+chunkSize, len(p))]...)
-		passed := c.writeBy.passed()
-		select {
-		case <-passed:
-			return n, os.ErrDeadlineExceeded
-		case <-c.finished:
-			return n, net.ErrClosed
-		default:
-		}
-		select {
-		case c.down <- newChunk(b):
-			n += len(b)
-		case <-passed:
-			return n, os.ErrDeadlineExceeded
-		case <-c.finished:
-			return n, net.ErrClosed
-		}
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.out.Write(p)
+	return n, ofSocket(err)
+}
+
+// ofSocket returns the error that a socket has in place of a pipe's.
+func ofSocket(err error) error {
+	if err == io.ErrClosedPipe {
+		return net.ErrClosed
 	}
-	return n, nil
+	return err
 }
 
 // CloseWrite closes the writing side.
-func (c *Conn) CloseWrite() error {
-	c.finish.Do(func() { close(c.finished) })
-	return nil
-}
+func (c *Conn) CloseWrite() error { return c.out.Close() }
 
 // Close closes the connection. The client sees it once the line lets it pass.
 func (c *Conn) Close() error {
-	c.CloseWrite()
 	c.close.Do(func() {
-		close(c.closed)
 		c.tcp.SetWriteDeadline(time.Now().Add(MaxFor)) // of a client that reads nothing
+		close(c.closed)
+		c.in.Close()
+		c.out.Close()
 	})
 	return nil
 }
@@ -262,22 +204,14 @@ func (c *Conn) RemoteAddr() net.Addr { return c.tcp.RemoteAddr() }
 
 // SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error {
-	c.readBy.at(t)
-	c.writeBy.at(t)
-	return nil
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error {
-	c.readBy.at(t)
-	return nil
-}
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.SetReadDeadline(t) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error {
-	c.writeBy.at(t)
-	return nil
-}
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.out.SetWriteDeadline(t) }
 
 type connKey struct{}
 

@@ -39,6 +39,20 @@ func (r *rig) connect() (*Conn, net.Conn) {
 	return r.lines.wrap(here), there
 }
 
+// admit connects another client, which says that it belongs to a session. It returns how long the handshake
+// waited, and then how long a message takes.
+func (r *rig) admit(session string) (admitted bool, waited, takes time.Duration) {
+	r.t.Helper()
+	near, far := r.connect()
+	defer far.Close()
+	begun := time.Now()
+	admitted = r.lines.Admit(ConnContext(context.Background(), near), session)
+	if waited = time.Since(begun); admitted {
+		takes = r.takes(far, near, 5)
+	}
+	return admitted, waited, takes
+}
+
 func (r *rig) apply(text string) {
 	r.t.Helper()
 	f, err := Parse([]byte(text))
@@ -95,12 +109,8 @@ func TestSilenceHoldsItsDirectionForItsTime(t *testing.T) {
 func TestSilenceSparesConnectionsMadeLater(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.apply(`{"fault":"silence","for":"3s"}`)
-		near, far := r.connect()
-		if !r.lines.Admit(ConnContext(t.Context(), near), session) {
-			t.Fatal("not admitted")
-		}
-		if got := r.takes(far, near, 5); got != 0 {
-			t.Errorf("a later connection takes %v", got)
+		if admitted, waited, takes := r.admit(session); !admitted || waited+takes != 0 {
+			t.Errorf("a later connection is admitted: %t, waits %v, and takes %v", admitted, waited, takes)
 		}
 	})
 }
@@ -108,11 +118,8 @@ func TestSilenceSparesConnectionsMadeLater(t *testing.T) {
 func TestOfflineHoldsEveryConnection(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.apply(`{"fault":"offline","for":"10s"}`)
-		begun := time.Now()
-		near, far := r.connect()
-		defer far.Close()
-		if !r.lines.Admit(ConnContext(t.Context(), near), session) || time.Since(begun) != 10*s {
-			t.Errorf("admitted after %v", time.Since(begun))
+		if admitted, waited, _ := r.admit(session); !admitted || waited != 10*s {
+			t.Errorf("admitted: %t, after %v", admitted, waited)
 		}
 		r.want(0, 0)
 	})
@@ -129,17 +136,11 @@ func TestLostNodeRefusesItsClientAlone(t *testing.T) {
 		if _, err := r.far.Read(make([]byte, 1)); err == nil {
 			t.Error("the connection lives on")
 		}
-		admit := func(who string) bool {
-			near, far := r.connect()
-			defer far.Close()
-			return r.lines.Admit(ConnContext(t.Context(), near), who)
-		}
-		if admit(session) || !admit("another") {
-			t.Error("the wrong client is refused")
-		}
+		own, _, _ := r.admit(session)
+		another, _, _ := r.admit("another")
 		time.Sleep(10 * s)
-		if !admit(session) {
-			t.Error("it is refused after its time")
+		if later, _, _ := r.admit(session); own || !another || !later {
+			t.Errorf("admitted: %t; another's client: %t; after its time: %t", own, another, later)
 		}
 	})
 }
@@ -179,14 +180,9 @@ func TestAttemptGivenUpWhileOfflineIsNotAdmitted(t *testing.T) {
 
 func TestOtherSessionsAreNotAffected(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
-		near, far := r.connect()
 		r.apply(`{"fault":"offline"}`)
-		begun := time.Now()
-		if !r.lines.Admit(ConnContext(t.Context(), near), "another") || time.Since(begun) > 0 {
-			t.Fatalf("admitted after %v", time.Since(begun))
-		}
-		if got := r.takes(far, near, 5); got != 0 {
-			t.Errorf("another session's message takes %v", got)
+		if admitted, waited, takes := r.admit("another"); !admitted || waited+takes != 0 {
+			t.Errorf("another session's client is admitted: %t, waits %v, and takes %v", admitted, waited, takes)
 		}
 	})
 }
@@ -343,12 +339,8 @@ func TestPresetsEndByThemselves(t *testing.T) {
 			r.apply(`{"fault":"` + name + `"}`)
 			f, _ := Parse([]byte(`{"fault":"` + name + `"}`))
 			time.Sleep(f.Lasts())
-			near, far := r.connect()
-			if !r.lines.Admit(ConnContext(context.Background(), near), session) {
-				t.Fatal("not admitted")
-			}
-			if got := r.takes(far, near, 5); got != 0 {
-				t.Errorf("%s: a message takes %v afterwards", name, got)
+			if admitted, waited, takes := r.admit(session); !admitted || waited+takes != 0 {
+				t.Errorf("%s: afterwards a client is admitted: %t, waits %v, and takes %v", name, admitted, waited, takes)
 			}
 			if f.Lasts() < 5*s || f.Lasts() > time.Minute {
 				t.Errorf("%s lasts %v", name, f.Lasts())

@@ -201,6 +201,7 @@ func (l *Lines) Stop() {
 	l.mu.Lock()
 	for c := range l.conns {
 		c.tcp.Close()
+		c.Close()
 	}
 	l.mu.Unlock()
 	l.running.Wait()
@@ -282,15 +283,12 @@ func (l *Lines) Apply(session string, f Fault) error {
 func (l *Lines) run(ctx context.Context, line *Line, steps []step) {
 	begun := time.Now()
 	for _, next := range steps {
-		timer := time.NewTimer(next.at - time.Since(begun))
 		select {
-		case <-timer.C:
+		case <-time.After(next.at - time.Since(begun)):
 			l.do(line, next.Fault) // its connection may be lost already
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-l.over:
-			timer.Stop()
 			return
 		}
 	}
@@ -373,17 +371,13 @@ func (l *Lines) Admit(ctx context.Context, session string) bool {
 		if left <= 0 {
 			return !waited || !c.gone.Load()
 		}
-		timer := time.NewTimer(left)
 		select {
-		case <-timer.C:
+		case <-time.After(left):
 		case <-changed:
 		case <-ctx.Done():
-			timer.Stop()
 			return false
 		case <-l.over:
-			timer.Stop()
 			return false
 		}
-		timer.Stop()
 	}
 }

@@ -17,15 +17,13 @@ type Queued struct {
 // HandOver stops posting, waits for the posts in flight until ctx is done, and returns what
 // was not delivered, oldest first. The Hook is closed then.
 func (h *Hook) HandOver(ctx context.Context) (list []Queued) {
-	h.once.Do(func() { close(h.leaving) })
-	select {
-	case <-h.over:
-	case <-ctx.Done():
-		h.abort()
-		<-h.over
-	}
-	for e := h.queue.order.Front(); e != nil; e = e.Next() {
-		it := e.Value.(*item)
+	h.do(func() {
+		h.readEvents()
+		h.reportGap()
+		h.wake, h.handed = nil, true
+	})
+	h.awaitEnd(ctx)
+	for _, it := range h.queue.items {
 		list = append(list, Queued{it.Event, it.ID, it.id, it.lost})
 	}
 	return list
@@ -34,25 +32,18 @@ func (h *Hook) HandOver(ctx context.Context) (list []Queued) {
 // Continue begins to post: first these events, which an earlier process has handed over. It has
 // no effect after Close.
 func (h *Hook) Continue(list []Queued) {
-	select {
-	case h.earlier <- list:
-	case <-h.over:
-	}
-}
-
-// continueAfter queues events before those that came meanwhile, of which none is in flight.
-func (h *Hook) continueAfter(list []Queued) {
-	h.readEvents()
-	later := h.queue.order
-	h.queue = newQueue(h.queue.limit)
-	for _, q := range list {
-		q.Event.ID = q.Number
-		h.push(&item{Event: q.Event, id: q.Post, lost: q.Lost})
-	}
-	for e := later.Front(); e != nil; e = e.Next() {
-		it := e.Value.(*item)
-		h.push(&item{Event: it.Event, id: it.id, lost: it.lost})
-	}
-	h.held = false
-	h.metrics.waiting.Store(int64(h.queue.len()))
+	h.do(func() {
+		h.readEvents()
+		later := h.queue.items // none is in flight
+		h.queue = newQueue(h.queue.limit)
+		for _, q := range list {
+			q.Event.ID = q.Number
+			h.push(&item{Event: q.Event, id: q.Post, lost: q.Lost})
+		}
+		for _, it := range later {
+			h.push(it)
+		}
+		h.held = false
+		h.metrics.waiting.Store(int64(h.queue.len()))
+	})
 }

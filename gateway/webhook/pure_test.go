@@ -30,7 +30,8 @@ func (m *queueModel) forget(it *item) {
 
 // waits reports whether an item is queued but not in flight.
 func (m *queueModel) waits(it *item) bool {
-	return !slices.Contains(m.busy, it.line) || it.line.items[0] != it
+	l := m.q.lines[it.Session]
+	return !slices.Contains(m.busy, l) || l.head != it
 }
 
 func (m *queueModel) push(t *rapid.T) {
@@ -53,14 +54,14 @@ func (m *queueModel) push(t *rapid.T) {
 func (m *queueModel) take(t *rapid.T) {
 	l, due := m.q.take(m.now)
 	if l == nil {
-		if due.IsZero() && slices.ContainsFunc(m.list, func(o *item) bool { return !slices.Contains(m.busy, o.line) }) {
+		if due.IsZero() && slices.ContainsFunc(m.list, func(o *item) bool { return !slices.Contains(m.busy, m.q.lines[o.Session]) }) {
 			t.Fatal("nothing to take, now or later")
 		}
 		return
 	}
-	first := m.list[slices.IndexFunc(m.list, func(o *item) bool { return o.Session == l.session })]
-	if slices.Contains(m.busy, l) || l.items[0] != first || l.due.After(m.now) {
-		t.Fatalf("took %v of %s, want %v", l.items[0], l.session, first)
+	first := m.list[slices.IndexFunc(m.list, func(o *item) bool { return o.Session == l.head.Session })]
+	if slices.Contains(m.busy, l) || l.head != first || l.due.After(m.now) {
+		t.Fatalf("took %v, want %v", l.head, first)
 	}
 	m.busy = append(m.busy, l)
 }
@@ -72,7 +73,7 @@ func (m *queueModel) finish(t *rapid.T) {
 	l := m.busy[0]
 	m.busy = m.busy[1:]
 	if rapid.Bool().Draw(t, "taken") {
-		m.forget(l.items[0])
+		m.forget(l.head)
 		m.q.done(l)
 		return
 	}
@@ -80,8 +81,12 @@ func (m *queueModel) finish(t *rapid.T) {
 }
 
 func (m *queueModel) check(t *rapid.T) {
-	if m.q.len() != len(m.list) || len(m.q.ready)+len(m.busy) != len(m.q.lines) {
-		t.Fatalf("%d events, want %d; %d lines, %d ready, %d busy", m.q.len(), len(m.list), len(m.q.lines), len(m.q.ready), len(m.busy))
+	sessions := map[string]bool{}
+	for _, it := range m.list {
+		sessions[it.Session] = true
+	}
+	if m.q.len() != len(m.list) || len(m.q.lines) != len(sessions) {
+		t.Fatalf("%d events, want %d; %d lines, want %d", m.q.len(), len(m.list), len(m.q.lines), len(sessions))
 	}
 }
 
@@ -118,8 +123,8 @@ func TestNextEventBeginsWithoutFailures(t *testing.T) {
 	q.again(l, now, now.Add(time.Minute))
 	l, _ = q.take(now.Add(time.Minute))
 	q.done(l)
-	if l.items[0].ID != 2 || l.tries != 0 || !l.since.IsZero() || !l.due.IsZero() {
-		t.Errorf("event %d begins with %d tries since %v, due %v", l.items[0].ID, l.tries, l.since, l.due)
+	if l.head.ID != 2 || l.tries != 0 || !l.since.IsZero() || !l.due.IsZero() {
+		t.Errorf("event %d begins with %d tries since %v, due %v", l.head.ID, l.tries, l.since, l.due)
 	}
 }
 
@@ -139,7 +144,7 @@ func TestLinesThatBecomeDueAreTakenOldestFirst(t *testing.T) {
 	}
 	q.resetDue()
 	for id := uint64(1); id <= n; id++ {
-		if l, _ := q.take(now); l == nil || l.items[0].ID != id {
+		if l, _ := q.take(now); l == nil || l.head.ID != id {
 			t.Fatalf("%v is taken, want the line of event %d", l, id)
 		}
 	}

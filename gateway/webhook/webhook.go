@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,16 +64,13 @@ type Hook struct {
 	metrics *metrics
 	name    string // of this process, in the ids of its posts
 
-	results chan attempt
-	resume  chan struct{} // one slot: post again after a 410
-	closing chan struct{}
-	leaving chan struct{} // closed by HandOver
-	earlier chan []Queued // of Continue
-	once    sync.Once
-	abort   context.CancelFunc
-	over    chan struct{}
+	results  chan attempt
+	commands chan func()
+	abort    context.CancelFunc
+	over     chan struct{} // closed once run has returned
 
 	// Owned by run.
+	wake       <-chan struct{} // there are events to read; nil once no more are read
 	queue      *queue
 	held       bool // until Continue
 	handed     bool // after HandOver
@@ -100,9 +96,10 @@ func Start(cfg Config) *Hook {
 	h := &Hook{
 		cfg: cfg, log: cfg.Log, reader: cfg.Events.Live(), metrics: newMetrics(cfg.Counter), name: processName(),
 		poster:  poster{cfg.Target, cfg.Transport, cfg.Secrets},
-		results: make(chan attempt, maxInFlight), resume: make(chan struct{}, 1), closing: make(chan struct{}), leaving: make(chan struct{}), earlier: make(chan []Queued), held: cfg.Hold,
+		results: make(chan attempt, maxInFlight), commands: make(chan func()), held: cfg.Hold,
 		abort: abort, over: make(chan struct{}), queue: newQueue(MaxQueued),
 	}
+	h.wake = h.reader.Wake()
 	go h.run(ctx)
 	return h
 }
@@ -118,25 +115,42 @@ func processName() string {
 // Reload reads the secrets again, and resumes posting if the receiver had answered
 // 410. On an error the secrets stay in use.
 func (h *Hook) Reload() error {
-	select {
-	case h.resume <- struct{}{}:
-	default:
-	}
+	h.do(func() {
+		h.off = false
+		h.resetBackoff()
+	})
 	return h.cfg.Secrets.Reload(time.Now())
+}
+
+// do has run call f. It has no effect once run has returned.
+func (h *Hook) do(f func()) {
+	select {
+	case h.commands <- f:
+	case <-h.over:
+	}
 }
 
 // Close stops reading events and posts the queued ones without backoff, until ctx is
 // done or the receiver is down. It returns how many were not delivered; those are
 // lost. It is idempotent.
 func (h *Hook) Close(ctx context.Context) (left int) {
-	h.once.Do(func() { close(h.closing) })
+	h.do(func() {
+		h.readEvents()
+		h.resetBackoff()
+		h.wake, h.last, h.held = nil, true, false
+	})
+	h.awaitEnd(ctx)
+	return h.queue.len()
+}
+
+// awaitEnd waits for run, and cancels the posts in flight once ctx is done.
+func (h *Hook) awaitEnd(ctx context.Context) {
 	select {
 	case <-h.over:
 	case <-ctx.Done():
 		h.abort()
 		<-h.over
 	}
-	return h.queue.len()
 }
 
 // run is the loop.
@@ -145,34 +159,20 @@ func (h *Hook) run(ctx context.Context) {
 	defer h.stopPosts()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	wake, closing, leaving := h.reader.Wake(), h.closing, h.leaving
 	for {
 		timer.Reset(h.begin(ctx))
-		if h.last && h.inFlight == 0 && (h.abandoned || h.queue.len() == 0) {
-			return
-		}
-		if h.handed && h.inFlight == 0 {
+		drained := h.handed || h.last && (h.abandoned || h.queue.len() == 0)
+		if drained && h.inFlight == 0 {
 			return
 		}
 		select {
-		case list := <-h.earlier:
-			h.continueAfter(list)
-		case <-leaving:
-			h.readEvents()
-			h.reportGap()
-			wake, leaving, h.handed = nil, nil, true
-		case <-wake:
+		case command := <-h.commands:
+			command()
+		case <-h.wake:
 			h.readEvents()
 		case a := <-h.results:
 			h.finish(a)
 		case <-timer.C:
-		case <-h.resume:
-			h.off = false
-			h.resetBackoff()
-		case <-closing:
-			h.readEvents()
-			h.resetBackoff()
-			wake, closing, h.last, h.held = nil, nil, true, false
 		case <-ctx.Done():
 			return
 		}
@@ -279,7 +279,7 @@ func (h *Hook) begin(ctx context.Context) time.Duration {
 			return due.Sub(now)
 		}
 		h.inFlight++
-		it := l.items[0]
+		it := l.head
 		go func() { h.results <- h.poster.post(ctx, l, it) }() // stopPosts waits for it
 	}
 	return long
@@ -319,7 +319,7 @@ func (h *Hook) finish(a attempt) {
 // means no bound.
 func (h *Hook) retry(a attempt, now time.Time, maxTries int) {
 	l := a.line
-	it, tries := l.items[0], l.tries+1
+	it, tries := l.head, l.tries+1
 	result := ""
 	switch {
 	case maxTries > 0 && tries >= maxTries:
@@ -355,7 +355,7 @@ func (h *Hook) turnOff(l *line) {
 		h.log.Error("webhook.receiver_gone", "status", http.StatusGone, "text", "the receiver wants no more events: none are posted until SIGHUP")
 	}
 	h.off = true
-	h.drop("gone", l.items[0])
+	h.drop("gone", l.head)
 	h.queue.done(l)
 	for it := h.queue.dropOldest(); it != nil; it = h.queue.dropOldest() {
 		h.drop("gone", it)

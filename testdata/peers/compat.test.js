@@ -3,12 +3,12 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { describe, test as untimed } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
+import { startGateway } from '../../web/e2e/support/gateway.js';
+import { Relay } from '../../web/e2e/support/relay.js';
 import { tenCuts } from './lib/cuts.js';
-import { startGateway } from './lib/gateway.js';
-import { Relay } from './lib/relay.js';
 import { openServer } from './lib/server.js';
 import { Tap } from './lib/tap.js';
-import { detached, eventually, outage } from './lib/world.js';
+import { detached, eventually, outage, silence } from './lib/world.js';
 import { flows } from './lib/ws.js';
 
 // Browser clients of earlier versions, as testdata/compat keeps them, and the present gateway:
@@ -37,9 +37,9 @@ async function play(t, client, flags = []) {
   const server = await openServer(t);
   const joined = new WebSocketServer({ server });
   const first = once(joined, 'connection');
-  const gateway = await startGateway(t, ['--upstream', `ws://${server.addr}`, ...flags]);
-  const relay = await Relay.open(t, gateway.addr);
-  const socket = new ReseatSocket(`ws://${relay.addr}/match/7`, ['chat.v2'], { WebSocket });
+  const gateway = await startGateway(t, '--upstream', `ws://${server.addr}`, ...flags);
+  const relay = await Relay.start(t, gateway.host);
+  const socket = new ReseatSocket(`ws://${relay.host}/match/7`, ['chat.v2'], { WebSocket });
   socket.binaryType = 'arraybuffer';
   t.after(async () => {
     socket.close();
@@ -61,7 +61,7 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     for (let i = 1, { game } = world; i <= 3; i++) {
       await up.one();
       const [closed, redialled] = [once(game, 'close'), once(joined, 'connection')];
-      assert.equal(await gateway.disconnect(), 1, 'sessions disconnected');
+      assert.equal(await gateway.disconnectAll(), 1, 'sessions disconnected');
       const [code, reason] = await closed;
       assert.deepEqual([code, String(reason)], [1001, 'disconnected']);
       [game] = await redialled;
@@ -85,8 +85,8 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     await eventually(async () => (await answers()) >= before + 3); // idle, for longer than a client may leave pings unanswered
     const more = (await answers()) - before;
     assert.ok(more >= 3, `the idle client has answered ${more} pings, want 3`);
-    assert.deepEqual([tap.detaches, relay.accepted], [0, 1]);
-    const release = relay.hold(['up', 'down']);
+    assert.deepEqual([tap.detaches, relay.handshakes], [0, 1]);
+    const release = silence(relay, ['up', 'down']);
     await tap.until(() => tap.detaches > 0); // two heartbeats: it knows no faster rule
     release();
     await tap.until(() => tap.resumes > 0 && tap.attached);
@@ -135,8 +135,8 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
     'the gateway drains': { flags: ['--drain', '1s'], act: ({ gateway }) => gateway.post('/drain'), player: /^4503 draining/, game: /^1001/ },
     'another gateway, which does not know the session': {
       act: async ({ t, relay, server }) => {
-        relay.leadTo((await startGateway(t, ['--upstream', `ws://${server.addr}`])).addr);
-        relay.cut();
+        relay.leadTo((await startGateway(t, '--upstream', `ws://${server.addr}`)).host);
+        relay.reset();
       },
       player: /^4401 bad_token/,
     },
@@ -155,8 +155,8 @@ for (const client of CLIENTS) describe(client, { concurrency: true }, () => {
 
   test('a refused first handshake is a failed one', async (t) => {
     const ReseatSocket = await load(client);
-    const gateway = await startGateway(t, ['--route', '/match/*=ws://127.0.0.1:1']);
-    const socket = new ReseatSocket(`ws://${gateway.addr}/elsewhere`, [], { WebSocket, fallback: false });
+    const gateway = await startGateway(t, '--route', '/match/*=ws://127.0.0.1:1');
+    const socket = new ReseatSocket(`ws://${gateway.host}/elsewhere`, [], { WebSocket, fallback: false });
     const events = [];
     socket.addEventListener('error', () => events.push('error'));
     const [{ code }] = await once(socket, 'close');

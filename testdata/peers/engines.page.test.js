@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test as untimed } from 'node:test';
+import { BINARY } from '../../web/e2e/support/gateway.js';
 import { tenCuts } from './lib/cuts.js';
 import { Flow, filler } from './lib/flow.js';
-import { BIN } from './lib/gateway.js';
 import { recipe, replaced } from './lib/recipes.js';
 import { detached, openWorld, outage } from './lib/world.js';
 import { PAGE, openGame } from './lib/ws.js';
@@ -21,7 +21,7 @@ const test = (name, run) => untimed(name, { timeout: 180_000 }, run);
  */
 async function play(t, title, placeholders, stub) {
   const world = await openWorld(t, recipe('Game engines'), openGame, { origin: PAGE });
-  stub(`ws://${world.relay.addr}/match/7`);
+  stub(`ws://${world.relay.host}/match/7`);
   const names = await world.page.run(replaced(recipe(title).code('html'), placeholders));
   const [game] = await world.joined;
   await world.tap.until(() => world.tap.events.includes('open'));
@@ -123,7 +123,7 @@ for (const [whose, queues, lost] of [['the page', buffers(), false], ['Godot its
 }
 
 test('the queues of the page are as large as the buffers of the gateway', () => {
-  const help = execFileSync(BIN, ['--help'], { encoding: 'utf8' }).replace(/\s+/g, ' ');
+  const help = execFileSync(BINARY, ['--help'], { encoding: 'utf8' }).replace(/\s+/g, ' ');
   assert.match(help, /--buffer-bytes SIZE [^[]*\[1MiB\]/);
   assert.match(help, /--buffer-messages N [^[]*\[4096\]/);
   const { inbound, packets } = buffers();

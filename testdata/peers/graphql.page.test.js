@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test as untimed } from 'node:test';
 import { play } from './lib/graphql.js';
+import { silence } from './lib/world.js';
 
 // The recipe for graphql-ws: ReseatSocket as its webSocketImpl.
 
@@ -28,7 +29,7 @@ test('a silence that begins before connection_init has arrived makes graphql-ws 
   const again = feed.nextReader();
   client.terminate();
   await opened;
-  const release = relay.hold(['up']);
+  const release = silence(relay, ['up']);
   const { code } = await new Promise((done) => client.on('closed', done));
   release();
   await again;

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { WebSocketServer } from 'ws';
-import { startGateway } from './lib/gateway.js';
+import { startGateway } from '../../web/e2e/support/gateway.js';
 import { openServer } from './lib/server.js';
 
 // Python's websockets, as a plain client and speaking reseat.v1 by a client written from the
@@ -44,15 +44,15 @@ const missing = await run(PYTHON, ['-c', 'import websockets']).then(() => false,
 
 test("Python's websockets, a plain client", { skip: missing, timeout: 120_000 }, async (t) => {
   const game = await openGame(t);
-  const gateway = await startGateway(t, ['--upstream', `ws://${game.addr}`]);
-  const { stdout } = await run(PYTHON, [CLIENT, 'plain', `ws://${gateway.addr}/plain`, '0']);
+  const gateway = await startGateway(t, '--upstream', `ws://${game.addr}`);
+  const { stdout } = await run(PYTHON, [CLIENT, 'plain', `ws://${gateway.host}/plain`, '0']);
   assert.equal(stdout, 'OK plain\n');
 });
 
 test(`Python's websockets, a resumable client through ${CUTS} cuts`, { skip: missing, timeout: 120_000 }, async (t) => {
   const game = await openGame(t);
-  const gateway = await startGateway(t, ['--upstream', `ws://${game.addr}`]);
-  const { stdout } = await run(PYTHON, [CLIENT, 'resumable', `ws://${gateway.addr}/game`, String(CUTS)]);
+  const gateway = await startGateway(t, '--upstream', `ws://${game.addr}`);
+  const { stdout } = await run(PYTHON, [CLIENT, 'resumable', `ws://${gateway.host}/game`, String(CUTS)]);
   assert.match(stdout, new RegExp(`^OK ${CUTS + 2} connections, ${MESSAGES} messages each way\\n$`));
   assert.equal(game.handshakes, 1, 'connections to the game server');
   assert.deepEqual(game.came, Array.from({ length: MESSAGES }, (_, i) => textOf(i + 1)));

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { test as untimed } from 'node:test';
 import { Server } from 'socket.io';
 import { WebSocket as NodeWebSocket, WebSocketServer } from 'ws';
+import { startGateway } from '../../web/e2e/support/gateway.js';
+import { Relay } from '../../web/e2e/support/relay.js';
 import { directory } from './lib/directory.js';
-import { startGateway } from './lib/gateway.js';
 import { Page } from './lib/page.js';
 import { recipe } from './lib/recipes.js';
-import { Relay } from './lib/relay.js';
 import { openServer } from './lib/server.js';
 import { event, openWorld, outage } from './lib/world.js';
 
@@ -46,7 +46,7 @@ async function start(t, flags = []) {
   const server = await openServer(t);
   const joined = once(new WebSocketServer({ server }), 'connection');
   const upstream = flags.includes('--route') ? [] : ['--upstream', `ws://${server.addr}`];
-  const gateway = await startGateway(t, [...upstream, ...flags]);
+  const gateway = await startGateway(t, ...upstream, ...flags);
   return { joined, gateway };
 }
 
@@ -73,8 +73,8 @@ for (const [name, { flags, before = () => {}, path = () => '/match/7', want, wai
     const key = randomBytes(32);
     writeFileSync(file, key, { mode: 0o600 });
     const { gateway } = await start(t, flags(file));
-    await before(gateway.addr);
-    const { shown, socket } = await open(t, gateway.addr, path(key));
+    await before(gateway.host);
+    const { shown, socket } = await open(t, gateway.host, path(key));
     await once(socket, 'close');
     assert.deepEqual(shown.map((call) => call.slice(0, 2)), [want]);
     if (waits) assert.ok(shown[0][2] > 0, `${shown[0][2]} ms`);
@@ -83,8 +83,8 @@ for (const [name, { flags, before = () => {}, path = () => '/match/7', want, wai
 
 test('an absence for longer than the grace period', async (t) => {
   const { gateway, joined } = await start(t, ['--grace', '300ms']);
-  const relay = await Relay.open(t, gateway.addr);
-  const { shown, socket } = await open(t, relay.addr, '/match/7');
+  const relay = await Relay.start(t, gateway.host);
+  const { shown, socket } = await open(t, relay.host, '/match/7');
   const [game] = await joined;
   await once(socket, 'open');
   const closed = once(socket, 'close');
@@ -96,7 +96,7 @@ test('an absence for longer than the grace period', async (t) => {
 test('Socket.IO stays on polling where its WebSocket is refused, and without polling fails to connect', async (t) => {
   const { RECIPE: socketIO, withOptions } = await import('./lib/socketio.js');
   const { page, gateway } = await openWorld(t, socketIO, (server) => ({ io: new Server(server) }), { flags: ['--max-sessions', '1'] });
-  const seated = new NodeWebSocket(`ws://${gateway.addr}/socket.io/?EIO=4&transport=websocket`);
+  const seated = new NodeWebSocket(`ws://${gateway.host}/socket.io/?EIO=4&transport=websocket`);
   t.after(() => seated.terminate());
   await once(seated, 'message');
   const { socket } = await page.run(socketIO.code('html'), { 'game.js': socketIO.code('game.js') });

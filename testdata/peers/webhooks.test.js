@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
 import { directory } from './lib/directory.js';
-import { startGateway } from './lib/gateway.js';
+import { startGateway } from '../../web/e2e/support/gateway.js';
 import { openServer } from './lib/server.js';
 
 const page = readFileSync(new URL('../../docs/webhooks.md', import.meta.url), 'utf8');
@@ -33,8 +33,8 @@ test('the receiver of the page verifies what the gateway posts, in order', { tim
   const game = await openServer(t);
   new WebSocketServer({ server: game });
   const receiver = await startReceiver(t);
-  const gateway = await startGateway(t, ['--upstream', `ws://${game.addr}`, '--webhook', receiver.url, '--webhook-secret-file', receiver.secret]);
-  const player = new WebSocket(`ws://${gateway.addr}/`);
+  const gateway = await startGateway(t, '--upstream', `ws://${game.addr}`, '--webhook', receiver.url, '--webhook-secret-file', receiver.secret);
+  const player = new WebSocket(`ws://${gateway.host}/`);
   await once(player, 'open');
   const [type, session] = (await receiver.next()).split(' ');
   assert.equal(type, 'session.created');

@@ -7,7 +7,7 @@ import { play } from './lib/ws.js';
 
 test("the server's own heartbeat goes on while the client is away", { timeout: 180_000 }, async (t) => {
   const world = await play(t);
-  assert.equal(world.socket.url, `ws://${world.relay.addr}/match/7`);
+  assert.equal(world.socket.url, `ws://${world.relay.host}/match/7`);
   await outage(world, async () => {
     await detached(world);
     for (let beat = 0; beat < 5; beat++) { // what the documentation of `ws` has a server do, without its pauses

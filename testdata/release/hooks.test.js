@@ -62,7 +62,7 @@ test('React: status and messages, a new URL, and a socket that is closed', { tim
   const log = new Log();
   const statuses = new Log();
   function Game({ path, name }) {
-    const url = path && `ws://${gateway.addr}${path}`;
+    const url = path && `ws://${gateway.host}${path}`;
     const { socket, status } = useReseat(url, { onMessage: ({ data }) => log.push(name + data) });
     React.useEffect(() => statuses.push(status), [status]);
     React.useEffect(() => void (Game.socket = socket), [socket]);
@@ -74,7 +74,7 @@ test('React: status and messages, a new URL, and a socket that is closed', { tim
   render({ path: '/match/7', name: '' });
   await Promise.all([log.has('welcome to /match/7'), statuses.counts(2)]);
   await most(gateway, 1); // the first socket says bye as soon as it can
-  await gateway.disconnect();
+  await gateway.disconnectAll();
   await statuses.has('detached');
   Game.socket.send('back');
   await Promise.all([log.has('back'), statuses.counts(4)]);
@@ -105,13 +105,13 @@ test('Vue: status and messages, a new URL, and a socket that is closed', { timeo
   const path = ref('/match/7');
   const scope = effectScope();
   const { socket, status } = scope.run(() => {
-    const mine = useReseat(() => path.value && `ws://${gateway.addr}${path.value}`, { onMessage: ({ data }) => log.push(data) });
+    const mine = useReseat(() => path.value && `ws://${gateway.host}${path.value}`, { onMessage: ({ data }) => log.push(data) });
     watch(mine.status, (now) => log.push(now), { immediate: true, flush: 'sync' });
     return mine;
   });
   await log.has('welcome to /match/7');
   assert.equal(status.value, 'open');
-  await gateway.disconnect();
+  await gateway.disconnectAll();
   await log.has('detached');
   socket.value.send('back');
   await log.has('back');

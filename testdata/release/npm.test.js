@@ -42,11 +42,11 @@ globalThis.done = (result) => process.send(result, () => process.disconnect());
 async function play(t, dir, script, preload = []) {
   const gateway = await startGateway(t);
   const args = ['--no-warnings', '--require', './browser.cjs', ...preload, script];
-  const child = spawn(process.execPath, args, { cwd: dir, stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, GAME: `ws://${gateway.addr}/match/7`, SITE: `http://${gateway.addr}` } });
+  const child = spawn(process.execPath, args, { cwd: dir, stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, GAME: `ws://${gateway.host}/match/7`, SITE: `http://${gateway.host}` } });
   t.after(() => child.kill('SIGKILL'));
   let result;
   child.on('message', (message) => {
-    if (message === 'disconnect') gateway.disconnect();
+    if (message === 'disconnect') gateway.disconnectAll();
     else result = message;
   });
   const [status] = await once(child, 'exit');

@@ -20,15 +20,14 @@ const (
 	maxDate    = 253402300799 // the last second of the year 9999
 )
 
-// claims are the claims (RFC 7519 section 4) in use.
+// claims are the claims (RFC 7519 section 4) in use. The library checks issuer, audience and the
+// dates with leeway. exp is not among the RegisteredClaims: Verify checks it, and VerifyExpired
+// does not.
 type claims struct {
-	issuer         string
-	audiences      []string
-	begins, issued *jwt.NumericDate // nil if absent
-	expires        time.Time
-	subject        string // "" if noSubject is set
-	noSubject      string
-	read           bool // UnmarshalJSON has filled it; JSON null never calls that
+	jwt.RegisteredClaims
+	expires   time.Time
+	noSubject string // why Subject is empty
+	read      bool   // UnmarshalJSON has filled it; JSON null never calls that
 }
 
 // UnmarshalJSON reads a claims set. Every claim must be of its type; exp is required.
@@ -41,18 +40,18 @@ func (c *claims) UnmarshalJSON(data []byte) error {
 	}
 	r := strict.Reader{Object: o}
 	if _, ok := o.Get("iss"); ok {
-		r.Text("iss", &c.issuer)
+		r.Text("iss", &c.Issuer)
 	}
 	if _, ok := o.Get("aud"); ok {
-		r.Texts("aud", &c.audiences)
+		r.Texts("aud", (*[]string)(&c.Audience))
 	}
-	c.begins = optionalDate(&r, "nbf")
-	c.issued = optionalDate(&r, "iat")
+	c.NotBefore = optionalDate(&r, "nbf")
+	c.IssuedAt = optionalDate(&r, "iat")
 	c.expires = date(&r, "exp")
 	if r.Err != nil {
 		return jws.Malformed(r.Err.Error())
 	}
-	c.subject, c.noSubject = subject(o)
+	c.Subject, c.noSubject = subject(o)
 	c.read = true
 	return nil
 }
@@ -119,13 +118,3 @@ func PlayerFault(name string) string {
 	}
 	return ""
 }
-
-// The methods of jwt.Claims, so that the library checks issuer, audience and the dates
-// with leeway. exp is not among them: Verify checks it, and VerifyExpired does not.
-
-func (c *claims) GetIssuer() (string, error)                   { return c.issuer, nil }
-func (c *claims) GetSubject() (string, error)                  { return c.subject, nil }
-func (c *claims) GetAudience() (jwt.ClaimStrings, error)       { return c.audiences, nil }
-func (c *claims) GetIssuedAt() (*jwt.NumericDate, error)       { return c.issued, nil }
-func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return c.begins, nil }
-func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return nil, nil }

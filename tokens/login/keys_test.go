@@ -27,12 +27,6 @@ type answer struct {
 	delay  time.Duration
 }
 
-func newSite(a answer) *site {
-	s := new(site)
-	s.now(a)
-	return s
-}
-
 func (s *site) now(a answer) { s.answer.Store(&a) }
 
 func (s *site) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -57,8 +51,10 @@ type fed struct {
 	journal *journal
 }
 
-// feedTest runs f with the keys of the site, after the first fetch unless that is slow.
-func feedTest(t *testing.T, s *site, f func(v *fed)) {
+// feedTest runs f with the keys of a site, after the first fetch unless that is slow.
+func feedTest(t *testing.T, first answer, f func(v *fed)) {
+	s := new(site)
+	s.now(first)
 	jwttest.RSA() // made outside of the bubble: it takes real time
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
@@ -106,14 +102,13 @@ func oldToken(t *testing.T) string { t.Helper(); return edToken(t, "old", jwttes
 func newToken(t *testing.T) string { t.Helper(); return edToken(t, "new", jwttest.OtherEd25519()) }
 
 func TestUnknownKidsFetchAtMostOnceInTenSeconds(t *testing.T) {
-	s := newSite(answer{set: oldSet()})
-	feedTest(t, s, func(v *fed) {
+	feedTest(t, answer{set: oldSet()}, func(v *fed) {
 		for range 95 { // 95 seconds
 			v.refuse(newToken(t), ErrUnknownKey)
 			pass(time.Second)
 		}
 		v.wantFetches(10) // at the start, and at 10, 20, ... 90 seconds
-		s.now(answer{set: bothSets()})
+		v.site.now(answer{set: bothSets()})
 		pass(5 * time.Second)
 		v.want(newToken(t))
 		v.want(oldToken(t))
@@ -121,8 +116,7 @@ func TestUnknownKidsFetchAtMostOnceInTenSeconds(t *testing.T) {
 }
 
 func TestOnlyUnknownKidTriggersFetch(t *testing.T) {
-	s := newSite(answer{set: bothSets()})
-	feedTest(t, s, func(v *fed) {
+	feedTest(t, answer{set: bothSets()}, func(v *fed) {
 		pass(time.Minute)
 		for _, token := range []string{
 			jwttest.Corrupt(oldToken(t)), edToken(t, "old", jwttest.OtherEd25519()), edToken(t, "", jwttest.Ed25519()), edToken(t, "old", jwttest.Ed25519(), "exp:1"),
@@ -138,9 +132,8 @@ func TestOnlyUnknownKidTriggersFetch(t *testing.T) {
 }
 
 func TestRemovedKeysStopVerifying(t *testing.T) {
-	s := newSite(answer{set: oldSet()})
-	feedTest(t, s, func(v *fed) {
-		s.now(answer{set: newSet()})
+	feedTest(t, answer{set: oldSet()}, func(v *fed) {
+		v.site.now(answer{set: newSet()})
 		pass(5*time.Minute - time.Second)
 		v.want(oldToken(t))
 		pass(time.Second)
@@ -163,15 +156,14 @@ func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
 		"slower than 5s": {set: newSet(), delay: 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(answer{set: oldSet()})
-			feedTest(t, s, func(v *fed) {
-				s.now(failure)
+			feedTest(t, answer{set: oldSet()}, func(v *fed) {
+				v.site.now(failure)
 				pass(5*time.Minute + 5*time.Second)
 				v.want(oldToken(t))
 				if n := v.journal.count("login.keys_failed"); n != 1 {
 					t.Errorf("%d lines about the failure, want 1:\n%s", n, v.journal)
 				}
-				s.now(answer{set: oldSet()})
+				v.site.now(answer{set: oldSet()})
 				pass(30 * time.Second)
 				if n := v.journal.count("login.keys_loaded"); n != 2 {
 					t.Errorf("%d lines about loaded keys, want 2, the second about the recovery:\n%s", n, v.journal)
@@ -183,11 +175,10 @@ func TestFailedFetchKeepsTheOldKeys(t *testing.T) {
 }
 
 func TestUnreachableURLAtStartIsNoError(t *testing.T) {
-	s := newSite(answer{err: errors.New("connection refused")})
-	feedTest(t, s, func(v *fed) {
+	feedTest(t, answer{err: errors.New("connection refused")}, func(v *fed) {
 		v.refuse(oldToken(t), ErrNoKeys)
 		v.refuse("not a token", ErrMalformed)
-		s.now(answer{set: oldSet()})
+		v.site.now(answer{set: oldSet()})
 		pass(10 * time.Second)
 		v.want(oldToken(t)) // which fetches
 		v.wantFetches(2)
@@ -196,8 +187,7 @@ func TestUnreachableURLAtStartIsNoError(t *testing.T) {
 
 // A login during the start waits for the keys, as long as its request does.
 func TestLoginWaitsForTheFirstFetch(t *testing.T) {
-	s := newSite(answer{set: oldSet(), delay: 4 * time.Second})
-	feedTest(t, s, func(v *fed) {
+	feedTest(t, answer{set: oldSet(), delay: 4 * time.Second}, func(v *fed) {
 		before := time.Now()
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Second)
 		defer cancel()
@@ -215,10 +205,9 @@ func TestLoginWaitsForTheFirstFetch(t *testing.T) {
 // A hanging fetch delays a login at most until its own timeout, and only if the login's key
 // is unknown.
 func TestHangingFetchTimesOut(t *testing.T) {
-	s := newSite(answer{set: oldSet()})
-	feedTest(t, s, func(v *fed) {
+	feedTest(t, answer{set: oldSet()}, func(v *fed) {
 		pass(10 * time.Second)
-		s.now(answer{set: oldSet(), delay: time.Hour})
+		v.site.now(answer{set: oldSet(), delay: time.Hour})
 		before := time.Now()
 		v.refuse(newToken(t), ErrUnknownKey)
 		if waited := time.Since(before); waited != fetchTimeout {
@@ -237,10 +226,9 @@ func TestHangingFetchTimesOut(t *testing.T) {
 }
 
 func TestConcurrentLoginsShareOneFetch(t *testing.T) {
-	s := newSite(answer{set: oldSet()})
-	feedTest(t, s, func(v *fed) {
+	feedTest(t, answer{set: oldSet()}, func(v *fed) {
 		pass(10 * time.Second)
-		s.now(answer{set: bothSets(), delay: time.Second})
+		v.site.now(answer{set: bothSets(), delay: time.Second})
 		token := newToken(t)
 		results := make(chan error)
 		for range 64 {
@@ -259,9 +247,8 @@ func TestConcurrentLoginsShareOneFetch(t *testing.T) {
 }
 
 func TestReloadIgnoresTheCooldown(t *testing.T) {
-	s := newSite(answer{set: oldSet()})
-	feedTest(t, s, func(v *fed) {
-		s.now(answer{set: newSet()})
+	feedTest(t, answer{set: oldSet()}, func(v *fed) {
+		v.site.now(answer{set: newSet()})
 		if err := v.Reload(); err != nil {
 			t.Fatal(err)
 		}
@@ -274,8 +261,7 @@ func TestReloadIgnoresTheCooldown(t *testing.T) {
 
 func TestCloseStopsFetching(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} { // the latter: during the fetch
-		s := newSite(answer{set: oldSet(), delay: delay})
-		feedTest(t, s, func(v *fed) {
+		feedTest(t, answer{set: oldSet(), delay: delay}, func(v *fed) {
 			v.Close()
 			v.Close()
 			want := error(nil)
@@ -301,8 +287,7 @@ func TestCloseStopsFetching(t *testing.T) {
 // A key's fault is logged once, not with every fetch.
 func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 	secret := `{"kty":"oct","kid":"shared","k":"` + jwttest.Encode(jwttest.Secret) + `"}`
-	s := newSite(answer{set: jwks(secret, jwk("old", jwttest.Ed25519(), ""))})
-	feedTest(t, s, func(v *fed) {
+	feedTest(t, answer{set: jwks(secret, jwk("old", jwttest.Ed25519(), ""))}, func(v *fed) {
 		pass(time.Hour)
 		if n := v.journal.count("login.key_ignored"); n != 1 || v.journal.count("kid=shared") != 1 {
 			t.Errorf("%d lines about the symmetric key, want 1:\n%s", n, v.journal)
@@ -311,7 +296,7 @@ func TestIgnoredKeyIsLoggedOnce(t *testing.T) {
 			t.Errorf("%d lines about keys that are the same, want 1:\n%s", n, v.journal)
 		}
 		v.refuse(jwttest.Sign(t, head("HS256", "shared", ""), body(), "HS256", jwttest.Secret), ErrUnknownKey)
-		s.now(answer{set: jwks(jwk("old", jwttest.OtherEd25519(), ""))}) // another key with the old kid
+		v.site.now(answer{set: jwks(jwk("old", jwttest.OtherEd25519(), ""))}) // another key with the old kid
 		pass(5 * time.Minute)
 		if n := v.journal.count("login.keys_loaded"); n != 2 {
 			t.Errorf("%d lines, want 2:\n%s", n, v.journal)

@@ -12,7 +12,9 @@ import (
 
 // readSet reads a JWKS that a server answers with.
 func readSet(data string) (*keySet, error) {
-	return fetch(context.Background(), "https://id.example/", newSite(answer{set: data}).RoundTrip)
+	s := new(site)
+	s.now(answer{set: data})
+	return fetch(context.Background(), "https://id.example/", s.RoundTrip)
 }
 
 // usable returns the kids of a set with the number of algorithms of each.

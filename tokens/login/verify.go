@@ -146,7 +146,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (subject string, er
 	if !v.now().Before(c.expires) {
 		return "", &jws.Refusal{Kind: ErrExpired, Detail: "exp has passed"}
 	}
-	return c.subject, nil
+	return c.Subject, nil
 }
 
 // VerifyExpired is Verify, except that exp may have passed: the login of a resume was
@@ -156,7 +156,7 @@ func (v *Verifier) VerifyExpired(ctx context.Context, token string) (subject str
 	if err != nil {
 		return "", err
 	}
-	return c.subject, nil
+	return c.Subject, nil
 }
 
 // genuine checks everything but exp.

@@ -12,9 +12,6 @@ import (
 // Path is the WebSocket endpoint that the page uses.
 const Path = "/demo/play"
 
-// A POST of application/json to RestartPath calls Restart: a page of another origin cannot send one.
-const RestartPath = "/demo/restart"
-
 // Subprotocol is the protocol of a Server: see the package documentation.
 const Subprotocol = "arena.v1"
 
@@ -33,15 +30,11 @@ var errRestarting = errors.New("the server is being restarted")
 
 // ServeHTTP accepts a WebSocket connection as a new player, at any path; the page uses
 // Path. The query parameter name is the player's name. A request that is not a WebSocket
-// handshake gets 426 at Path and 404 elsewhere (see RestartPath), a bad name 400, and after Run has ended
+// handshake gets 426 at Path and 404 elsewhere, a bad name 400, and after Run has ended
 // 503. If no seat is free, the handshake succeeds and a Close with 1013 follows, since a
 // browser does not show the status of a failed handshake. The Origin is not checked: the
 // gateway does that. ServeHTTP returns when the connection has ended.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == RestartPath {
-		s.serveRestart(w, r)
-		return
-	}
 	if r.Header.Get("Upgrade") == "" && r.URL.Path != Path {
 		http.NotFound(w, r)
 		return
@@ -77,18 +70,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serve(conn, c)
 	case err == nil:
 		conn.Close(websocket.StatusTryAgainLater, joined.Error())
-	}
-}
-
-func (s *Server) serveRestart(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json":
-		http.Error(w, "want a POST of application/json", http.StatusBadRequest)
-	case !s.Restart():
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "it was restarted just now", http.StatusTooManyRequests)
-	default:
-		w.WriteHeader(http.StatusNoContent)
 	}
 }
 

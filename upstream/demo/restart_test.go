@@ -2,7 +2,6 @@ package demo
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,8 +27,9 @@ func TestPlayerKeepsSeatThroughRestart(t *testing.T) {
 		p.steer(2, 0, 0)
 		p.until("state")
 		synctest.Wait()
-		g.restart("application/json", http.StatusNoContent)
-		g.restart("application/json", http.StatusTooManyRequests)
+		if once, twice := g.server.Restart(), g.server.Restart(); !once || twice {
+			t.Errorf("restarted: %t, and at once again: %t", once, twice)
+		}
 		p.wantClose(websocket.StatusServiceRestart)
 		if _, resp, err := g.handshake("?name=Otter", "session-of-Otter"); err == nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("during the restart: %v, %v; want 503 with Retry-After", resp, err)
@@ -55,7 +55,7 @@ func TestSeatIsGivenUpAMinuteAfterRestart(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
 		_, gone := g.join("Otter")
 		fox, _ := g.join("Fox")
-		g.restart("application/json", http.StatusNoContent)
+		g.server.Restart()
 		fox.wantClose(websocket.StatusServiceRestart)
 		time.Sleep(restartTime + tickEvery)
 		fox = g.comeBack("Fox", fox.n)
@@ -73,23 +73,8 @@ func TestSeatIsGivenUpAMinuteAfterRestart(t *testing.T) {
 	})
 }
 
-// restart asks for a restart, as the page does with application/json.
-func (g *game) restart(contentType string, want int) {
-	g.t.Helper()
-	resp, err := g.client.Post("http://demo"+RestartPath, contentType, strings.NewReader("{}"))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != want {
-		g.t.Errorf("status %d, want %d", resp.StatusCode, want)
-	}
-}
-
-// A form of another page could send text/plain. A server that has ended restarts no more.
-func TestRestartTakesJSONAloneAndNothingAfterStop(t *testing.T) {
+func TestServerThatHasEndedRestartsNoMore(t *testing.T) {
 	play(t, Config{Seed: 1}, func(t *testing.T, g *game) {
-		g.restart("text/plain", http.StatusBadRequest)
 		g.join("Otter")
 		g.stop()
 		if g.server.Restart() {

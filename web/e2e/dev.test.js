@@ -112,13 +112,22 @@ const inPanel = (page) => {
 describe('--dev before a game that knows nothing of it', () => {
   const own = suiteBrowser();
 
-  test('its connection is cut from the panel, and neither side notices', limit, async (t) => {
-    const { host, seen } = await startGame(t);
+  /**
+   * A page of the game behind a gateway with --dev, and its panel.
+   * @param {any} t @param {{game?: [string, string?], look?: object, path?: string, open?: boolean}} [how] game: policy and nonce
+   */
+  async function visit(t, { game = /** @type {any} */ ([]), look = {}, path = '/', open = true } = {}) {
+    const { host, seen } = await startGame(t, ...game);
     const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t);
-    await page.goto(`http://${gateway.host}/`);
-    const { open, press, part, story, panel } = inPanel(page);
-    await open();
+    const page = await own.page(t, look);
+    await page.goto(`http://${gateway.host}${path}`);
+    const inside = inPanel(page);
+    if (open) await inside.open();
+    return { seen, gateway, page, ...inside };
+  }
+
+  test('its connection is cut from the panel, and neither side notices', limit, async (t) => {
+    const { seen, page, press, part, story, panel } = await visit(t);
     for (const cut of ['Silence 8 s', 'Reset', 'Close cleanly', 'Tunnel']) {
       const before = Number((await part('outages')).split(',')[0]);
       await press(cut);
@@ -230,12 +239,7 @@ describe('--dev before a game that knows nothing of it', () => {
   );
 
   test('a slow line delays messages, and ends', limit, async (t) => {
-    const { host } = await startGame(t);
-    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t);
-    await page.goto(`http://${gateway.host}/`);
-    const { open, press, part, panel } = inPanel(page);
-    await open();
+    const { press, part, panel } = await visit(t);
     await panel.getByLabel('Latency').fill('500');
     await until('a long round trip', async () => parseInt(await part('rtt')) > 700, 60_000);
     await press('End all faults');
@@ -243,11 +247,11 @@ describe('--dev before a game that knows nothing of it', () => {
   });
 
   test('the panel works under a strict policy, in the keyboard alone, and at 390 px', limit, async (t) => {
-    const { host } = await startGame(t, "default-src 'none'; script-src 'nonce-abc'; connect-src 'self'", 'abc');
-    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t, { viewport: { width: 390, height: 700 }, colorScheme: 'dark' });
-    await page.goto(`http://${gateway.host}/`);
-    const { panel, story } = inPanel(page);
+    const { page, panel, story } = await visit(t, {
+      game: ["default-src 'none'; script-src 'nonce-abc'; connect-src 'self'", 'abc'],
+      look: { viewport: { width: 390, height: 700 }, colorScheme: 'dark' },
+      open: false,
+    });
     await panel.locator('.badge').focus();
     await page.keyboard.press('Enter');
     await panel.getByText('connected', { exact: true }).waitFor();
@@ -265,12 +269,7 @@ describe('--dev before a game that knows nothing of it', () => {
 
   // The same page, the same cuts, as a plain client: the developer sees their own game lose its seat.
   test('without Reseat the same cut ends the session', limit, async (t) => {
-    const { host, seen } = await startGame(t);
-    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t);
-    await page.goto(`http://${gateway.host}/`);
-    const { open, press, part, story } = inPanel(page);
-    await open();
+    const { seen, page, open, press, part, story } = await visit(t);
     await press('Play without Reseat');
     await page.waitForFunction(() => /** @type {any} */ (window).game?.next > 1);
     assert.match(await page.evaluate(() => /** @type {any} */ (window).game.socket.url), /\/play$/);
@@ -309,21 +308,12 @@ describe('--dev before a game that knows nothing of it', () => {
   });
 
   test('a policy that forbids the panel to ask is named', limit, async (t) => {
-    const { host } = await startGame(t, "default-src 'self'; connect-src ws:");
-    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t);
-    await page.goto(`http://${gateway.host}/`);
-    const { open, panel } = inPanel(page);
-    await open();
+    const { gateway, panel } = await visit(t, { game: ["default-src 'self'; connect-src ws:"] });
     await panel.getByText(`Add: connect-src http://${gateway.host}`).waitFor();
   });
 
   test('the panel is above a canvas in full screen', limit, async (t) => {
-    const { host } = await startGame(t);
-    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t);
-    await page.goto(`http://${gateway.host}/`);
-    const { panel } = inPanel(page);
+    const { page, panel } = await visit(t, { open: false });
     await panel.getByText('Reseat: connected').waitFor();
     await page.evaluate(() =>
       document
@@ -340,11 +330,7 @@ describe('--dev before a game that knows nothing of it', () => {
   });
 
   test('the panel can be reached whatever a page does', limit, async (t) => {
-    const { host } = await startGame(t);
-    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t);
-    await page.goto(`http://${gateway.host}/`);
-    const { panel, open, press } = inPanel(page);
+    const { page, panel, open, press } = await visit(t, { open: false });
     const height = (await panel.locator('.badge').boundingBox())?.height;
     await page.addStyleTag({
       content: '* { pointer-events: none; cursor: none; font: 40px serif; visibility: inherit }',
@@ -365,10 +351,7 @@ describe('--dev before a game that knows nothing of it', () => {
   });
 
   test('in a frame the panel of the page around makes way', limit, async (t) => {
-    const { host } = await startGame(t);
-    const gateway = await startGateway(t, '--dev', '--upstream', `ws://${host}`);
-    const page = await own.page(t);
-    await page.goto(`http://${gateway.host}/frame`);
+    const { page } = await visit(t, { path: '/frame', open: false });
     const panel = page.frameLocator('iframe').locator('reseat-dev');
     await panel.locator('.badge').click();
     await panel.getByRole('button', { name: 'Reset' }).click();

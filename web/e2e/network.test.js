@@ -66,7 +66,6 @@ describe('a page whose network fails', { concurrency: 4 }, () => {
     const game = await playing(await browser.page(t), scene);
     await survive(game, async () => {
       const accept = scene.relay.refuse();
-      scene.relay.reset();
       await game.player.until('attempts have failed, and what was sent since waits', ({ count, bufferedAmount }) => {
         return count.detach === 2 && bufferedAmount > 100_000; // from here on it asks over HTTP
       });

@@ -162,7 +162,6 @@ async function keepsSeat({ game, gateway, relay, errors }, where) {
   const [{ id, client }] = await gateway.sessions();
   assert.equal(client, 'resumable');
   const allow = relay.refuse();
-  relay.reset();
   await until('the session is detached', async () => (await gateway.session(id)).state === 'detached');
   await allow();
   await flows(where, game.seats);
@@ -229,7 +228,6 @@ describe('an ordinary page keeps its seat', { concurrency: 4 }, () => {
     const notice = tab.getByRole('status');
     assert.equal(await notice.count(), 0);
     const allow = relay.refuse();
-    relay.reset();
     await notice.filter({ hasText: 'Connection lost. Reconnecting\u2026' }).waitFor({ state: 'visible' });
     const position = await notice.evaluate((element) => getComputedStyle(element).position);
     assert.equal(position, 'fixed', 'the policy lets it have its style');

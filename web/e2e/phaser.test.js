@@ -97,7 +97,6 @@ describe('the Phaser page', () => {
   test('the banner is shown for as long as the player is away', { timeout: 180_000 }, async (t) => {
     const { relay, tab, ask } = await open(t);
     const comeBack = relay.refuse();
-    relay.reset();
     await until('the banner is there', () => ask('scene.banner.visible'));
     if (process.env.PICTURE) await tab.screenshot({ path: process.env.PICTURE });
     comeBack();

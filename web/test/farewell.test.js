@@ -25,26 +25,19 @@ test('close says bye after the data before it, and close fires when the gateway 
   assert.equal(clock.pending, 0);
 });
 
-test('without a code it is 1005, sent as 1000 to a gateway without answer_ms', () => {
-  for (const [first, said] of [
-    [{ answer_ms: 5000 }, 1005],
-    [{ answer_ms: 0 }, 1005],
-    [{}, 1000],
+test('without a code it is 1005, sent as 1000 to a gateway without answer_ms, and with a reason 1000', () => {
+  for (const [first, said, heard, reason] of [
+    [{ answer_ms: 5000 }, 1005, 1005],
+    [{ answer_ms: 0 }, 1005, 1005],
+    [{}, 1000, 1005],
+    [{ answer_ms: 5000 }, 1000, 1000, 'left'],
   ]) {
     const { socket, last, log } = attached({ first });
-    socket.close();
-    assert.deepEqual(last().take(), [bye(said)]);
-    last().end(said);
-    assert.deepEqual(log, ['close 1005 ']);
+    socket.close(undefined, reason);
+    assert.deepEqual(last().take(), [bye(said, reason)]);
+    last().end(said, reason);
+    assert.deepEqual(log, [`close ${heard} ${reason ?? ''}`]);
   }
-});
-
-test('a reason without a code is 1000', () => {
-  const { socket, last, log } = attached({ first: { answer_ms: 5000 } });
-  socket.close(undefined, 'left');
-  assert.deepEqual(last().take(), [bye(1000, 'left')]);
-  last().end(1000, 'left');
-  assert.deepEqual(log, ['close 1000 left']);
 });
 
 test('bye waits for the window', () => {
@@ -63,12 +56,7 @@ test('bye waits for a Blob that is being read', async () => {
   socket.close();
   assert.deepEqual(last().take(), []);
   await until(() => last().sent.length === 2);
-  assert.deepEqual(
-    last()
-      .take()
-      .map((data) => (typeof data === 'string' ? data : 'x')),
-    ['x', bye(1000)],
-  );
+  assert.deepEqual(last().take()[1], bye(1000));
 });
 
 test('messages that come while closing are counted, and not delivered', () => {
@@ -162,23 +150,20 @@ test('nothing is acked after bye, pings are answered', async () => {
   assert.deepEqual(last().take(), ['^pong 1']);
 });
 
-test('a page that is left for good says bye 1001, with what may still be sent', () => {
-  const w = attached({ first: { limits: { unacked_messages: 1, unacked_bytes: 100 } } });
-  w.socket.send('1');
-  w.socket.send('2');
-  w.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(w.last().take(), ['1', bye(1001)]);
-  w.last().end(1001);
-  assert.deepEqual(w.log, ['close 1001 ']);
-});
-
-test('a page that is left keeps the code that the application gave', () => {
-  const w = attached({ first: { limits: { unacked_messages: 1, unacked_bytes: 100 } } });
-  w.socket.send('1');
-  w.socket.send('2');
-  w.socket.close(4001, 'own');
-  w.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(w.last().take(), ['1', bye(4001, 'own')]);
+test('a page that is left for good says bye 1001, or as the application has, with what may still be sent', () => {
+  for (const [close, code, reason] of [
+    [() => {}, 1001, ''],
+    [(socket) => socket.close(4001, 'own'), 4001, 'own'],
+  ]) {
+    const w = attached({ first: { limits: { unacked_messages: 1, unacked_bytes: 100 } } });
+    w.socket.send('1');
+    w.socket.send('2');
+    close(w.socket);
+    w.page.fire('pagehide', { persisted: false });
+    assert.deepEqual(w.last().take(), ['1', bye(code, reason)]);
+    w.last().end(code);
+    assert.deepEqual(w.log, [`close ${code} ${reason}`]);
+  }
 });
 
 test('a page that goes into the cache says no bye, and resumes when it is shown', async () => {

@@ -7,15 +7,17 @@ import { ReseatSocket } from '../reseat.js';
 export const DLE = '\x10';
 export const TOKEN = 'h.p.s';
 
-/** What a first handshake offers behind the application's subprotocols. */
-export const OFFER = [
-  'reseat.v1',
-  'reseat.parts',
-  'reseat.skip',
-  'reseat.partial.0',
-  'reseat.refusals',
-  'reseat.settled.0.0',
+/** What a handshake offers behind the application's subprotocols. @param {string[]} own */
+export const offerOf = (own, settled = '0.0') => [
+  ...['reseat.v1', 'reseat.parts', 'reseat.skip', 'reseat.partial.0'],
+  ...own,
+  `reseat.settled.${settled}`,
 ];
+
+/** The first one's, and that of a resume. */
+export const OFFER = offerOf(['reseat.refusals']);
+export const resumeOffer = (token = TOKEN, received = 0, settled = '0.0') =>
+  offerOf([`reseat.token.${token}`, `reseat.received.${received}`], settled);
 
 export const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0';
 
@@ -176,9 +178,20 @@ export function scriptedTransport() {
       return this.sent.splice(0).map((data) => (typeof data === 'string' ? data.replaceAll(DLE, '^') : data));
     }
 
+    /** The data messages sent since the last look, binary ones as text. */
+    takeData() {
+      const data = this.take().filter((sent) => typeof sent !== 'string' || !/^\^[a-z]/.test(sent));
+      return data.map((sent) => (typeof sent === 'string' ? sent : Buffer.from(sent).toString()));
+    }
+
+    /** The control messages with that verb. @param {string} verb */
+    takeControls(verb) {
+      return this.take().filter((data) => typeof data === 'string' && data.startsWith(`^${verb}`));
+    }
+
     /** How many pings were sent since the last look; it answers them. */
     pong() {
-      const sent = this.take().filter((data) => /^\^ping /.test(data));
+      const sent = this.takeControls('ping ');
       for (const ping of sent) this.control('pong', ping.slice('^ping '.length));
       return sent.length;
     }
@@ -306,10 +319,7 @@ export function world({ url = 'ws://game.test/match/7', protocols, options = {},
       assert.deepEqual(pings(), [], `${why}: pings 1 ms before ${ms}`);
       await clock.advance(1);
       assert.equal(pings().length, 1, `${why}: pings after ${ms} ms`);
-      return last()
-        .take()
-        .find((data) => data.startsWith('^ping '))
-        .slice('^ping '.length);
+      return last().takeControls('ping ')[0].slice('^ping '.length);
     },
   };
 }

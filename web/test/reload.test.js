@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attached, FIREFOX, OFFER, said, settle, TOKEN, world } from './helpers.js';
+import { attached, FIREFOX, OFFER, resumeOffer, said, settle, TOKEN, world } from './helpers.js';
 
 // A page that reloads: option `storage`.
 
@@ -21,6 +21,14 @@ class FakeStorage {
 
 /** A page with a session, whose record will be in `storage`. */
 const page = (storage, setup = {}) => attached({ ...setup, options: { storage, ...setup.options } });
+
+/** The same, once that page is left. @param {object} [setup] @param {(w: any) => void} act what is done before */
+function left(setup = {}, act = () => {}, storage = new FakeStorage()) {
+  const before = page(storage, setup);
+  act(before);
+  before.page.fire('pagehide', { persisted: false });
+  return { storage, before };
+}
 
 /** The next page of the tab: `ms` later. */
 const next = (storage, { ms = 100, since, ...setup } = {}) => {
@@ -46,19 +54,12 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
   assert.equal(before.socket.resumed, false);
   before.page.fire('pagehide', { persisted: false });
   assert.deepEqual(before.last().take(), ['^ack 2'], 'no bye');
+  before.last().receive('3'); // the page is gone: the next one gets it
+  assert.deepEqual(before.log, ['1', '2']);
 
   const after = next(storage, { since: before, protocols: ['chat.v2'] });
   assert.equal(storage.items.size, 0, 'the record is taken out');
-  assert.deepEqual(after.last().protocols, [
-    'chat.v2',
-    'reseat.v1',
-    'reseat.parts',
-    'reseat.skip',
-    'reseat.partial.0',
-    `reseat.token.${TOKEN}`,
-    'reseat.received.2',
-    'reseat.settled.1.2',
-  ]);
+  assert.deepEqual(after.last().protocols, ['chat.v2', ...resumeOffer(TOKEN, 2, '1.2')]);
   assert.equal(after.socket.readyState, 0);
   after.last().resume({ received: 1, replay: 1, protocol: 'chat.v2' });
   assert.deepEqual(after.log, ['open', 'resume 1 0']);
@@ -69,16 +70,6 @@ test('a reload resumes: open, then resume with reloaded, then what came meanwhil
   after.socket.send('up 3');
   after.last().control('ack', 3);
   assert.deepEqual(after.log, ['open', 'resume 1 0', '3', 'replayed']);
-});
-
-test('what was received is acked before the page goes', () => {
-  const storage = new FakeStorage();
-  const before = page(storage);
-  before.last().receive('1');
-  before.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(before.last().take(), ['^ack 1']);
-  before.last().receive('2'); // the page is gone: the next one gets it
-  assert.deepEqual(before.log, ['1']);
 });
 
 test('a duplicated tab finds no record while the page lives, and the next page only once', () => {
@@ -105,9 +96,7 @@ test('sockets of one URL take records oldest first, and other URLs none', () => 
 });
 
 test('a record that is too old is thrown away', () => {
-  const storage = new FakeStorage();
-  const before = page(storage, { first: { grace_ms: 30_000, heartbeat_ms: 15_000 } });
-  before.page.fire('pagehide', { persisted: false });
+  const { storage, before } = left({ first: { grace_ms: 30_000, heartbeat_ms: 15_000 } });
   const copy = new Map(storage.items);
   assert.equal(next(storage, { since: before, ms: 60_000 }).last().stated.token, undefined);
   assert.equal(storage.items.size, 0);
@@ -116,10 +105,7 @@ test('a record that is too old is thrown away', () => {
 });
 
 test("a refused record, another player's for example, is discarded with its messages: a new session begins before open", async () => {
-  const storage = new FakeStorage();
-  const before = page(storage);
-  before.socket.send('of the other player');
-  before.page.fire('pagehide', { persisted: false });
+  const { storage, before } = left({}, ({ socket }) => socket.send('of the other player'));
   const after = next(storage, { since: before });
   after.last().verdict(4401, 'bad_token: another player');
   assert.equal(after.sockets.length, 2);
@@ -132,9 +118,7 @@ test("a refused record, another player's for example, is discarded with its mess
 });
 
 test('attempts of a reloaded page are paced, without events, and it begins anew when the time is over', async () => {
-  const storage = new FakeStorage();
-  const before = page(storage, { first: { grace_ms: 10_000, heartbeat_ms: 0 } });
-  before.page.fire('pagehide', { persisted: false });
+  const { storage } = left({ first: { grace_ms: 10_000, heartbeat_ms: 0 } });
   const after = world({ options: { storage } });
   for (let i = 0; after.last().stated.token && i < 50; i++) {
     after.last().drop();
@@ -149,10 +133,7 @@ test('attempts of a reloaded page are paced, without events, and it begins anew 
 });
 
 test('a gateway that asks to come back later is obeyed', async () => {
-  const storage = new FakeStorage();
-  const before = page(storage);
-  before.page.fire('pagehide', { persisted: false });
-  const after = world({ options: { storage } });
+  const after = world({ options: { storage: left().storage } });
   after.last().open();
   after.last().control('close', { code: 4504, reason: 'node', retry: true, retry_after_ms: 700 });
   await after.clock.advance(699);
@@ -164,10 +145,7 @@ test('a gateway that asks to come back later is obeyed', async () => {
 });
 
 test('reloading again before the resume is answered keeps the record', () => {
-  const storage = new FakeStorage();
-  const before = page(storage);
-  before.socket.send('up');
-  before.page.fire('pagehide', { persisted: false });
+  const { storage, before } = left({}, ({ socket }) => socket.send('up'));
   const between = next(storage, { since: before });
   between.page.fire('pagehide', { persisted: false });
   const after = next(storage, { since: before });
@@ -177,55 +155,32 @@ test('reloading again before the resume is answered keeps the record', () => {
 
 test('where the record does not fit, or is too large, or has a Blob to come, the page says bye', async () => {
   const bye = '^bye {"code":1001,"reason":""}';
-  const full = new FakeStorage();
-  full.full = true;
-  const w = page(full);
-  w.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(w.last().take(), [bye]);
-
-  const large = page(new FakeStorage());
-  large.socket.send('x'.repeat((1 << 20) + 1));
-  large.last().take();
-  large.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(large.last().take(), [bye]);
-
-  const exact = new FakeStorage();
-  const fits = page(exact);
-  fits.socket.send('x'.repeat(1 << 20));
-  fits.last().take();
-  fits.page.fire('pagehide', { persisted: false });
-  assert.deepEqual(fits.last().take(), []);
-  assert.equal(exact.items.size, 1);
-
-  const store = new FakeStorage();
-  const blob = page(store);
-  blob.socket.send(new Blob(['x']));
-  blob.page.fire('pagehide', { persisted: false });
-  assert.equal(store.items.size, 0);
+  /** What was said, and how many records there are. */
+  const kept = (data, storage = new FakeStorage()) => {
+    const act = (w) => (data && w.socket.send(data), w.last().take());
+    return [left({}, act, storage).before.last().take(), storage.items.size];
+  };
+  assert.deepEqual(kept('', Object.assign(new FakeStorage(), { full: true })), [[bye], 0]);
+  assert.deepEqual(kept('x'.repeat((1 << 20) + 1)), [[bye], 0]);
+  assert.deepEqual(kept('x'.repeat(1 << 20)), [[], 1]);
+  assert.deepEqual(kept(new Blob(['x']))[1], 0);
 });
 
 test('what is sent in a later pagehide listener is in the record; close() there ends the session', () => {
-  const storage = new FakeStorage();
-  const before = page(storage);
-  before.page.fire('pagehide', { persisted: false });
+  const { storage, before } = left();
   before.socket.send('last words');
   const after = next(storage, { since: before });
   after.last().resume();
   assert.deepEqual(after.last().take(), ['^ack 0', 'last words']);
 
-  const closed = page(storage);
-  closed.page.fire('pagehide', { persisted: false });
-  closed.socket.close(4001);
-  assert.equal(storage.items.size, 0);
-  assert.deepEqual(closed.last().take(), ['^bye {"code":4001,"reason":""}']);
+  const closed = left();
+  closed.before.socket.close(4001);
+  assert.equal(closed.storage.items.size, 0);
+  assert.deepEqual(closed.before.last().take(), ['^bye {"code":4001,"reason":""}']);
 });
 
 test('a session that the page has closed leaves no record', () => {
-  const storage = new FakeStorage();
-  const w = page(storage);
-  w.socket.close(4001);
-  w.page.fire('pagehide', { persisted: false });
-  assert.equal(storage.items.size, 0);
+  assert.equal(left({}, ({ socket }) => socket.close(4001)).storage.items.size, 0);
 });
 
 test('a page in the back/forward cache has a record, and takes it back', async () => {

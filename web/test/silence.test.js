@@ -13,8 +13,8 @@ const NO_ANSWER = { ...QUIET, answer_ms: 0 };
 /** An attached world under the answer rule. */
 const under = (first = {}, more = {}) => attached({ ...more, first: { ...QUIET, ...first } });
 
-const pings = (transport) => transport.take().filter((data) => /^\^ping /.test(data));
-const controls = (transport) => transport.take().filter((data) => data.startsWith('^'));
+const pings = (transport) => transport.takeControls('ping ');
+const controls = (transport) => transport.takeControls('');
 
 /** Lets the client measure a round trip. */
 async function measure(w, ms) {

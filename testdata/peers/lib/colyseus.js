@@ -108,9 +108,9 @@ export async function outstayGrace(t) {
   const left = new Promise((done) => room.onLeave(done));
   const heard = [];
   const lost = new Promise((done) => (game.note = (entry) => heard.push(entry) && done(undefined)));
-  relay.goDown();
+  const comeUp = relay.goDown();
   await lost;
-  relay.comeUp();
+  comeUp();
   assert.equal(await left, 4404);
   const back = await new Function('client', 'room', `return ${again}`)(client, room);
   assert.equal(back.sessionId, room.sessionId);

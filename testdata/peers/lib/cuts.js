@@ -16,32 +16,32 @@ const BETWEEN = 60;
  */
 const CUTS = [
   { resumes: 1, make: operatorDisconnects },
-  { resumes: 1, make: ({ relay }) => relay.cut() },
-  { resumes: 1, make: ({ relay }) => relay.cutAfter('down', 1501) }, // within a message
-  { resumes: 1, make: ({ relay }) => relay.cutAfter('up', 1303) },
+  { resumes: 1, make: ({ relay }) => relay.reset() },
+  { resumes: 1, make: ({ relay }) => relay.tear('down', 1501) }, // within a message
+  { resumes: 1, make: ({ relay }) => relay.tear('up', 1303) },
   { resumes: 1, make: ({ relay }) => resetAndSpoil(relay, 40) }, // the first way back breaks in its handshake
   { resumes: 1, make: ({ relay }) => resetAndSpoil(relay, 300) }, // in its hello
   { resumes: 2, make: ({ relay }) => resetAndSpoil(relay, 2500) }, // behind its hello
   { resumes: 1, make: networkIsAway },
   { resumes: 1, make: operatorDisconnects },
-  { resumes: 1, make: ({ relay }) => relay.cut() },
+  { resumes: 1, make: ({ relay }) => relay.reset() },
 ];
 
 async function operatorDisconnects({ gateway }) {
-  assert.ok((await gateway.disconnect()) > 0, 'a session is attached');
+  assert.ok((await gateway.disconnectAll()) > 0, 'a session is attached');
 }
 
 function resetAndSpoil(relay, bytes) {
   relay.spoilNext(bytes);
-  relay.cut();
+  relay.reset();
 }
 
 /** Lasts until the way back has been tried in vain. */
 async function networkIsAway({ relay, tap }) {
   const before = tap.detaches;
-  relay.goDown();
+  const comeUp = relay.goDown();
   await tap.until(() => tap.detaches >= before + 2);
-  relay.comeUp();
+  comeUp();
 }
 
 /**

@@ -1,7 +1,7 @@
 // The measure of a plain client: the same story, told without a gateway.
 
 import assert from 'node:assert/strict';
-import { startGateway } from './gateway.js';
+import { startGateway } from '../../../web/e2e/support/gateway.js';
 
 /**
  * Plays a story twice, on a direct connection to the server and through a gateway; both ends
@@ -12,9 +12,9 @@ export async function sameAsDirect(t, upstream, story, flags = []) {
   const direct = { client: [], server: [] };
   await story(upstream, direct);
   assert.ok(direct.client.length > 0 && direct.server.length > 0, 'the story has something to tell');
-  const gateway = await startGateway(t, ['--upstream', `http://${upstream}`, ...flags]);
+  const gateway = await startGateway(t, '--upstream', `http://${upstream}`, ...flags);
   const through = { client: [], server: [] };
-  await story(gateway.addr, through);
+  await story(gateway.host, through);
   for (const side of ['client', 'server']) wantSame(side, through[side], direct[side]);
 }
 

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { noticed, tenCuts, wantUntouched } from './cuts.js';
-import { event } from './world.js';
+import { event, silence } from './world.js';
 
 const MODULES = {
   ws: './ws.js',
@@ -178,7 +178,7 @@ export async function outlast(t, watchdog, moment, side) {
   const seats = async () => (await world.gateway.sessions()).map(({ id }) => id).sort();
   const before = await seats();
   await reach(moment, world, WATCHDOGS[watchdog]);
-  const release = world.relay.hold(SIDES[side]);
+  const release = silence(world.relay, SIDES[side]);
   await Promise.race([beSilent(world, SIDES[side], release), noticed(world.tap)]);
   await wantUntouched(world);
   assert.deepEqual(await seats(), before);

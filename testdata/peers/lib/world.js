@@ -2,10 +2,10 @@
 // page that comes through that.
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { runGateway } from '../../../web/e2e/support/gateway.js';
+import { Relay } from '../../../web/e2e/support/relay.js';
 import { directory } from './directory.js';
-import { startGateway } from './gateway.js';
 import { Page } from './page.js';
-import { Relay } from './relay.js';
 import { openServer } from './server.js';
 
 /**
@@ -30,23 +30,34 @@ export async function openWorld(t, recipe, serve, { plain = false, bare = false,
   const game = await serve(server);
   const cwd = directory(t);
   const command = [...recipe.flags(server.addr, cwd).slice(0, bare ? 2 : undefined), ...flags];
-  const gateway = await startGateway(t, command, cwd);
-  const relay = await Relay.open(t, gateway.addr);
-  page.open(origin ?? `http://${relay.addr}`, { 'localhost:8080': relay.addr });
+  const gateway = await runGateway(t, command, { cwd });
+  const relay = await Relay.start(t, gateway.host);
+  page.open(origin ?? `http://${relay.host}`, { 'localhost:8080': relay.host });
   /** The gateway crashes, and another one takes its place. */
   const restart = async () => {
     await gateway.stop();
-    relay.leadTo((await startGateway(t, command, cwd)).addr);
+    relay.leadTo((await runGateway(t, command, { cwd })).host);
   };
   return { page, tap: page.tap, server, gateway, relay, restart, ...game };
 }
 
 /** The network breaks, and is away until `until` resolves. @param {any} world @param {(world: any) => Promise<any>} until */
 export async function outage(world, until = detached) {
-  world.relay.goDown();
+  const comeUp = world.relay.goDown();
   const result = await until(world);
-  world.relay.comeUp();
+  comeUp();
   return result;
+}
+
+/**
+ * Silence: nothing passes in these directions, not even the end of a connection, until the returned function is called. A new
+ * connection needs both, and passes nothing until then.
+ * @param {Relay} relay
+ * @param {('up' | 'down')[]} ways
+ */
+export function silence(relay, ways) {
+  const ends = [relay.hold(ways), relay.holdNew()];
+  return () => ends.forEach((end) => end());
 }
 
 /** Some socket of the page has noticed that it has no connection. */

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { WebSocketServer } from 'ws';
-import { startGateway as start } from '../../peers/lib/gateway.js';
+import { runGateway } from '../../../web/e2e/support/gateway.js';
 import { unpacked } from './release.js';
 
 /** Resolves with the gateway, and the connections of the game server as `games`. */
@@ -20,6 +20,6 @@ export async function startGateway(t) {
     server.close();
   });
   const dir = unpacked(t);
-  const gateway = await start(t, ['--upstream', `ws://127.0.0.1:${server.address().port}`], dir, join(dir, 'reseat'));
+  const gateway = await runGateway(t, ['--upstream', `ws://127.0.0.1:${server.address().port}`], { cwd: dir, binary: join(dir, 'reseat') });
   return Object.assign(gateway, { games });
 }

@@ -19,21 +19,9 @@ const BACK_S = 20;
 
 /** Each begins an outage and returns what ends it. @type {Record<string, (scene: Scene) => any>} */
 const WAYS = {
-  'connections are reset': ({ relay }) => {
-    const end = relay.divert((client) => client.resetAndDestroy());
-    relay.reset();
-    return end;
-  },
-  'nobody listens': ({ relay }) => {
-    const end = relay.refuse();
-    relay.reset();
-    return end;
-  },
-  'connections are never answered': ({ relay }) => {
-    const end = relay.divert(() => {});
-    relay.stall();
-    return end;
-  },
+  'connections are reset': ({ relay }) => relay.goDown(),
+  'nobody listens': ({ relay }) => relay.refuse(),
+  'connections are never answered': ({ relay }) => relay.swallow(),
   'packets vanish, and then all goes on': ({ relay }) => relay.darken(false),
   'packets vanish, and what was open stays dead': ({ relay }) => relay.darken(true),
   'the gateway stands still': ({ gateway }) => gateway.pause(),

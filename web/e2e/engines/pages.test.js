@@ -175,7 +175,7 @@ inEngines('pages', (engine) => {
         : page.evaluate(
             `Object.defineProperty(navigator, 'onLine', { value: ${!off}, configurable: true }); dispatchEvent(new Event('${off ? 'offline' : 'online'}'))`,
           );
-    const accept = refuse(scene.relay);
+    const accept = scene.relay.refuse();
     await offline(true);
     await seconds(game, 8);
     await accept();
@@ -199,8 +199,8 @@ inEngines('pages', (engine) => {
   }
 
   for (const [claim, fail] of /** @type {[string, (relay: any) => any][]} */ ([
-    ['refused', refuse],
-    ['never answered', swallow],
+    ['refused', (relay) => relay.refuse()],
+    ['never answered', (relay) => relay.swallow()],
   ]))
     inPage(
       `tabs, a frame, two sockets of a page, and a page whose policy forbids the probe: all are back after 10 s in which connections are ${claim}`,
@@ -300,17 +300,3 @@ inEngines('pages', (engine) => {
     return settle(player, seat);
   });
 });
-
-/** Connections end, and new ones find nobody, until the returned function is called. */
-function refuse(relay) {
-  const end = relay.refuse();
-  relay.reset();
-  return end;
-}
-
-/** Connections fall silent for good, and new ones are never answered, until the returned function is called. */
-function swallow(relay) {
-  const end = relay.divert(() => {});
-  relay.stall();
-  return end;
-}

@@ -1,10 +1,9 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { after, before } from 'node:test';
 import { chromium } from 'playwright-core';
-import { start } from './processes.js';
+import { said, start } from './processes.js';
 
 /** The browser. */
 const EXECUTABLE = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -106,10 +105,10 @@ export async function launchOrdinary() {
     '--remote-debugging-port=0',
     `--user-data-dir=${profile}`,
   ];
-  const { child, gone } = start(EXECUTABLE, [...ARGS, ...own, 'about:blank'], process.env);
-  const browser = await chromium.connectOverCDP(await Promise.race([debuggingAddress(child), died(gone)]), {
-    noDefaults: true,
-  });
+  const started = start(EXECUTABLE, [...ARGS, ...own, 'about:blank'], process.env);
+  const { child, gone } = started;
+  const address = await said(started, /DevTools listening on (ws:\S+)/);
+  const browser = await chromium.connectOverCDP(address, { noDefaults: true });
   const stop = async () => {
     const session = await browser.newBrowserCDPSession();
     await session.send('Browser.close').catch(() => child.kill('SIGKILL'));
@@ -117,19 +116,4 @@ export async function launchOrdinary() {
     await rm(profile, { recursive: true, maxRetries: 5 });
   };
   return { browser, stop, pid: /** @type {number} */ (child.pid) };
-}
-
-/** @param {Promise<unknown>} gone */
-async function died(gone) {
-  return Promise.reject(new Error(`${EXECUTABLE} ended with ${await gone}`));
-}
-
-/** Where Chromium says that it can be steered. @param {import('node:child_process').ChildProcess} child @returns {Promise<string>} */
-function debuggingAddress({ stderr }) {
-  return new Promise((done) => {
-    createInterface({ input: /** @type {import('node:stream').Readable} */ (stderr) }).on('line', (line) => {
-      const address = /DevTools listening on (ws:\S+)/.exec(line)?.[1];
-      if (address) done(address);
-    });
-  });
 }

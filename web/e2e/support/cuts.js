@@ -13,7 +13,6 @@ const CUTS = [
     'a reset, and connections that are refused for a while',
     async ({ relay, detached }) => {
       const accept = relay.refuse();
-      relay.reset();
       await detached();
       await accept();
     },

@@ -1,9 +1,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { WebSocket } from 'ws';
-import { start } from './processes.js';
+import { said, start } from './processes.js';
 
 // Firefox, steered by WebDriver BiDi.
 
@@ -43,14 +42,9 @@ export async function launchFirefox(file) {
   const prefs = Object.entries(PREFS).map((pref) => `user_pref(${pref.map((part) => JSON.stringify(part))});\n`);
   await writeFile(join(profile, 'user.js'), prefs.join(''));
   const args = ['--headless', '--no-remote', '--profile', profile, '--remote-debugging-port=0', 'about:blank'];
-  const { child, gone } = start(file, args, { ...process.env, HOME: profile });
-  const found = new Promise((done) => {
-    createInterface({ input: child.stderr }).on('line', (line) => {
-      const address = /BiDi listening on (ws:\S+)/.exec(line)?.[1];
-      if (address) done(address);
-    });
-  });
-  const address = await Promise.race([found, gone.then((how) => Promise.reject(new Error(`${file}: ${how}`)))]);
+  const started = start(file, args, { ...process.env, HOME: profile });
+  const { child, gone } = started;
+  const address = await said(started, /BiDi listening on (ws:\S+)/);
   const call = await connect(`${address}/session`);
   const { capabilities } = await call('session.new', { capabilities: {} });
   return {

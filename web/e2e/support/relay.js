@@ -121,15 +121,12 @@ export class Relay {
   #known = new WeakSet();
   /** What becomes of new connections instead. @type {((client: Socket) => void) | null} */
   #instead = null;
-  #port;
+  #port = 0;
+  /** Bytes towards the client after which the next connections are torn. @type {number[]} */
+  #spoilt = [];
   #listener = net.createServer({ allowHalfOpen: true }, (client) => this.#accept(client));
   /** @type {Set<Link>} */
   #links = new Set();
-
-  /** @param {number} port of the gateway on loopback */
-  constructor(port) {
-    this.#port = port;
-  }
 
   /**
    * @param {{after: (run: () => void) => void}} t at whose end the relay closes
@@ -137,13 +134,19 @@ export class Relay {
    * @param {net.ListenOptions} [where] what is not as usual of where it listens
    */
   static async start(t, host, where = {}) {
-    const relay = new Relay(Number(new URL(`tcp://${host}`).port));
+    const relay = new Relay();
+    relay.leadTo(host);
     await relay.#listen({ port: 0, host: '127.0.0.1', ...where });
     t.after(() => {
       relay.#listener.close();
       relay.reset();
     });
     return Object.assign(relay, { host: `${relay.#address.address}:${relay.#address.port}` });
+  }
+
+  /** Leads new connections to a gateway on loopback. @param {string} host its host and port */
+  leadTo(host) {
+    this.#port = Number(new URL(`tcp://${host}`).port);
   }
 
   /** Connections that get nowhere for now. */
@@ -211,6 +214,7 @@ export class Relay {
       (way, bytes) => (1000 * bytes) / this.rate[way],
       (data) => this.#hear(client, data),
     );
+    link.tear('down', this.#spoilt.shift() ?? Infinity);
     this.#links.add(link);
     Promise.all([once(client, 'close'), once(server, 'close')]).then(
       () => this.#links.delete(link),
@@ -261,10 +265,29 @@ export class Relay {
     for (const link of this.#links) link.tear(way, bytes);
   }
 
-  /** Refuses new connections until the returned function is called. */
+  /** The next connection is reset after so many bytes towards the client. @param {number} bytes */
+  spoilNext(bytes) {
+    this.#spoilt.push(bytes);
+  }
+
+  /** Resets what is connected, and each new connection until the returned function is called. */
+  goDown() {
+    const end = this.divert((client) => void client.resetAndDestroy());
+    this.reset();
+    return end;
+  }
+
+  /** What is connected falls silent for good, and new connections are never answered until the returned function is called. */
+  swallow() {
+    this.stall();
+    return this.divert(() => {});
+  }
+
+  /** Resets what is connected, and refuses new connections until the returned function is called. */
   refuse() {
     const { port, address } = this.#address;
     this.#listener.close();
+    this.reset();
     return () => this.#listen({ port, host: address });
   }
 }

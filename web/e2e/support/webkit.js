@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from './port.js';
-import { start } from './processes.js';
+import { said, start } from './processes.js';
 import { until } from './until.js';
 
 // WebKitGTK's MiniBrowser, steered by WebDriver. It needs a display, which Xvfb is.
@@ -11,10 +11,7 @@ import { until } from './until.js';
 export async function launchWebKit(driver) {
   const home = await mkdtemp(join(tmpdir(), 'reseat-webkit-'));
   const screen = start('Xvfb', ['-displayfd', '1', '-screen', '0', '1280x900x24', '-nolisten', 'tcp'], process.env);
-  const display = await Promise.race([
-    new Promise((done) => screen.child.stdout.once('data', (text) => done(String(text).trim()))),
-    screen.gone.then((how) => Promise.reject(new Error(`Xvfb: ${how}`))),
-  ]);
+  const display = await said(screen, /^(\d+)$/, screen.child.stdout);
   const port = await freePort();
   const { child, gone } = start(driver, ['--host=127.0.0.1', `--port=${port}`], {
     ...process.env,

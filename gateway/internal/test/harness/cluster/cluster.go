@@ -67,7 +67,7 @@ func (c *cluster) start(bin, nats string) (err error) {
 		return err
 	}
 	args := []string{
-		"--demo", "--route", "/demo/play=ws://" + game + ";upstream-lost=redial", "--route", demo.RestartPath + "=ws://" + game, "--token-key-file", key, "--cluster", "nats://" + natsAddr, "--drain", drain, "--log-format", "text",
+		"--demo", "--route", "/demo/play=ws://" + game + ";upstream-lost=redial", "--token-key-file", key, "--cluster", "nats://" + natsAddr, "--drain", drain, "--log-format", "text",
 	}
 	for i := range nodes {
 		for _, host := range []string{loopback, "localhost"} {
