@@ -386,7 +386,9 @@ func TestForgedTokensReachNoNode(t *testing.T) {
 func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
 	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
 		p.Drop()
-		n.resumeWith(p, "Reseat-Node-Peer: 203.0.113.66:1\r\nReseat-Node-Hop: 1\r\nReseat-Node-Proto: https\r\nX-Forwarded-For: 203.0.113.66\r\n")
+		var forged strings.Builder
+		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&forged)
+		n.resumeWith(p, forged.String()+"Reseat-Node-Proto: https\r\nX-Forwarded-For: 203.0.113.66\r\n")
 		if len(n.requests) != 1 {
 			t.Fatalf("%d requests at node listeners, want 1", len(n.requests))
 		}
@@ -398,6 +400,7 @@ func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
 			wstest.Equal(t, name, strings.Join(h[name], ", "), want)
 		}
 		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
+		wstest.Equal(t, "state", s.State, "attached")
 		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
 	})
 }
@@ -407,20 +410,6 @@ func describedBy(c hop.Client) http.Header {
 	h := make(http.Header)
 	c.Set(h)
 	return h
-}
-
-// What a client says of itself in the words of nodes is not believed at the client address: its
-// resume is passed on.
-func TestClientsOwnDescriptionChangesNothing(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		p.Drop()
-		var header strings.Builder
-		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&header)
-		n.resumeWith(p, header.String())
-		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
-		wstest.Equal(t, "state", s.State, "attached")
-		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
-	})
 }
 
 // The owner knows the client by what the node says that has passed it on.
@@ -486,7 +475,7 @@ func TestPlainClientOfUnreachableNode(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
 			t.Fatalf("%v, %v; want 503, and retry after 1 s", resp, err)
 		}
-		n.lose(0, lostNode)
+		n.lose(0, cluster.Judgement{Verdict: cluster.Gone})
 		n.of[1].visit(cookie)
 		n.of[1].onlySession()
 	})
@@ -500,7 +489,7 @@ func TestForwardsAreCounted(t *testing.T) {
 		p.Drop()
 		n.lose(0, cluster.Judgement{Verdict: cluster.Unclear})
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
-		n.lose(0, lostNode)
+		n.lose(0, cluster.Judgement{Verdict: cluster.Gone})
 		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
 		n.of[1].wantSince(before, "reseat_forwards_total", map[string]float64{"out}{ok": 1, "out}{gone": 1, "out}{unreachable": 1})
 	})

@@ -142,6 +142,7 @@ func TestRefusedHandshakeIsExplained(t *testing.T) {
 			} else if conn, resp := w.handshake(path, header, protocols); resp.StatusCode != c.want.Status {
 				t.Errorf("with %q: %s, want status %d", protocols, resp.Status, c.want.Status)
 			} else {
+				wstest.Equal(t, "it says how to log in", resp.Header.Get("WWW-Authenticate") != "", c.want.Status == http.StatusUnauthorized)
 				conn.Close()
 			}
 			why, hint, _ := strings.Cut(c.listed, " | ")

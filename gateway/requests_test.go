@@ -548,16 +548,6 @@ func TestUpgradeRequiredOverHTTP2OmitsConnectionFields(t *testing.T) {
 	}
 }
 
-// The host that a page must have come from is the one that a proxy says it was asked for.
-func TestForwardedHostIsReadFromTrustedProxiesOnly(t *testing.T) {
-	for want, change := range map[int]func(*gateway.Config){http.StatusSwitchingProtocols: trustProxies, http.StatusForbidden: func(*gateway.Config) {}} {
-		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-			w.wantAnswered(want, "/", nil, "Origin: http://play.example\r\nX-Forwarded-Host: play.example, inner.example\r\n")
-			w.wantAnswered(http.StatusSwitchingProtocols, "/", nil, ownOrigin)
-		}, change)
-	}
-}
-
 func TestSessionIDsAre128RandomBits(t *testing.T) {
 	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
 		seen := map[string]bool{}

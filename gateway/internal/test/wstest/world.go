@@ -267,8 +267,14 @@ func (p *Player) tryResume(d *Door, token, received string) *Peer {
 // hello.
 func (p *Player) Resume(received uint64) *Player {
 	p.t.Helper()
+	return p.ResumeAs(p.Hello.Token, fmt.Sprint(received))
+}
+
+// ResumeAs is Resume with a token and a count, as in TryResume.
+func (p *Player) ResumeAs(token, received string) *Player {
+	p.t.Helper()
 	q := &Player{door: p.door, path: p.path, protocol: p.protocol}
-	q.Peer = p.TryResume(p.Hello.Token, fmt.Sprint(received))
+	q.Peer = p.TryResume(token, received)
 	q.readHello()
 	if !q.Hello.Resumed || q.Hello.Session != p.Hello.Session {
 		p.t.Fatalf("hello %+v, want a resume of %s", q.Hello, p.Hello.Session)

@@ -1,9 +1,12 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +22,121 @@ import (
 	"reseat/gateway/wire"
 )
 
+// drain begins the final drain, and closes the channel once it is over. It has no time if at once says so.
+func (w *world) drain(atOnce bool) (over chan bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if atOnce {
+		cancel()
+	}
+	over = make(chan bool)
+	go func() {
+		defer cancel()
+		w.gw.Drain(ctx)
+		close(over)
+	}()
+	synctest.Wait()
+	return over
+}
+
+// wantNew checks whether new sessions are accepted.
+func (w *world) wantNew(taken bool) {
+	w.t.Helper()
+	c, _, resp, err := w.Handshake("/new", nil, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	if taken {
+		wstest.Equal(w.t, "a new session is answered", resp.StatusCode, 101)
+		w.game.Next()
+		return
+	}
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		w.t.Errorf("a new session is answered %v, want 503 with Retry-After", resp)
+	}
+}
+
+func TestReceivedMessagesAreDeliveredBeforeDrainCloses(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		stall, p := stalledGame(t, w)
+		chunk := strings.Repeat("x", 16<<10)
+		for range 8 {
+			p.Text(chunk)
+		}
+		synctest.Wait()
+		w.drain(true)
+		p.WantClosing(wire.CodeDraining)
+		game := stall.read(t)
+		for range 8 {
+			game.Want(chunk)
+		}
+		game.WantClose(wire.CodeGoingAway)
+		w.wantState(p, session.Ended)
+	})
+}
+
+// The log must say what clients or game servers did not receive.
+func TestDrainLogsConnectionsThatDidNotClose(t *testing.T) {
+	said := new(syncBuffer)
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		for range 2 {
+			_, p := stalledGame(t, w)
+			for range 8 {
+				p.Text(strings.Repeat("x", 16<<10))
+			}
+		}
+		w.game.Refuse = nil
+		p, game := w.play()
+		synctest.Wait() // the gateway has more queued for the two games than their connections accept
+		began := time.Now()
+		over := w.drain(true)
+		p.WantClosing(wire.CodeDraining)
+		game.WantClose(wire.CodeGoingAway)
+		<-over
+		wstest.Equal(t, "the drain took", time.Since(began), 3*time.Second)
+		synctest.Wait()
+		if !strings.Contains(said.String(), "msg=drain.connections_aborted sessions=2") {
+			t.Errorf("the log does not say that 2 were aborted: %s", said.String())
+		}
+	}, logTo(said))
+}
+
+// wantDrain checks what operators see of a drain: until when it runs, zero if it does not, and of how many sessions.
+func (w *world) wantDrain(draining bool, until time.Time, sessions int) {
+	w.t.Helper()
+	i := w.gw.DrainInfo()
+	if i.Draining != draining || i.Sessions != sessions || (i.Until == nil) != until.IsZero() || i.Until != nil && !i.Until.Equal(until) {
+		w.t.Errorf("drain %+v, want draining %v until %v with %d sessions", i, draining, until, sessions)
+	}
+}
+
+// A session with a slow upstream is closed as soon as it begins.
+func TestDrainClosesSessionsBeingCreated(t *testing.T) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		answer := make(chan bool)
+		w.game.Refuse = func(net.Conn, *http.Request) bool { <-answer; return false }
+		time.AfterFunc(time.Second, w.gw.BeginDrain)
+		time.AfterFunc(9*time.Second, func() { close(answer) })
+		p, _ := w.play()
+		w.wantState(p, session.Attached)
+		p.WantClosing(wire.CodeDraining)
+
+		w.gw.CallOffDrain()
+		answer = make(chan bool)
+		closed := make(chan bool)
+		go func() {
+			defer close(closed)
+			p, game := w.play()
+			p.WantClosing(wire.CodeDraining)
+			game.WantClose(wire.CodeGoingAway)
+		}()
+		synctest.Wait()
+		w.drain(true)
+		close(answer)
+		<-closed
+	})
+}
+
 func (w *world) patch(id string, c control.Change) registry.Snapshot {
 	w.t.Helper()
 	i, o := w.gw.Control().Patch(id, c)
@@ -26,12 +144,6 @@ func (w *world) patch(id string, c control.Change) registry.Snapshot {
 		w.t.Fatalf("Patch: outcome %v, want done", o)
 	}
 	return i
-}
-
-// wantGrace reads the message of a changed grace period, in milliseconds.
-func wantGrace(t *testing.T, p *wstest.Player, ms string) {
-	t.Helper()
-	wstest.Equal(t, "grace", p.WantControl(wire.VerbGrace).Data, ms)
 }
 
 // create creates a session by the API, and returns its game server's connection.
@@ -42,26 +154,6 @@ func (w *world) create(r gateway.CreateRequest) (id, token string, game *wstest.
 		w.t.Fatal(err)
 	}
 	return id, token, w.game.Next()
-}
-
-func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		wstest.Equal(t, "grace", w.patch(p.Hello.Session, control.Change{Grace: new(10 * time.Second)}).Grace, "10s")
-		wantGrace(t, p, "10000")
-		w.detach(p)
-		time.Sleep(5 * time.Second)
-		w.patch(p.Hello.Session, control.Change{Grace: new(time.Minute)}) // longer while it runs
-		time.Sleep(54 * time.Second)
-		w.wantState(p, session.Detached)
-		w.patch(p.Hello.Session, control.Change{Grace: new(59500 * time.Millisecond)}) // shorter
-		time.Sleep(500 * time.Millisecond)
-		game.WantClose(wire.CodeGoingAway)
-		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Group: new("x")})
-		wstest.Equal(t, "a change of an ended session", o, control.Conflict)
-		_, o = w.gw.Control().Patch("nobody", control.Change{})
-		wstest.Equal(t, "a change of no session", o, control.Unknown)
-	})
 }
 
 // The client's token must outlive the grace period: an attached client gets another token, a
@@ -89,35 +181,6 @@ func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
 	})
 }
 
-func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
-	eachInBubble(t, map[string]func(w *world, id string){
-		"by PATCH": func(w *world, id string) { w.patch(id, control.Change{Started: new(true)}) },
-		"by group": func(w *world, id string) {
-			w.patch(id, control.Change{Group: new("match-17")})
-			wstest.Equal(w.t, "sessions started", w.gw.Control().StartGroup("match-17"), 1)
-		},
-	}, func(t *testing.T, start func(*world, string)) {
-		w := newWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceBeforeStart = time.Minute, new(5*time.Second) }))
-		p, game := w.play()
-		wstest.Equal(t, "grace in hello", p.Hello.Grace, 5000)
-		q, other := w.play()
-		w.detach(q)
-		p.Sync()
-		start(w, p.Hello.Session)
-		wantGrace(t, p, "60000")
-		i, _ := w.gw.Control().Session(p.Hello.Session)
-		wstest.Equal(t, "started", i.Started, true)
-		wstest.Equal(t, "grace", i.Grace, "1m")
-		p.Drop()
-		time.Sleep(5 * time.Second)
-		other.WantClose(wire.CodeGoingAway)
-		time.Sleep(54 * time.Second)
-		w.wantState(p, session.Detached)
-		time.Sleep(time.Second)
-		game.WantClose(wire.CodeGoingAway)
-	})
-}
-
 func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 	inSession(t, testPolicy(), func(t *testing.T, w *world, here *wstest.Player, hereGame *wstest.Peer) {
 		away, awayGame := w.play()
@@ -139,21 +202,6 @@ func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
 		}
 		goesOn(here, hereGame)
 		goesOn(stranger, strangerGame)
-	})
-}
-
-func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		w.game.Header = "Reseat-Grace: 2m\r\nReseat-Overflow: end\r\nReseat-Group: match-9\r\n"
-		p, _ := w.play()
-		i, _ := w.gw.Control().Session(p.Hello.Session)
-		if i.Grace != "2m" || i.Overflow != "end" || i.Group != "match-9" || p.Hello.Grace != 120000 {
-			t.Errorf("%+v, hello's grace %d; want 2m, end, match-9", i, p.Hello.Grace)
-		}
-		drop := session.DropOldest
-		if i = w.patch(p.Hello.Session, control.Change{Overflow: &drop}); i.Overflow != "drop-oldest" || i.Grace != "2m" {
-			t.Errorf("%+v, want drop-oldest, 2m", i)
-		}
 	})
 }
 
@@ -219,38 +267,6 @@ func TestSessionGetsTheNewestOfEachState(t *testing.T) {
 	}
 }
 
-// A grace period above the flag's maximum would overflow, and outlive its tokens.
-func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
-	for value, want := range map[string]string{"8760h": "8760h", "8761h": "30s", "2000000h": "30s", "9999999999h": "30s", "-1s": "30s", "0": "0s", "soon": "30s"} {
-		inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-			w.game.Header = "Reseat-Grace: " + value + "\r\n"
-			p, _ := w.play()
-			i, _ := w.gw.Control().Session(p.Hello.Session)
-			wstest.Equal(t, "grace by Reseat-Grace: "+value, i.Grace, want)
-		})
-	}
-}
-
-func TestDataIsKeptWithOptimisticConcurrency(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		id := p.Hello.Session
-		if data, tag, o := w.gw.Control().Data(id); data != nil || tag != 0 || o != control.Done {
-			t.Errorf("unset: %q with tag %d, %v; want none", data, tag, o)
-		}
-		one, _ := w.gw.Control().SetData(id, []byte("one"), nil)
-		is := func(want uint64) func(uint64) bool { return func(tag uint64) bool { return tag == want } }
-		two, o := w.gw.Control().SetData(id, []byte("two"), is(one))
-		if o != control.Done || two == one {
-			t.Fatalf("tag %d after %d: %v", two, one, o)
-		}
-		_, o = w.gw.Control().SetData(id, []byte("late"), is(one))
-		wstest.Equal(t, "a write over another", o, control.Stale)
-		if data, tag, _ := w.gw.Control().Data(id); string(data) != "two" || tag != two {
-			t.Errorf("%q with tag %d, want two with %d", data, tag, two)
-		}
-	})
-}
-
 func TestPreCreatedSessionWaitsForItsClient(t *testing.T) {
 	inWorld(t, changed(testPolicy(), func(p *policy.Policy) { p.Notices.Resume = "back" }), func(t *testing.T, w *world) {
 		id, token, game := w.create(gateway.CreateRequest{
@@ -311,5 +327,114 @@ func TestInvalidCreateRequestsAreRefused(t *testing.T) {
 	}, func(c *gateway.Config) {
 		c.Routes[0].Pattern = "/match/*"
 		c.UpstreamAllow = []string{"game-*.internal:*", "10.0.0.*:9000"}
+	})
+}
+
+func TestDrainServesResumesRefusesNewSessionsAndClosesTheRest(t *testing.T) {
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`visit; detach; mark`)
+		over := s.drain(false)
+		wstest.Equal(t, "draining at once", s.gw.Draining(), true)
+		s.play(`new refused; 5s; resume 0; game> s1; client< s1, ^close 4503 final; took 10s; ` + // this gateway is its only server
+			`game< Close 1001 draining; plain< Close 1012; beside< Close 1001`)
+		<-over
+	})
+}
+
+func TestOperatorsDrainClosesTheRestAndStaysInForce(t *testing.T) {
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`sync`)
+		s.wantDrain(false, time.Time{}, 1)
+		end := time.Now().Add(10 * time.Second)
+		s.play(`forget; drain; counts reseat_draining =1`)
+		s.wantDrain(true, end, 1)
+		s.play(`new refused; counts reseat_handshakes_refused_total draining=1; 9s; drain; client drops; resume 0; 999ms; attached; 1ms; ` + // a second call changes nothing
+			`client< ^close 4503; game< Close 1001; 1h`)
+		s.wantDrain(true, time.Time{}, 0)
+		s.play(`new refused`)
+		wstest.Equal(t, "cancelled", s.gw.CallOffDrain(), true)
+		s.play(`counts reseat_draining; new accepted`)
+	})
+}
+
+// The timer of the first drain may have fired before it was stopped, and waited for the lock.
+func TestCancelledDrainClosesNothing(t *testing.T) {
+	inScene(t, testPolicy(), func(s *scene) {
+		wstest.Equal(t, "cancelling without a drain", s.gw.CallOffDrain(), true)
+		s.play(`drain`)
+		first := gateway.DrainTimer(s.gw)
+		s.play(`5s; call off; drain`)
+		end := time.Now().Add(10 * time.Second)
+		first.Reset(0)
+		s.play(`9.999s; attached`)
+		s.wantDrain(true, end, 1)
+		s.play(`call off; 1h; attached; new accepted`)
+	})
+}
+
+// SIGTERM during an operator's drain: the final drain has its full time, and cannot be
+// cancelled.
+func TestFinalDrainReplacesOperatorsDrain(t *testing.T) {
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`sync; drain; 8s`)
+		over := s.drain(false)
+		wstest.Equal(t, "the final drain was cancelled", s.gw.CallOffDrain(), false)
+		s.play(`drain; 9s; attached; new refused; 1s; client< ^close 4503; game< Close 1001`)
+		<-over
+	})
+}
+
+func TestChangedGracePeriodIsSentAndHoldsAtOnce(t *testing.T) {
+	inScene(t, testPolicy(), func(s *scene) {
+		change := func(d time.Duration) { s.patch(s.client.Hello.Session, control.Change{Grace: &d}) }
+		s.play(`sync`)
+		change(10 * time.Second)
+		s.play(`info grace=10s; client< ^grace 10000; detach; 5s`)
+		change(time.Minute) // longer while it runs
+		s.play(`54s; detached`)
+		change(59500 * time.Millisecond) // shorter
+		s.play(`500ms; game< Close 1001`)
+		_, o := s.gw.Control().Patch(s.client.Hello.Session, control.Change{Group: new("x")})
+		wstest.Equal(t, "a change of an ended session", o, control.Conflict)
+		_, o = s.gw.Control().Patch("nobody", control.Change{})
+		wstest.Equal(t, "a change of no session", o, control.Unknown)
+	})
+}
+
+func TestGraceBeforeStartHoldsUntilSessionIsStarted(t *testing.T) {
+	terms := changed(testPolicy(), func(p *policy.Policy) { p.Grace, p.GraceBeforeStart = time.Minute, new(5*time.Second) })
+	for name, start := range map[string]func(s *scene, id string){
+		"by PATCH": func(s *scene, id string) { s.patch(id, control.Change{Started: new(true)}) },
+		"by group": func(s *scene, id string) {
+			s.patch(id, control.Change{Group: new("match-17")})
+			wstest.Equal(s.t, "sessions started", s.gw.Control().StartGroup("match-17"), 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, terms, func(s *scene) { // of two sessions one is started
+				s.play(`hello grace_ms=5000; sync; begin; sync`)
+				start(s, s.client.Hello.Session)
+				s.play(`client< ^grace 60000; info started=true grace=1m; older drops; client drops; 5s; before< Close 1001; 54s; detached; 1s; game< Close 1001`)
+			})
+		})
+	}
+}
+
+func TestUpstreamAnswerSetsTheTerms(t *testing.T) {
+	inScene(t, testPolicy(), func(s *scene) {
+		s.game.Header = "Reseat-Grace: 2m\r\nReseat-Overflow: end\r\nReseat-Group: match-9\r\n"
+		s.play(`begin; info grace=2m overflow=end group=match-9; hello grace_ms=120000`)
+		s.patch(s.client.Hello.Session, control.Change{Overflow: new(session.DropOldest)})
+		s.play(`info overflow=drop-oldest grace=2m`)
+	})
+}
+
+// A grace period above the flag's maximum would overflow, and outlive its tokens.
+func TestGraceOfTheUpstreamsAnswerIsBounded(t *testing.T) {
+	inScene(t, testPolicy(), func(s *scene) {
+		for value, want := range map[string]string{"8760h": "8760h", "8761h": "30s", "2000000h": "30s", "9999999999h": "30s", "-1s": "30s", "0": "0s", "soon": "30s"} {
+			s.game.Header = "Reseat-Grace: " + value + "\r\n"
+			s.play(`begin; info grace=` + want)
+		}
 	})
 }
