@@ -577,7 +577,7 @@ func TestAttachedClientNeedsNoEngine(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(s *scene) {
 		s.play(`sync; engine away; 10s`)
 		over := make(chan struct{})
-		t.Cleanup(func() { close(over) })
+		s.t.Cleanup(func() { close(over) })
 		for _, link := range s.durable.links { // nor does it answer at once
 			link.SetBefore(func() {
 				select {
