@@ -25,27 +25,6 @@ func hard() policy.Policy {
 	return changed(testPolicy(), func(p *policy.Policy) { p.Hard = true })
 }
 
-// leaveHard disconnects p, and checks that its upstream is closed.
-func (w *world) leaveHard(p *wstest.Player, game *wstest.Peer) {
-	w.t.Helper()
-	w.detach(p)
-	game.WantReason(wire.CodeGoingAway, "disconnected")
-}
-
-// detachedHard returns a session whose client and upstream have both disconnected.
-func (w *world) detachedHard() *wstest.Player {
-	w.t.Helper()
-	p, game := w.play()
-	w.leaveHard(p, game)
-	return p
-}
-
-// inDetachedHard is inWorld with a session whose client and upstream have both disconnected.
-func inDetachedHard(t *testing.T, f func(*testing.T, *world, *wstest.Player), change ...func(*gateway.Config)) {
-	t.Helper()
-	inWorld(t, hard(), func(t *testing.T, w *world) { f(t, w, w.detachedHard()) }, change...)
-}
-
 // after is for Game.Refuse: each dial is answered after d.
 func after(d time.Duration) func(net.Conn, *http.Request) bool {
 	return func(net.Conn, *http.Request) bool {
@@ -53,9 +32,6 @@ func after(d time.Duration) func(net.Conn, *http.Request) bool {
 		return false
 	}
 }
-
-// afterEightSeconds is for Game.Refuse: each dial is answered after 8 s.
-func afterEightSeconds(c net.Conn, r *http.Request) bool { return after(8*time.Second)(c, r) }
 
 func refuseDials(c net.Conn, _ *http.Request) bool { c.Close(); return true }
 
@@ -67,7 +43,9 @@ func resumeOffer(p *wstest.Player) []string {
 // The dial of the first of two resumes is queued when the second inherits it: the game
 // server gets the headers of the newest handshake.
 func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
-	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
+	inScene(t, hard(), func(s *scene) {
+		s.play(leaves)
+		w, p := s.world, s.client
 		w.game.Refuse = func(c net.Conn, r *http.Request) bool {
 			if r.Header.Get("Reseat-Resumed") != "" {
 				return false
@@ -92,7 +70,9 @@ func TestHardResumeSendsHeadersOfNewestHandshake(t *testing.T) {
 // The end of a session cancels the dial of its new upstream: neither the client nor the game
 // server waits for it.
 func TestSessionEndCancelsItsDial(t *testing.T) {
-	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
+	inScene(t, hard(), func(s *scene) {
+		s.play(leaves)
+		w, p := s.world, s.client
 		var broken time.Time
 		w.game.Refuse = func(c net.Conn, _ *http.Request) bool {
 			c.Read(make([]byte, 1)) // until the gateway closes it
@@ -167,8 +147,10 @@ func TestFirstHandshakesOfHardSessionsCountTowardsBufferTotal(t *testing.T) {
 // What a client may send while it waits for its upstream is limited to the byte.
 func TestWaitingClientMaySend64KiBAndNoMore(t *testing.T) {
 	for over := range 2 {
-		inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
-			w.game.Refuse = afterEightSeconds
+		inScene(t, hard(), func(s *scene) {
+			s.play(leaves)
+			w, p := s.world, s.client
+			w.game.Refuse = after(8 * time.Second)
 			c := p.TryResume(p.Hello.Token, "0")
 			const head = 2 + 2 + 4 // a frame with a length of two bytes and the mask
 			said := strings.Repeat("x", 64<<10-head+over)

@@ -14,7 +14,6 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/session"
-	"reseat/gateway/wire"
 	"reseat/tokens"
 	"reseat/upstream"
 )
@@ -161,28 +160,15 @@ func (w *world) wantState(p *wstest.Player, want session.State) {
 
 // A hello that nobody has confirmed has a grace period of its own: perhaps its token never arrived.
 func TestSessionEndsAfterGracePeriod(t *testing.T) {
-	for name, c := range map[string]struct {
-		grace     time.Duration
-		confirmed bool
-		want      time.Duration
-	}{"confirmed": {30 * time.Second, true, 30 * time.Second}, "unconfirmed": {time.Hour, false, 5 * time.Second}, "none": {0, true, 0}} {
-		t.Run(name, func(t *testing.T) {
-			inSession(t, changed(testPolicy(), func(p *policy.Policy) { p.Grace = c.grace }), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-				if c.confirmed {
-					p.Sync()
-				}
-				p.Drop()
-				if c.want > 0 {
-					time.Sleep(c.want - time.Millisecond)
-					w.wantState(p, session.Detached)
-					time.Sleep(time.Millisecond)
-				}
-				game.WantReason(wire.CodeGoingAway, "grace period over")
-				w.wantState(p, session.Ended)
-				p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-			})
-		})
+	of := func(d time.Duration) policy.Policy {
+		return changed(testPolicy(), func(p *policy.Policy) { p.Grace = d })
 	}
+	const over = `game< Close 1001 grace period over; ended; refused 4404`
+	playEach(t, map[string]scripted{
+		"confirmed":   {of(30 * time.Second), `sync; client drops; 29.999s; detached; 1ms; ` + over},
+		"unconfirmed": {of(time.Hour), `client drops; 4.999s; detached; 1ms; ` + over},
+		"none":        {of(0), `sync; client drops; ` + over},
+	})
 }
 
 func TestNewRefusesInvalidConfig(t *testing.T) {

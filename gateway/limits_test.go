@@ -290,22 +290,12 @@ func TestBusyReaderIsNotEvicted(t *testing.T) {
 }
 
 func TestMaxSessionsIsEnforced(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		w.Plain("/") // a plain client is a session, too
-		w.game.Next()
-		_, _, resp, err := w.Handshake("/", nil, "")
-		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("%v %v, want 503 and Retry-After", resp, err)
-		}
-		if _, _, err := w.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`visit; new refused`) // a plain client is a session, too
+		if _, _, err := s.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
-		w.detach(p)
-		p = p.Resume(0) // a resume is not a new session
-		p.Control("bye")
-		game.WantClose(1000)
-		synctest.Wait()
-		w.Player("/").Sync()
+		s.play(`detach; resume 0; client> ^bye; game< Close 1000; begin; sync`) // a resume is not a new session
 	}, func(c *gateway.Config) { c.MaxSessions = 2 })
 }
 

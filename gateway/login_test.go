@@ -349,24 +349,13 @@ func TestBadKeyFileDoesNotAffectOtherKeys(t *testing.T) {
 }
 
 func TestTokenIsRenewedAtHalfItsLifetime(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		began := time.Now()
-		p.WantControl(wire.VerbToken)
-		if d := time.Since(began); d < 4*time.Minute || d > 6*time.Minute {
-			t.Fatalf("renewed after %v, want 5 minutes", d)
-		}
-		p.WantControl(wire.VerbToken)
-		time.Sleep(time.Hour)
-		w.wantState(p, session.Attached)
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`mark; client< ^token; took 4m to 6m; client< ^token; 1h; attached`)
 	}, func(c *gateway.Config) { c.TokenTTL = 10 * time.Minute })
 }
 
 func TestExpiredTokenIsRefused(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		time.Sleep(61 * time.Second)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken)
-		w.wantState(p, session.Attached)
-	}, func(c *gateway.Config) { c.TokenTTL = time.Minute })
+	inScene(t, testPolicy(), func(s *scene) { s.play(`61s; refused 4401; attached`) }, func(c *gateway.Config) { c.TokenTTL = time.Minute })
 }
 
 type syncBuffer = wstest.Log
@@ -762,40 +751,25 @@ func TestLoginOfResumeMustNameTheSamePlayer(t *testing.T) {
 // A client with a 101 that is not attached yet is about to be: the second login waits for
 // its answer, and does not treat it as disconnected.
 func TestSecondLoginWaitsWhileFirstIsBeingAnswered(t *testing.T) {
-	inWorld(t, loggedIn(policy.Reject), func(t *testing.T, w *world) {
-		p, _ := w.loginAs("ann")
-		p.Sync()
-		done := w.gw.Answering(p.Hello.Session)
+	inScene(t, loggedIn(policy.Reject), func(s *scene) {
+		s.play(`sync`)
+		done := s.gw.Answering(s.client.Hello.Session)
 		status := make(chan int, 1)
-		go func() { status <- w.refused("/?player=ann") }()
+		go func() { status <- s.refused("/?player=ann") }()
 		synctest.Wait()
 		wstest.Equal(t, "answers meanwhile", len(status), 0)
 		done()
 		wstest.Equal(t, "the second login is answered", <-status, http.StatusConflict)
-		w.wantState(p, session.Attached)
+		s.play(`attached`)
 	})
 }
 
 func TestDisconnectedPlayerIsNotLockedOut(t *testing.T) {
-	eachInBubble(t, map[string]func(p *wstest.Player){
-		"detached":      func(p *wstest.Player) { p.Drop() },
-		"half-open":     func(p *wstest.Player) { p.Conn.Silence() },
-		"does not ping": func(p *wstest.Player) { p.Mute.Store(true) },
-	}, func(t *testing.T, leave func(*wstest.Player)) {
-		w := newWorld(t, loggedIn(policy.Reject))
-		p, game := w.loginAs("ann")
-		p.Sync()
-		leave(p)
-		synctest.Wait()
-		began := time.Now()
-		q, _ := w.loginAs("ann")
-		if d := time.Since(began); d > 2*time.Second {
-			t.Errorf("the second login took %v, want 2s at most", d)
-		}
-		game.WantClose(wire.CodeGoingAway)
-		w.wantState(q, session.Attached)
-		w.wantState(p, session.Ended)
-	})
+	scripts := map[string]scripted{}
+	for _, leaves := range []string{`drops`, `is silent`, `is mute`} { // detached, half-open, or no answer to pings
+		scripts[leaves] = scripted{loggedIn(policy.Reject), `sync; client ` + leaves + `; mark; begin /?player=ann; took 0s to 2s; attached; before< Close 1001`}
+	}
+	playEach(t, scripts)
 }
 
 // Of hundreds of concurrent logins of one player one session remains, whatever the order in
@@ -880,9 +854,11 @@ func TestCookiesThatResumeNothing(t *testing.T) {
 		} {
 			w.game.Choose = map[bool]string{true: "chat.v1"}[c.offer == offer]
 			plain := w.PlainWith(c.path, c.offer+"Cookie: "+c.cookie+"\r\n")
-			synctest.Wait()
-			if w.game.Joined() != 1 {
-				t.Fatalf("%s: it resumes a session", what)
+			if synctest.Wait(); w.game.Joined() != 1 {
+				t.Errorf("%s: it resumes a session", what)
+				plain.Drop()
+				synctest.Wait()
+				continue
 			}
 			if got := w.game.Next().Req.Header.Get("Reseat-Session"); got == "" || got == id || got == p.Hello.Session {
 				t.Errorf("%s: it is given session %q, want a new one", what, got)

@@ -82,7 +82,9 @@ func (w *world) gatedDoor(gate chan struct{}) *wstest.Door {
 // The dial is done, and the client that waited for it is about to be attached: a resume that
 // arrives then waits for that, and takes over.
 func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
-	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
+	inScene(t, hard(), func(s *scene) {
+		s.play(leaves)
+		w, p := s.world, s.client
 		gate := make(chan struct{})
 		first := p.At(w.gatedDoor(gate)).TryResume(p.Hello.Token, "0")
 		game := w.game.Next()
@@ -295,7 +297,7 @@ func TestEndCancelsFirstDial(t *testing.T) {
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-					w.game.Refuse = afterEightSeconds
+					w.game.Refuse = after(8 * time.Second)
 					over := make(chan bool)
 					go func() { begin(w); close(over) }()
 					synctest.Wait()

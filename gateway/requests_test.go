@@ -336,25 +336,21 @@ func TestFoldedHeaderLineIsJoinedByASpace(t *testing.T) {
 
 // T15: the connection is closed after a refusal, even if the announced body never arrives.
 func TestRefusedHandshakeDoesNotWaitForItsBody(t *testing.T) {
-	for name, header := range map[string]string{
+	eachInBubble(t, map[string]string{
 		"a length":              "Content-Length: 600\r\n",
 		"in chunks":             "Transfer-Encoding: chunked\r\n",
 		"a foreign Origin, too": "Origin: http://elsewhere.example\r\nContent-Length: 600\r\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-				conn, br, resp, err := w.Handshake("/match/7", nil, header)
-				if err != nil || resp.StatusCode != http.StatusBadRequest {
-					t.Fatalf("%v %v, want 400", resp, err)
-				}
-				began := time.Now()
-				conn.SetDeadline(began.Add(time.Minute))
-				if _, err := io.Copy(io.Discard, br); err != nil || time.Since(began) > 2*time.Second {
-					t.Errorf("the connection ended with %v after %v, want it closed within 2s", err, time.Since(began))
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, header string) {
+		conn, br, resp, err := newWorld(t, testPolicy()).Handshake("/match/7", nil, header)
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Fatalf("%v %v, want 400", resp, err)
+		}
+		began := time.Now()
+		conn.SetDeadline(began.Add(time.Minute))
+		if _, err := io.Copy(io.Discard, br); err != nil || time.Since(began) > 2*time.Second {
+			t.Errorf("the connection ended with %v after %v, want it closed within 2s", err, time.Since(began))
+		}
+	})
 }
 
 // gatewayRing makes n gateways, each of which is the upstream of the one before it. It
@@ -563,23 +559,16 @@ func TestSessionIDsAre128RandomBits(t *testing.T) {
 
 // What the handshake of a resume says to hold is not sent again, and hello says what the gateway holds.
 func TestLargeMessagesGoOnAtResume(t *testing.T) {
-	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-		p := w.Player("/", "reseat.partial.4096")
-		game := w.game.Next()
-		game.Text(strings.Repeat("down", 2500))
-		p.Control(`parts {"bytes":6000,"text":true}`)
-		p.Binary(strings.Repeat("u", 4096))
-		synctest.Wait()
-		p.Drop()
-		q := p.Resume(0)
-		if got := *q.Hello.Partial; got != (wire.Partial{Down: 4096, Up: 4096}) {
+	inScene(t, testPolicy(), func(s *scene) {
+		s.client, s.up = s.Player("/", "reseat.partial.4096"), s.game.Next()
+		s.play(`game> d*10000; client> ^parts {"bytes":6000,"text":true}`)
+		s.client.Binary(strings.Repeat("u", 4096))
+		s.play(`client drops; resume 0`)
+		if got := *s.client.Hello.Partial; got != (wire.Partial{Down: 4096, Up: 4096}) {
 			t.Fatalf("hello says %+v", got)
 		}
-		if got := q.WantControl(wire.VerbParts).Data; got != `{"bytes":10000,"text":true,"from":4096}` {
-			t.Errorf("parts %s", got)
-		}
-		q.Control(`parts {"bytes":6000,"text":true,"from":4096}`)
-		q.Binary(strings.Repeat("u", 1904))
-		game.Want(strings.Repeat("u", 6000))
+		s.play(`client< ^parts {"bytes":10000,"text":true,"from":4096}; client> ^parts {"bytes":6000,"text":true,"from":4096}`)
+		s.client.Binary(strings.Repeat("u", 1904))
+		s.play(`game< u*6000`)
 	})
 }

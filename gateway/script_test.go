@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway"
+	"reseat/gateway/frame"
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/gateway/wire"
@@ -289,7 +290,7 @@ func repeated(item string) string {
 }
 
 // gets reads an item: a message; ^verb and perhaps its argument; ^close 4410 final, with its Close frame; ^end 4000 won, with
-// its Close frame; ^upstream lost; Close 1001 and perhaps its reason; end, of the connection; or nothing, that has come so far.
+// its Close frame; ^upstream lost; Close 1001 and perhaps its reason; Pong x; end, of the connection; or nothing, that has come so far.
 func (s *scene) gets(p *wstest.Peer, item string) {
 	s.t.Helper()
 	verb, arg, has := strings.Cut(item, " ")
@@ -300,13 +301,18 @@ func (s *scene) gets(p *wstest.Peer, item string) {
 	case verb == "^close":
 		p.WantClosing(s.number(first))
 	case verb == "^end":
-		wantEnd(s.t, p, s.number(first), second)
+		if m := p.WantControl(wire.VerbEnd); more && !strings.Contains(m.Data, `"reason":"`+second+`"`) {
+			s.t.Fatalf("end %s", m.Data)
+		}
+		p.WantClose(s.number(first))
 	case verb == "^upstream":
 		var u wire.Upstream
 		if err := json.Unmarshal([]byte(p.WantControl(wire.VerbUpstream).Data), &u); err != nil || u.State != arg {
 			s.t.Fatalf("upstream %+v, %v", u, err)
 		}
-	case verb[0] == '^':
+	case verb == "Pong":
+		s.getsPong(p, arg)
+	case strings.HasPrefix(verb, "^"):
 		if m := p.WantControl(verb[1:]); has && m.Data != arg {
 			s.t.Fatalf("got %v", m)
 		}
@@ -320,6 +326,19 @@ func (s *scene) gets(p *wstest.Peer, item string) {
 		p.WantNothing(0)
 	default:
 		p.Want(repeated(item))
+	}
+}
+
+// getsPong reads up to a Pong with this; others may answer earlier Pings.
+func (s *scene) getsPong(p *wstest.Peer, want string) {
+	s.t.Helper()
+	for {
+		switch m, ok := p.Next(); {
+		case !ok || m.Err != nil || m.Op == frame.Close:
+			s.t.Fatalf("got %v, want a Pong %q", m, want)
+		case m.Op == frame.Pong && m.Data == want:
+			return
+		}
 	}
 }
 
