@@ -410,10 +410,10 @@ func TestOwnerThatDeniesOnceKeepsItsSession(t *testing.T) {
 		id, seats := s.client.Hello.Session, s.durable.keepers[2]
 		s.durable.claimFor(2, id)
 		time.AfterFunc(50*time.Millisecond, func() {
-			seat, err := seats.Get(t.Context(), id)
+			seat, err := seats.Get(s.t.Context(), id)
 			seat.Ended, seat.Reason = wire.CodeEnded, "kicked"
 			if err == nil {
-				_, err = seats.Put(t.Context(), seat)
+				_, err = seats.Put(s.t.Context(), seat)
 			}
 			if err != nil {
 				t.Error(err)
@@ -493,7 +493,7 @@ func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
 		s.play(`sync`)
 		for i := 1; i <= 2; i++ {
 			s.play(fmt.Sprintf(`lose %d gone; client drops; at %d; resume 0 0 0; next`, i-1, i))
-			seat, err := s.durable.keepers[i].Get(t.Context(), s.client.Hello.Session)
+			seat, err := s.durable.keepers[i].Get(s.t.Context(), s.client.Hello.Session)
 			if err != nil || seat.Epoch != uint64(i) || seat.Owner != nodeID(i) {
 				t.Errorf("seat of epoch %d, owner %s, %v; want epoch %d, owner %s", seat.Epoch, seat.Owner, err, i, nodeID(i))
 			}

@@ -292,7 +292,7 @@ func TestBusyReaderIsNotEvicted(t *testing.T) {
 func TestMaxSessionsIsEnforced(t *testing.T) {
 	inScene(t, testPolicy(), func(s *scene) {
 		s.play(`visit; new refused`) // a plain client is a session, too
-		if _, _, err := s.gw.Create(t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
+		if _, _, err := s.gw.Create(s.t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
 		s.play(`detach; resume 0; client> ^bye; game< Close 1000; begin; sync`) // a resume is not a new session

@@ -492,8 +492,8 @@ func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
 	inNodes(t, 2, testPolicy(), func(s *scene) {
 		s.play(`client drops`)
 		var forged strings.Builder
-		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&forged)
-		c, br, resp, err := s.nodes.of[1].Handshake("/resume", resumeOffer(s.client), forged.String()+"Reseat-Node-Proto: https\r\nX-Forwarded-For: 203.0.113.66\r\n")
+		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", HTTPS: true, TLS: "none", Host: "game.example"}).Write(&forged)
+		c, br, resp, err := s.nodes.of[1].Handshake("/resume", resumeOffer(s.client), forged.String()+"X-Forwarded-For: 203.0.113.66\r\n")
 		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("%v, %v, want 101", resp, err)
 		}
