@@ -159,49 +159,43 @@ func (w *world) create(r gateway.CreateRequest) (id, token string, game *wstest.
 // The client's token must outlive the grace period: an attached client gets another token, a
 // detached one cannot.
 func TestGraceBeyondTokenLifetimeRenewsTokenOrConflicts(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) {
-		p.Sync()
-		w.patch(p.Hello.Session, control.Change{Grace: new(3 * time.Hour)})
-		p.WantControl(wire.VerbGrace)
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`sync`)
+		s.patch(s.client.Hello.Session, control.Change{Grace: new(3 * time.Hour)})
+		s.play(`client< ^grace`)
 		var v struct{ Token string }
-		if err := json.Unmarshal([]byte(p.WantControl(wire.VerbToken).Data), &v); err != nil {
+		if err := json.Unmarshal([]byte(s.client.WantControl(wire.VerbToken).Data), &v); err != nil {
 			t.Fatal(err)
 		}
-		p.Drop()
-		w.wantState(p, session.Detached)
-		_, o := w.gw.Control().Patch(p.Hello.Session, control.Change{Grace: new(7 * time.Hour)})
+		s.play(`client drops; detached`)
+		_, o := s.gw.Control().Patch(s.client.Hello.Session, control.Change{Grace: new(7 * time.Hour)})
 		wstest.Equal(t, "a change beyond the token", o, control.Conflict)
-		i, _ := w.gw.Control().Session(p.Hello.Session)
-		wstest.Equal(t, "grace after a refused change", i.Grace, "3h")
-		time.Sleep(2*time.Hour + 59*time.Minute)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeBadToken) // the first one has expired
-		p.Hello.Token = v.Token
-		p = p.Resume(0)
-		game.Pass(p, "there you are")
+		s.play(`info grace=3h; 2h59m; refused 4401`) // the first one has expired
+		s.client.Hello.Token = v.Token
+		s.play(`resume 0; game> there you are; client< there you are`)
 	})
 }
 
 func TestEndGroupEndsDetachedAndResetsTheOthers(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, here *wstest.Player, hereGame *wstest.Peer) {
-		away, awayGame := w.play()
-		stranger, strangerGame := w.play()
-		for _, p := range []string{here.Hello.Session, away.Hello.Session} {
-			w.patch(p, control.Change{Group: new("match-17"), Started: new(true)})
-			if _, o := w.gw.Control().SetData(p, []byte("score 3"), nil); o != control.Done {
+	inScene(t, testPolicy(), func(s *scene) {
+		group := func() {
+			s.patch(s.client.Hello.Session, control.Change{Group: new("match-17"), Started: new(true)})
+			if _, o := s.gw.Control().SetData(s.client.Hello.Session, []byte("score 3"), nil); o != control.Done {
 				t.Fatal(o)
 			}
 		}
-		w.detach(away)
-		wstest.Equal(t, "sessions", w.gw.Control().EndGroup("match-17", ""), 2)
-		awayGame.WantClose(wire.CodeNormal)
-		away.TryResume(away.Hello.Token, "0").WantClosing(wire.CodeEnded)
-		i, _ := w.gw.Control().Session(here.Hello.Session)
-		data, _, _ := w.gw.Control().Data(here.Hello.Session)
-		if i.State != "attached" || i.Started || data != nil {
-			t.Errorf("the attached one is %s, started %v, with data %q; want it reset", i.State, i.Started, data)
-		}
-		goesOn(here, hereGame)
+		stranger, strangerGame := s.client, s.up
+		s.play(`begin`)
+		group()
+		s.play(`detach; begin`)
+		group()
+		wstest.Equal(t, "sessions", s.gw.Control().EndGroup("match-17", ""), 2)
+		s.play(`before< Close 1000; info state=attached started=false`)
+		s.wantData("")
+		goesOn(s.client, s.up)
 		goesOn(stranger, strangerGame)
+		s.client = s.older
+		s.play(`refused 4410`)
 	})
 }
 

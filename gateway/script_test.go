@@ -73,7 +73,7 @@ func playEach(t *testing.T, scripts map[string]scripted) {
 //	client> a, ^ack 2, Close 1001       the client sends these: ^ is a DLE, a*100 a hundred a, "\xff" a byte
 //	client< a, ^pong, ^close 4404       it gets these next; see gets
 //	older, game, before, plain, beside  the same of other connections
-//	game drops; closes; half-closes; is silent; is mute; reads nothing
+//	game drops; closes; half-closes; is silent; is mute
 //	sync; detach                        all that the client has said was processed; then it is disconnected
 //	begin; begin /other                 the client begins another session
 //	visit                               a client without reseat.v1 comes
@@ -254,8 +254,6 @@ func (s *scene) of(p *wstest.Peer, way, rest string) {
 		p.Conn.Silence()
 	case rest == "is mute":
 		p.Mute.Store(true)
-	case rest == "reads nothing":
-		p.Hold(true)
 	default:
 		s.t.Fatalf("nobody %s", rest)
 	}
