@@ -242,8 +242,9 @@ const handsOver = `client> a; game< a; drains; game< Close 1001 moved; %sgame> l
 
 func TestDrainHandsDurableSessionsOverWhole(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(s *scene) {
-		s.play(`detach; game> missed; begin`)
-		away := s.older
+		s.play(`begin; detach; game> missed`)
+		away := s.client
+		s.client, s.up, s.before = s.older, s.before, s.up
 		s.play(fmt.Sprintf(handsOver, `before< Close 1001 moved; before> Close 1001; `) + `next`)
 		s.wantDialled(map[string]string{"Reseat-Resumed": "handoff"})
 		goesOn(s.client, s.up)

@@ -559,16 +559,21 @@ func TestSessionIDsAre128RandomBits(t *testing.T) {
 
 // What the handshake of a resume says to hold is not sent again, and hello says what the gateway holds.
 func TestLargeMessagesGoOnAtResume(t *testing.T) {
-	inScene(t, testPolicy(), func(s *scene) {
-		s.client, s.up = s.Player("/", "reseat.partial.4096"), s.game.Next()
-		s.play(`game> d*10000; client> ^parts {"bytes":6000,"text":true}`)
-		s.client.Binary(strings.Repeat("u", 4096))
-		s.play(`client drops; resume 0`)
-		if got := *s.client.Hello.Partial; got != (wire.Partial{Down: 4096, Up: 4096}) {
+	inWorld(t, testPolicy(), func(t *testing.T, w *world) {
+		p := w.Player("/", "reseat.partial.4096")
+		game := w.game.Next()
+		game.Text(strings.Repeat("down", 2500))
+		p.Control(`parts {"bytes":6000,"text":true}`)
+		p.Binary(strings.Repeat("u", 4096))
+		synctest.Wait()
+		p.Drop()
+		q := p.Resume(0)
+		if got := *q.Hello.Partial; got != (wire.Partial{Down: 4096, Up: 4096}) {
 			t.Fatalf("hello says %+v", got)
 		}
-		s.play(`client< ^parts {"bytes":10000,"text":true,"from":4096}; client> ^parts {"bytes":6000,"text":true,"from":4096}`)
-		s.client.Binary(strings.Repeat("u", 1904))
-		s.play(`game< u*6000`)
+		wstest.Equal(t, "parts", q.WantControl(wire.VerbParts).Data, `{"bytes":10000,"text":true,"from":4096}`)
+		q.Control(`parts {"bytes":6000,"text":true,"from":4096}`)
+		q.Binary(strings.Repeat("u", 1904))
+		game.Want(strings.Repeat("u", 6000))
 	})
 }
