@@ -106,17 +106,6 @@ func (w *world) play() (*wstest.Player, *wstest.Peer) {
 	return p, w.game.Next()
 }
 
-// newDetached returns a world with one session, whose client was disconnected after
-// everything so far was acked.
-func newDetached(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) (*world, *wstest.Player, *wstest.Peer) {
-	t.Helper()
-	w := newWorld(t, p, change...)
-	player, game := w.play()
-	player.Sync()
-	player.Drop()
-	return w, player, game
-}
-
 // detach disconnects p once everything that it said has been processed.
 func (w *world) detach(p *wstest.Player) {
 	w.t.Helper()

@@ -181,25 +181,21 @@ func TestMetricsAreThoseOfTheInterfaceFromTheStart(t *testing.T) {
 // A resume lasts until the last byte of the replay is written: here the client stops reading
 // for five seconds in the middle of it.
 func TestResumeSecondsRunToLastReplayedMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p, game := newDetached(t, testPolicy())
-		w.wantState(p, session.Detached)
-		before := w.metrics()
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`detach; forget`)
 		for range 10 {
-			game.Binary(noise(32 << 10)) // more than the connection accepts
+			s.up.Binary(noise(32 << 10)) // more than the connection accepts
 		}
 		synctest.Wait()
-		c, unread, _, err := w.Handshake("/", []string{wire.Subprotocol, "reseat.token." + p.Hello.Token, "reseat.received.0"}, "")
+		c, unread, _, err := s.Handshake("/", resumeOffer(s.client), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		synctest.Wait()
-		game.Text("live")
-		time.Sleep(5 * time.Second)
-		w.wantSince(before, "reseat_resume_seconds", map[string]float64{})
+		s.play(`game> live; 5s; counts reseat_resume_seconds`)
 		go io.Copy(io.Discard, unread)
-		w.wantSince(before, "reseat_resume_seconds", map[string]float64{"": 5})
+		s.play(`counts reseat_resume_seconds =5`)
 	})
 }
 
@@ -361,27 +357,19 @@ func (l listener) first(kind string) events.Event {
 // client who was away, and which flag would have sent what it missed.
 func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 	for _, tt := range []struct {
-		mode   session.KeepaliveMode
-		closes func(*wstest.Peer)
-		detail string
-		code   int
-		reason string
+		mode                   session.KeepaliveMode
+		closes, detail, reason string
+		resumed                string // what a client gets that resumes
 	}{
-		{session.KeepaliveHint, (*wstest.Peer).Drop, "reset by peer, 17s after the client was last heard; " + aliveFlag, wire.CodeUpstreamLost, "upstream_lost"},
-		{session.KeepaliveHint, func(p *wstest.Peer) { p.Close(4000, "timeout") }, "timeout, 17s after the client was last heard; " + aliveFlag, wire.CodeEnded, "upstream_closed"},
-		{session.KeepaliveOff, func(p *wstest.Peer) { p.Close(4000, "timeout") }, "timeout, 17s after the client was last heard", wire.CodeEnded, "upstream_closed"},
+		{session.KeepaliveHint, `game drops`, "reset by peer, 17s after the client was last heard; " + aliveFlag, "upstream_lost", `client< ^close 4502`},
+		{session.KeepaliveHint, `game> Close 4000 timeout`, "timeout, 17s after the client was last heard; " + aliveFlag, "upstream_closed", `client< ^end 4000`},
+		{session.KeepaliveOff, `game> Close 4000 timeout`, "timeout, 17s after the client was last heard", "upstream_closed", `client< ^end 4000`},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var said bytes.Buffer
-			w := newWorld(t, keeps(tt.mode), logTo(&said))
-			l := w.listen()
-			p, game := w.play()
-			beats(p.Peer, game)
-			p.Sync()
-			time.Sleep(2 * time.Second)
-			p.Drop()
-			time.Sleep(15 * time.Second)
-			tt.closes(game)
+		var said bytes.Buffer
+		inScene(t, keeps(tt.mode), func(s *scene) {
+			l := s.listen()
+			beats(s.client.Peer, s.up)
+			s.play(`sync; 2s; client drops; 15s; ` + tt.closes)
 			synctest.Wait()
 			flag := map[bool]string{true: aliveFlag}[tt.mode == session.KeepaliveHint]
 			closed := l.first(events.UpstreamClosed)
@@ -391,32 +379,23 @@ func TestUpstreamThatClosesWhileClientIsAwayIsExplained(t *testing.T) {
 			if !strings.Contains(said.String(), "session.upstream_closed") || !strings.Contains(said.String(), "silent=17s detached=15s") {
 				t.Errorf("log %s", &said)
 			}
-			if i, _ := w.gw.Control().Session(p.Hello.Session); i.ClosedAfter != "17s" {
-				t.Errorf("closed after %q", i.ClosedAfter)
-			}
-			again := p.Resume(0)
-			if tt.code == wire.CodeUpstreamLost {
-				again.WantClosing(tt.code)
-			} else {
-				again.WantControl(wire.VerbEnd)
-			}
-			again.Frame(frame.Close, true, "\x0f\xa0")
+			s.play(`info closed_after=17s; resume 0; ` + tt.resumed + `; client> Close 4000; info closed_after=17s`)
 			ended := l.first(events.Ended)
 			if ended.Reason != tt.reason || !strings.HasSuffix(ended.Detail, tt.detail) {
 				t.Errorf("event %+v, want detail %q", ended, tt.detail)
 			}
-			if i, _ := w.gw.Control().Session(p.Hello.Session); !strings.HasSuffix(i.Detail, tt.detail) || i.ClosedAfter != "17s" {
+			if i, _ := s.gw.Control().Session(s.client.Hello.Session); !strings.HasSuffix(i.Detail, tt.detail) {
 				t.Errorf("record %+v", i)
 			}
 			for range 2 { // the end itself, and a resume that comes later
-				r := w.gw.Watch().Refusals()[0]
+				r := s.gw.Watch().Refusals()[0]
 				if r.Code == nil || !strings.Contains(r.Why, "17s after the client was last heard") || !strings.Contains(r.Hint, flag) || !strings.HasPrefix(r.Hint, "--keepalive") {
 					t.Errorf("refusal %+v", r)
 				}
-				p.TryResume(again.Hello.Token, "0")
+				s.client.TryResume(s.client.Hello.Token, "0")
 				synctest.Wait()
 			}
-		})
+		}, logTo(&said))
 	}
 }
 
