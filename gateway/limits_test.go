@@ -295,7 +295,7 @@ func TestMaxSessionsIsEnforced(t *testing.T) {
 		if _, _, err := s.gw.Create(s.t.Context(), nil, gateway.CreateRequest{Path: "/"}); !errors.Is(err, gateway.ErrBusy) {
 			t.Errorf("pre-created: %v, want ErrBusy", err)
 		}
-		s.play(`detach; resume 0; client> ^bye; game< Close 1000; begin; sync`) // a resume is not a new session
+		s.play(`detach; resume 0; client> ^bye; game< Close 1000; ended; begin; sync`) // a resume is not a new session
 	}, func(c *gateway.Config) { c.MaxSessions = 2 })
 }
 

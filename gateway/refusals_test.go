@@ -503,7 +503,7 @@ func TestASessionIsEndedByTheFirstWhoEndsIt(t *testing.T) {
 		s.play(`sync`)
 		s.gw.Control().End("first", s.client.Hello.Session, 1000, "")
 		s.gw.Control().End("second", s.client.Hello.Session, 1000, "")
-		s.play(`info by=first; begin; client> ^bye; game< Close 1000`)
+		s.play(`info by=first; begin; client> ^bye; game< Close 1000; ended`)
 		s.gw.Control().End("late", s.client.Hello.Session, 1000, "")
 		s.play(`info by= reason=bye`)
 	})
