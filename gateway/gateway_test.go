@@ -253,6 +253,7 @@ type scripted struct {
 	script string
 }
 
+// plays plays a script in a scene of its own, playEach one after the other.
 func plays(t *testing.T, p policy.Policy, script string) {
 	t.Helper()
 	inScene(t, p, func(s *scene) { s.play(script) })
