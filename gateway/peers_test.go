@@ -142,180 +142,6 @@ func (n *nodes) dialled() int {
 	return n.dials
 }
 
-// inNodes runs f in a bubble of synctest with nodes of its own, and a session at node 0.
-func inNodes(t *testing.T, n int, p policy.Policy, f func(*testing.T, *nodes, *wstest.Player, *wstest.Peer), change ...func(*gateway.Config)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		all := newNodes(t, n, p, change...)
-		player, game := all.of[0].play()
-		f(t, all, player, game)
-	})
-}
-
-// at is p as a client that resumes at node i.
-func (n *nodes) at(i int, p *wstest.Player) *wstest.Player { return p.At(n.of[i].Door) }
-
-// resumeWith resumes p at node 1 with header lines, and reads the first byte that comes.
-func (n *nodes) resumeWith(p *wstest.Player, header string) {
-	n.t.Helper()
-	c, br, resp, err := n.of[1].Handshake("/resume", resumeOffer(p), header)
-	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-		n.t.Fatalf("%v, %v, want 101", resp, err)
-	}
-	n.t.Cleanup(func() { c.Close() })
-	br.ReadByte()
-	synctest.Wait()
-}
-
-// protocol section 5.1. What a client makes of it changes nothing.
-func TestHelloHasTheNameOfTheSessionsNodeAsRoute(t *testing.T) {
-	for name, want := range map[string]string{"n1": "n1", "eu-west.n1": "eu-west.n1", "": "", "käse": "", "rack:1": "", strings.Repeat("n", 33): ""} {
-		inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
-			p := n.of[0].Player("/match/7", "reseat.route.n9", "reseat.route.")
-			game := n.of[0].game.Next()
-			wstest.Equal(t, name+": route", p.Hello.Route, want)
-			p.Sync()
-			for _, at := range []int{1, 0} {
-				p.Drop()
-				p = n.at(at, p).Resume(0)
-				wstest.Equal(t, fmt.Sprint(name, ": route at node ", at), p.Hello.Route, want)
-			}
-			if g := game.Req.Header.Get("Sec-WebSocket-Protocol"); strings.Contains(g, "route") {
-				t.Errorf("the game server sees %q", g)
-			}
-		}, func(c *gateway.Config) { c.NodeName = name })
-	}
-	inSession(t, testPolicy(), func(t *testing.T, _ *world, p *wstest.Player, _ *wstest.Peer) {
-		wstest.Equal(t, "route without a cluster", p.Hello.Route, "")
-		wstest.Equal(t, "digits of an id without a cluster", len(p.Hello.Session), 32)
-	}, func(c *gateway.Config) { c.NodeName = "n1" })
-}
-
-func TestSessionIsResumedAtAnyNode(t *testing.T) {
-	for name, policy := range map[string]policy.Policy{"uncompressed": testPolicy(), "compressed": withTakeover()} {
-		t.Run(name, func(t *testing.T) {
-			inNodes(t, 3, policy, func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
-				for _, w := range n.of {
-					w.Offer = browserOffer
-				}
-				p, game := n.of[0].play()
-				if id := p.Hello.Session; len(id) != 40 || !strings.HasPrefix(id, nodeID(0)) {
-					t.Errorf("id %q, want 40 digits that begin with the node's", id)
-				}
-				p.Sync()
-				for i, at := range []int{1, 2, 0, 2} {
-					p.Drop()
-					game.Text(fmt.Sprint("missed ", i))
-					synctest.Wait()
-					p = n.at(at, p).Resume(uint64(i))
-					p.Want(fmt.Sprint("missed ", i))
-					p.Pass(game, "up")
-					p.Ack(uint64(i + 1))
-					p.Sync()
-					wstest.Equal(t, "node of the client", n.of[0].gw.Owner().FrontOf(n.of[0].gw.Control().ClientConn(p.Hello.Session)), nodeID(at))
-					wstest.Equal(t, "node of the session", n.of[at].gw.Owner().NodeOf(p.Hello.Session), nodeID(0))
-				}
-				n.of[0].wantState(p, session.Attached)
-				if _, ok := n.of[2].gw.Control().Session(p.Hello.Session); ok {
-					t.Error("a front node has the session too")
-				}
-				n.of[0].wantNoDial()
-			})
-		})
-	}
-}
-
-// The front node keeps nothing: when the connection to the owner ends, that of the client does,
-// and the other way round. An older process of an upgrade forwards on, until no client is left that it passes on.
-func TestForwardedConnectionsEndTogether(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		wantForwarded := func(want float64) {
-			t.Helper()
-			synctest.Wait()
-			wstest.Equal(t, "connections that are forwarded", n.of[1].metrics()["reseat_forwarded_connections{out}"], want)
-			wstest.Equal(t, "connections from other nodes", n.of[0].metrics()["reseat_forwarded_connections{in}"], want)
-		}
-		<-n.of[1].gw.Owner().Passed()
-		p.Drop()
-		p = n.at(1, p).Resume(0)
-		wantForwarded(1)
-		passed := n.of[1].gw.Owner().Passed()
-		select {
-		case <-passed:
-			t.Error("Passed is closed, with a client that is passed on")
-		default:
-		}
-		p.Drop()
-		n.of[0].wantState(p, session.Detached)
-		wantForwarded(0)
-		<-passed
-		p = n.at(1, p).Resume(0)
-		wstest.Equal(t, "Disconnect", n.of[0].gw.Control().Disconnect(p.Hello.Session), control.Done)
-		p.WantEnd()
-	})
-}
-
-// What becomes of a resume whose owner cannot be reached goes by what is known of that node.
-func TestUnreachableOwner(t *testing.T) {
-	grace := testPolicy().Grace
-	const never = -1
-	for name, try := range map[string]struct {
-		state cluster.Verdict
-		heard time.Duration // before the resume
-		want  int
-	}{
-		"unclear":                             {cluster.Unclear, 0, wire.CodeNodeUnreachable},
-		"up":                                  {cluster.Alive, 0, wire.CodeNodeUnreachable},
-		"silent, and its grace period":        {cluster.Silent, grace - time.Second, wire.CodeNodeUnreachable},
-		"silent, and nobody knows since when": {cluster.Silent, never, wire.CodeNodeUnreachable},
-		"silent for longer than a grace":      {cluster.Silent, grace + time.Second, wire.CodeNoSession},
-		"gone":                                {cluster.Gone, 0, wire.CodeNoSession},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, game *wstest.Peer) {
-				p.Sync()
-				v := cluster.Judgement{Verdict: try.state}
-				if try.heard != never {
-					v.Heard = time.Now().Add(-try.heard)
-				}
-				n.lose(0, v)
-				c := n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(try.want)
-				if retry := try.want == wire.CodeNodeUnreachable; c.Retry != retry || retry && (c.RetryAfter < 300 || c.RetryAfter > 1500) {
-					t.Errorf("close %+v, want retry %v, after 300 to 1500 ms", c, retry)
-				}
-				if try.want == wire.CodeNoSession {
-					wstest.Equal(t, "reason", c.Reason, "no_session: its node was lost")
-				}
-				n.of[0].wantState(p, session.Attached) // nothing has changed there
-				game.Pass(p, "still")
-			})
-		})
-	}
-}
-
-// A node that accepts and then says nothing is not waited for longer than five seconds.
-func TestOwnerThatDoesNotAnswerIsUnreachable(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		n.mute[nodeID(0)] = true
-		began := time.Now()
-		n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
-		wstest.Equal(t, "it took", time.Since(began), 5*time.Second)
-	})
-}
-
-// An owner that is being upgraded refuses what reaches the old process. The new one is asked at once.
-func TestClientThatARetiringOwnerRefusesReachesItsSuccessor(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, game *wstest.Peer) {
-		p.Drop()
-		n.refusals = 1
-		p = n.at(1, p).Resume(0)
-		game.Pass(p, "down")
-		p.Drop()
-		n.refusals = 2
-		n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
-	})
-}
-
 // A successor keeps what an older process passes on.
 type successor struct{ came chan upgrade.LateConn }
 
@@ -326,17 +152,17 @@ func (s successor) Event(events.Event)      {}
 // are for are the successor's: they hear nothing of it.
 func TestResumeThatAnUpgradeInterruptsIsTheSuccessors(t *testing.T) {
 	for _, plain := range []bool{false, true} {
-		inNodes(t, 2, keptPlain(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-			p.Sync()
-			secret, offer, header := p.Hello.Token, resumeOffer(p), ""
+		inNodes(t, 2, keptPlain(), func(s *scene) {
+			s.play(`sync`)
+			n, secret, offer, header := s.nodes, s.client.Hello.Token, resumeOffer(s.client), ""
 			if plain {
-				_, secret = n.of[0].visit("")
+				_, secret = s.visit("")
 				offer, header = nil, ownOrigin+"Cookie: "+secret+"\r\n"
 			}
 			n.dialling = make(chan struct{})
 			go n.of[1].Handshake("/match/7", offer, header)
 			synctest.Wait()
-			f, err := n.of[1].gw.Upgrade().Freeze(t.Context(), session.Formats[0], time.Second, func(upgrade.FrozenSession) error { return nil })
+			f, err := n.of[1].gw.Upgrade().Freeze(s.t.Context(), session.Formats[0], time.Second, func(upgrade.FrozenSession) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -357,51 +183,6 @@ func TestResumeThatAnUpgradeInterruptsIsTheSuccessors(t *testing.T) {
 	}
 }
 
-// Only the owner's verdict counts: what it refuses is refused as it does.
-func TestOwnersRefusalReachesTheClient(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		first := p.Hello.Token
-		p.Drop()
-		p = n.at(1, p).Resume(0)
-		p.Drop()
-		p = n.at(1, p).Resume(0)
-		p.Sync() // it has used the second token
-		p.TryResume(first, "0").WantClosing(wire.CodeBadToken)
-		p.TryResume(p.Hello.Token, "99").WantClosing(wire.CodeProtocolViolation)
-		n.of[0].gw.Control().End("test", p.Hello.Session, 1000, "over")
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeEnded)
-	})
-}
-
-func TestForgedTokensReachNoNode(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		token := p.Hello.Token
-		n.at(1, p).TryResume(token[:len(token)-8]+"AAAAAAAA", "0").WantClosing(wire.CodeBadToken)
-		wstest.Equal(t, "dials", n.dialled(), 0)
-	})
-}
-
-// A client cannot describe itself as another node would, and the owner sees the client's own
-// address.
-func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		p.Drop()
-		n.resumeWith(p, "Reseat-Node-Peer: 203.0.113.66:1\r\nReseat-Node-Hop: 1\r\nReseat-Node-Proto: https\r\nX-Forwarded-For: 203.0.113.66\r\n")
-		if len(n.requests) != 1 {
-			t.Fatalf("%d requests at node listeners, want 1", len(n.requests))
-		}
-		h := n.requests[0]
-		for name, want := range map[string]string{
-			"Reseat-Node-Peer": "127.0.0.1:50000", "Reseat-Node-Hop": "1", "Reseat-Node-From": nodeID(1), "Reseat-Node-Host": "game.example",
-			"Reseat-Node-Proto": "http", "Reseat-Node-Tls": "none", "X-Forwarded-For": "",
-		} {
-			wstest.Equal(t, name, strings.Join(h[name], ", "), want)
-		}
-		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
-		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
-	})
-}
-
 // describedBy are the headers of a client that a node passes on.
 func describedBy(c hop.Client) http.Header {
 	h := make(http.Header)
@@ -409,23 +190,9 @@ func describedBy(c hop.Client) http.Header {
 	return h
 }
 
-// What a client says of itself in the words of nodes is not believed at the client address: its
-// resume is passed on.
-func TestClientsOwnDescriptionChangesNothing(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		p.Drop()
-		var header strings.Builder
-		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"}).Write(&header)
-		n.resumeWith(p, header.String())
-		s, _ := n.of[0].gw.Control().Session(p.Hello.Session)
-		wstest.Equal(t, "state", s.State, "attached")
-		wstest.Equal(t, "peer", s.Peer, "127.0.0.1")
-	})
-}
-
 // The owner knows the client by what the node says that has passed it on.
 func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
-	inNodes(t, 1, testPolicy(), func(t *testing.T, n *nodes, _ *wstest.Player, _ *wstest.Peer) {
+	inNodes(t, 1, testPolicy(), func(s *scene) {
 		r := httptest.NewRequest("GET", "/match/7", nil)
 		r.Header = describedBy(hop.Client{From: nodeID(1), Peer: "203.0.113.66:1", TLS: "none", Host: "game.example"})
 		for name, value := range map[string]string{
@@ -435,20 +202,10 @@ func TestPassedOnClientIsKnownByItsOwnAddress(t *testing.T) {
 		}
 		r.RemoteAddr = "10.0.0.2:1"
 		rec := httptest.NewRecorder()
-		n.of[0].gw.Owner().ServeNode(rec, r, n.of[0].gw)
-		if list := n.of[0].gw.Watch().Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
+		s.gw.Owner().ServeNode(rec, r, s.gw)
+		if list := s.gw.Watch().Refusals(); rec.Code != http.StatusForbidden || len(list) != 1 || list[0].Peer != "203.0.113.66" {
 			t.Errorf("%d, refusals %+v; want 403, and one of 203.0.113.66", rec.Code, list)
 		}
-	})
-}
-
-// A node never passes on what was passed on to it: there are no loops.
-func TestForwardedResumeIsNotForwardedAgain(t *testing.T) {
-	inNodes(t, 3, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		p.Drop()
-		n.links[nodeID(0)] = n.links[nodeID(2)] // node 2 answers in node 0's place
-		n.at(1, p).TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-		wstest.Equal(t, "dials", n.dialled(), 1)
 	})
 }
 
@@ -486,23 +243,9 @@ func TestPlainClientOfUnreachableNode(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
 			t.Fatalf("%v, %v; want 503, and retry after 1 s", resp, err)
 		}
-		n.lose(0, lostNode)
+		n.lose(0, cluster.Judgement{Verdict: cluster.Gone})
 		n.of[1].visit(cookie)
 		n.of[1].onlySession()
-	})
-}
-
-func TestForwardsAreCounted(t *testing.T) {
-	inNodes(t, 2, testPolicy(), func(t *testing.T, n *nodes, p *wstest.Player, _ *wstest.Peer) {
-		before := n.of[1].metrics()
-		p.Drop()
-		p = n.at(1, p).Resume(0)
-		p.Drop()
-		n.lose(0, cluster.Judgement{Verdict: cluster.Unclear})
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNodeUnreachable)
-		n.lose(0, lostNode)
-		p.TryResume(p.Hello.Token, "0").WantClosing(wire.CodeNoSession)
-		n.of[1].wantSince(before, "reseat_forwards_total", map[string]float64{"out}{ok": 1, "out}{gone": 1, "out}{unreachable": 1})
 	})
 }
 
@@ -552,41 +295,236 @@ func (d *directory) Release(p cluster.Player, session string) {
 	}
 }
 
-// inNodesWithPlayers runs f in a bubble of synctest with two nodes, and a session of ada at the first.
-func inNodesWithPlayers(t *testing.T, duplicate policy.Duplicate, f func(*testing.T, *nodes, *directory, *wstest.Player, *wstest.Peer)) {
+// inNodesWithPlayers runs f in a bubble of synctest with two nodes, and a session of ann at the first.
+func inNodesWithPlayers(t *testing.T, duplicate policy.Duplicate, f func(*scene, *directory)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{of: make(map[cluster.Player]string)}
 		d.n = newNodes(t, 2, loggedIn(duplicate), func(c *gateway.Config) { c.Players = d })
-		p, game := d.n.of[0].loginAs("ada")
-		f(t, d.n, d, p, game)
+		s := &scene{world: d.n.of[0], nodes: d.n}
+		s.play(`begin /?player=ann`)
+		f(s, d)
 	})
 }
 
 func TestNewestLoginAtAnotherNodeTakesOver(t *testing.T) {
-	inNodesWithPlayers(t, policy.Takeover, func(t *testing.T, n *nodes, d *directory, first *wstest.Player, game *wstest.Peer) {
-		n.of[1].loginAs("ada")
-		first.WantClosing(wire.CodeSuperseded)
-		game.WantClose(wire.CodeGoingAway)
+	inNodesWithPlayers(t, policy.Takeover, func(s *scene, d *directory) {
+		s.play(`at 1; begin /?player=ann; older< ^close 4409; before< Close 1001`)
 		wstest.Equal(t, "records", len(d.of), 1)
 	})
 }
 
 func TestSecondLoginAtAnotherNodeIsRejectedWhileTheFirstAnswers(t *testing.T) {
-	inNodesWithPlayers(t, policy.Reject, func(t *testing.T, n *nodes, d *directory, first *wstest.Player, _ *wstest.Peer) {
-		wstest.Equal(t, "the second login is answered", n.of[1].refused("/?player=ada"), http.StatusConflict)
-		n.of[1].game.Next().WantClose(wire.CodeGoingAway)
-		first.Sync()
-		first.Conn.Silence() // it does not answer any more
-		n.of[1].loginAs("ada")
+	inNodesWithPlayers(t, policy.Reject, func(s *scene, d *directory) {
+		wstest.Equal(t, "the second login is answered", d.n.of[1].refused("/?player=ann"), http.StatusConflict)
+		s.play(`at 1; next; game< Close 1001; sync; client is silent; begin /?player=ann`) // it does not answer any more
 		wstest.Equal(t, "records", len(d.of), 1)
 	})
 }
 
 func TestEndedSessionReleasesItsPlayer(t *testing.T) {
-	inNodesWithPlayers(t, policy.Takeover, func(t *testing.T, n *nodes, d *directory, p *wstest.Player, _ *wstest.Peer) {
-		n.of[0].gw.Control().End("test", p.Hello.Session, 1000, "")
+	inNodesWithPlayers(t, policy.Takeover, func(s *scene, d *directory) {
+		s.play(`end`)
 		synctest.Wait()
 		wstest.Equal(t, "players that are held", len(d.of), 0)
+	})
+}
+
+// inNodes runs f in a bubble of synctest with nodes of its own, and a session at node 0.
+func inNodes(t *testing.T, n int, p policy.Policy, f func(*scene), change ...func(*gateway.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		all := newNodes(t, n, p, change...)
+		s := &scene{world: all.of[0], nodes: all}
+		s.play(`begin`)
+		f(s)
+	})
+}
+
+// protocol section 5.1. What a client makes of it changes nothing.
+func TestHelloHasTheNameOfTheSessionsNodeAsRoute(t *testing.T) {
+	for name, want := range map[string]string{"n1": "n1", "eu-west.n1": "eu-west.n1", "": "", "käse": "", "rack:1": "", strings.Repeat("n", 33): ""} {
+		inNodes(t, 2, testPolicy(), func(s *scene) {
+			s.client, s.up = s.Player("/match/7", "reseat.route.n9", "reseat.route."), s.game.Next()
+			route := `hello route=` + want + `; `
+			s.play(route + `sync; client drops; at 1; resume 0; ` + route + `client drops; at 0; resume 0; ` + route)
+			if g := s.up.Req.Header.Get("Sec-WebSocket-Protocol"); strings.Contains(g, "route") {
+				t.Errorf("the game server sees %q", g)
+			}
+		}, func(c *gateway.Config) { c.NodeName = name })
+	}
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`hello route=`)
+		wstest.Equal(t, "digits of an id without a cluster", len(s.client.Hello.Session), 32)
+	}, func(c *gateway.Config) { c.NodeName = "n1" })
+}
+
+func TestSessionIsResumedAtAnyNode(t *testing.T) {
+	for name, policy := range map[string]policy.Policy{"uncompressed": testPolicy(), "compressed": withTakeover()} {
+		t.Run(name, func(t *testing.T) {
+			inNodes(t, 3, policy, func(s *scene) {
+				for _, w := range s.nodes.of {
+					w.Offer = browserOffer
+				}
+				s.play(`begin; sync`)
+				id, owner := s.client.Hello.Session, s.world
+				if len(id) != 40 || !strings.HasPrefix(id, nodeID(0)) {
+					t.Errorf("id %q, want 40 digits that begin with the node's", id)
+				}
+				for i, at := range []int{1, 2, 0, 2} {
+					s.play(fmt.Sprintf(`client drops; game> missed; at %d; resume %d; client< missed; client> up; game< up; client> ^ack %d; sync`, at, i, i+1))
+					wstest.Equal(t, "node of the client", owner.gw.Owner().FrontOf(owner.gw.Control().ClientConn(id)), nodeID(at))
+					wstest.Equal(t, "node of the session", s.gw.Owner().NodeOf(id), nodeID(0))
+				}
+				s.play(`lacks; at 0; attached; no dial`)
+			})
+		})
+	}
+}
+
+// The front node keeps nothing: when the connection to the owner ends, that of the client does,
+// and the other way round. An older process of an upgrade forwards on, until no client is left that it passes on.
+func TestForwardedConnectionsEndTogether(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(s *scene) {
+		owner, front := s.nodes.of[0], s.nodes.of[1]
+		wantForwarded := func(want float64) {
+			t.Helper()
+			synctest.Wait()
+			wstest.Equal(t, "connections that are forwarded", front.metrics()["reseat_forwarded_connections{out}"], want)
+			wstest.Equal(t, "connections from other nodes", owner.metrics()["reseat_forwarded_connections{in}"], want)
+		}
+		<-front.gw.Owner().Passed()
+		s.play(`client drops; at 1; resume 0`)
+		wantForwarded(1)
+		passed := front.gw.Owner().Passed()
+		select {
+		case <-passed:
+			t.Error("Passed is closed, with a client that is passed on")
+		default:
+		}
+		s.play(`client drops; at 0; detached`)
+		wantForwarded(0)
+		<-passed
+		s.play(`at 1; resume 0`)
+		wstest.Equal(t, "Disconnect", owner.gw.Control().Disconnect(s.client.Hello.Session), control.Done)
+		s.play(`client< end`)
+	})
+}
+
+// What becomes of a resume whose owner cannot be reached goes by what is known of that node.
+func TestUnreachableOwner(t *testing.T) {
+	grace := testPolicy().Grace
+	const never = -1
+	for name, try := range map[string]struct {
+		state cluster.Verdict
+		heard time.Duration // before the resume
+		want  int
+	}{
+		"unclear":                             {cluster.Unclear, 0, wire.CodeNodeUnreachable},
+		"up":                                  {cluster.Alive, 0, wire.CodeNodeUnreachable},
+		"silent, and its grace period":        {cluster.Silent, grace - time.Second, wire.CodeNodeUnreachable},
+		"silent, and nobody knows since when": {cluster.Silent, never, wire.CodeNodeUnreachable},
+		"silent for longer than a grace":      {cluster.Silent, grace + time.Second, wire.CodeNoSession},
+		"gone":                                {cluster.Gone, 0, wire.CodeNoSession},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNodes(t, 2, testPolicy(), func(s *scene) {
+				s.play(`sync`)
+				v := cluster.Judgement{Verdict: try.state}
+				if try.heard != never {
+					v.Heard = time.Now().Add(-try.heard)
+				}
+				s.nodes.lose(0, v)
+				s.play(`at 1`)
+				c := s.client.TryResume(s.client.Hello.Token, "0").WantClosing(try.want)
+				if retry := try.want == wire.CodeNodeUnreachable; c.Retry != retry || retry && (c.RetryAfter < 300 || c.RetryAfter > 1500) {
+					t.Errorf("close %+v, want retry %v, after 300 to 1500 ms", c, retry)
+				}
+				if try.want == wire.CodeNoSession {
+					wstest.Equal(t, "reason", c.Reason, "no_session: its node was lost")
+				}
+				s.play(`at 0; attached; game> still; client< still`) // nothing has changed there
+			})
+		})
+	}
+}
+
+// A node that accepts and then says nothing is not waited for longer than five seconds.
+func TestOwnerThatDoesNotAnswerIsUnreachable(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(s *scene) {
+		s.nodes.mute[nodeID(0)] = true
+		s.play(`at 1; mark; refused 4504; took 5s`)
+	})
+}
+
+// An owner that is being upgraded refuses what reaches the old process. The new one is asked at once.
+func TestClientThatARetiringOwnerRefusesReachesItsSuccessor(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(s *scene) {
+		s.nodes.refusals = 1
+		s.play(`client drops; at 1; resume 0; game> down; client< down; client drops`)
+		s.nodes.refusals = 2
+		s.play(`refused 4504`)
+	})
+}
+
+// Only the owner's verdict counts: what it refuses is refused as it does.
+func TestOwnersRefusalReachesTheClient(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(s *scene) {
+		first := s.client.Hello.Token
+		s.play(`client drops; at 1; resume 0; client drops; resume 0; sync; refused 4400 99`) // it has used the second token
+		s.client.TryResume(first, "0").WantClosing(wire.CodeBadToken)
+		s.play(`at 0; end over; at 1; refused 4410`)
+	})
+}
+
+func TestForgedTokensReachNoNode(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(s *scene) {
+		token := s.client.Hello.Token
+		s.play(`at 1`)
+		s.client.TryResume(token[:len(token)-8]+"AAAAAAAA", "0").WantClosing(wire.CodeBadToken)
+		wstest.Equal(t, "dials", s.nodes.dialled(), 0)
+	})
+}
+
+// A client cannot describe itself as another node would, and the owner sees the client's own
+// address.
+func TestOwnerSeesTheClientAsTheFrontNodeDoes(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(s *scene) {
+		s.play(`client drops`)
+		var forged strings.Builder
+		describedBy(hop.Client{From: nodeID(0), Peer: "203.0.113.66:1", HTTPS: true, TLS: "none", Host: "game.example"}).Write(&forged)
+		c, br, resp, err := s.nodes.of[1].Handshake("/resume", resumeOffer(s.client), forged.String()+"X-Forwarded-For: 203.0.113.66\r\n")
+		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%v, %v, want 101", resp, err)
+		}
+		s.t.Cleanup(func() { c.Close() })
+		br.ReadByte()
+		synctest.Wait()
+		if len(s.nodes.requests) != 1 {
+			t.Fatalf("%d requests at node listeners, want 1", len(s.nodes.requests))
+		}
+		for name, want := range map[string]string{
+			"Reseat-Node-Peer": "127.0.0.1:50000", "Reseat-Node-Hop": "1", "Reseat-Node-From": nodeID(1), "Reseat-Node-Host": "game.example",
+			"Reseat-Node-Proto": "http", "Reseat-Node-Tls": "none", "X-Forwarded-For": "",
+		} {
+			wstest.Equal(t, name, strings.Join(s.nodes.requests[0][name], ", "), want)
+		}
+		s.play(`attached; info peer=127.0.0.1`)
+	})
+}
+
+// A node never passes on what was passed on to it: there are no loops.
+func TestForwardedResumeIsNotForwardedAgain(t *testing.T) {
+	inNodes(t, 3, testPolicy(), func(s *scene) {
+		s.nodes.links[nodeID(0)] = s.nodes.links[nodeID(2)] // node 2 answers in node 0's place
+		s.play(`client drops; at 1; refused 4404`)
+		wstest.Equal(t, "dials", s.nodes.dialled(), 1)
+	})
+}
+
+func TestForwardsAreCounted(t *testing.T) {
+	inNodes(t, 2, testPolicy(), func(s *scene) {
+		s.play(`at 1; forget; client drops; resume 0; client drops; lose 0 unclear; refused 4504; lose 0 gone; refused 4404; ` +
+			`counts reseat_forwards_total out}{ok=1 out}{gone=1 out}{unreachable=1`)
 	})
 }

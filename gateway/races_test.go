@@ -82,7 +82,9 @@ func (w *world) gatedDoor(gate chan struct{}) *wstest.Door {
 // The dial is done, and the client that waited for it is about to be attached: a resume that
 // arrives then waits for that, and takes over.
 func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
-	inDetachedHard(t, func(t *testing.T, w *world, p *wstest.Player) {
+	inScene(t, hard(), func(s *scene) {
+		s.play(leaves)
+		w, p := s.world, s.client
 		gate := make(chan struct{})
 		first := p.At(w.gatedDoor(gate)).TryResume(p.Hello.Token, "0")
 		game := w.game.Next()
@@ -95,26 +97,6 @@ func TestResumeArrivingAsDialFinishesTakesOver(t *testing.T) {
 		second.WantControl(wire.VerbHello)
 		game.Pass(second, "to the second")
 		w.wantNoDial()
-	})
-}
-
-// An operator's drain is cancelled, and begun again, just as its time has passed: the timer
-// of the first one, which still fires, closes nothing.
-func TestTimerOfCancelledDrainClosesNothing(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		w.gw.BeginDrain()
-		first := gateway.DrainTimer(w.gw)
-		time.Sleep(5 * time.Second)
-		w.gw.CallOffDrain()
-		w.gw.BeginDrain()
-		first.Reset(0) // as if it had fired before it was stopped, and waited for the lock
-		time.Sleep(10*time.Second - time.Millisecond)
-		w.wantState(p, session.Attached)
-		if i := w.gw.DrainInfo(); i.Until == nil {
-			t.Error("the second drain has no end")
-		}
-		time.Sleep(time.Millisecond)
-		p.WantClosing(wire.CodeDraining)
 	})
 }
 
@@ -185,41 +167,28 @@ func TestHandshakesAtOnceAreLimited(t *testing.T) {
 // Handshakes that wait for something else don't keep others from the gateway, however many they
 // are.
 func TestHandshakesDoNotWaitForThoseThatWaitForTheGame(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		p.Sync()
-		w.game.Refuse = after(5 * time.Second)
-		for i := range 2 * gateway.Turns(w.gw) {
-			go w.PlayerWith("/", from(i))
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`sync; server waits 5s`)
+		for i := range 2 * gateway.Turns(s.gw) {
+			go s.PlayerWith("/", from(i))
 		}
-		synctest.Wait()
-		wantResumedAtOnce(t, p)
-		time.Sleep(10 * time.Second) // all have begun
-		for range 2 * gateway.Turns(w.gw) {
-			w.game.Next()
+		s.play(`1ms; mark; client drops; resume 0; took 0s; 10s`) // all have begun
+		for range 2 * gateway.Turns(s.gw) {
+			s.game.Next()
 		}
 	}, trustProxies)
 }
 
 func TestHandshakesDoNotWaitForThoseThatWaitForTheCluster(t *testing.T) {
-	inCluster(t, 1, durablePolicy(), func(t *testing.T, d *durableNodes, p *wstest.Player, _ *wstest.Peer) {
-		p.Sync()
+	inCluster(t, 1, durablePolicy(), func(s *scene) {
+		s.play(`sync`)
 		synctest.Wait() // no write is under way
-		d.links[0].SetBefore(func() { time.Sleep(500 * time.Millisecond) })
-		for range 2 * gateway.Turns(d.of[0].gw) {
-			go d.of[0].PlayerWith("/match/7", "Reseat-Settled: 0 0\r\n")
+		s.durable.links[0].SetBefore(func() { time.Sleep(500 * time.Millisecond) })
+		for range 2 * gateway.Turns(s.gw) {
+			go s.PlayerWith("/match/7", "Reseat-Settled: 0 0\r\n")
 		}
-		time.Sleep(time.Millisecond)
-		wantResumedAtOnce(t, p)
-		time.Sleep(10 * time.Second) // all have begun
+		s.play(`1ms; mark; client drops; resume 0; took 0s; 10s`) // all have begun
 	})
-}
-
-func wantResumedAtOnce(t *testing.T, p *wstest.Player) {
-	t.Helper()
-	began := time.Now()
-	p.Drop()
-	p.Resume(0)
-	wstest.Equal(t, "the resume took", time.Since(began), 0)
 }
 
 func wantNothingLeft(t *testing.T, w *world) {
@@ -245,14 +214,7 @@ func TestNothingIsHeldForClientThatDisconnectsBeforeItsAnswer(t *testing.T) {
 			t.Fatal("it was answered")
 		}
 		w.game.Next().WantEnd()
-		wantNothingLeft(t, w)
-	})
-}
-
-// The same for sessions of players.
-func TestNothingIsHeldForPlayersAfterTheirSessionsEnd(t *testing.T) {
-	inWorld(t, loggedIn(policy.Takeover), func(t *testing.T, w *world) {
-		for _, player := range []string{"ann", "bob", "ann"} {
+		for _, player := range []string{"ann", "bob", "ann"} { // nor for those that have ended
 			w.Player("/?player=" + player).Control(`bye {"code":1000,"reason":""}`)
 		}
 		wantNothingLeft(t, w)
@@ -310,16 +272,16 @@ func TestAcceptedLoginStaysIfNewerOneIsRefused(t *testing.T) {
 // The session ends just as its new upstream has answered: that connection is closed, and the
 // client learns of the end.
 func TestUpstreamDialledForEndedSessionIsClosed(t *testing.T) {
-	inWorld(t, hard(), func(t *testing.T, w *world) {
-		p := w.detachedHard()
+	inScene(t, hard(), func(s *scene) {
+		s.play(leaves)
 		gate := make(chan struct{})
-		c := p.At(w.gatedDoor(gate)).TryResume(p.Hello.Token, "0")
-		game := w.game.Next()
+		c := s.client.At(s.gatedDoor(gate)).TryResume(s.client.Hello.Token, "0")
+		s.play(`next`)
 		synctest.Wait()
-		w.gw.Control().End("", p.Hello.Session, 1000, "enough")
+		s.play(`end enough`)
 		close(gate)
 		c.WantClosing(wire.CodeEnded)
-		game.WantEnd()
+		s.play(`game< end`)
 	})
 }
 
@@ -335,7 +297,7 @@ func TestEndCancelsFirstDial(t *testing.T) {
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				inWorld(t, testPolicy(), func(t *testing.T, w *world) {
-					w.game.Refuse = afterEightSeconds
+					w.game.Refuse = after(8 * time.Second)
 					over := make(chan bool)
 					go func() { begin(w); close(over) }()
 					synctest.Wait()
@@ -349,30 +311,6 @@ func TestEndCancelsFirstDial(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A cookie with a valid token resumes nothing for another player's login.
-func TestCookieOfAnotherPlayerIsIgnored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pol := loggedIn(policy.Allow)
-		pol.PlainResume = true
-		w := newWorld(t, pol)
-		ann := w.PlainWith("/?player=ann", ownOrigin)
-		id := w.game.Next().Req.Header.Get("Reseat-Session")
-		cookie := ours(t, ann)
-		ann.Drop()
-		synctest.Wait()
-		for _, c := range []struct {
-			player string
-			back   bool
-		}{{"bob", false}, {"ann", true}} {
-			w.PlainWith("/?player="+c.player, ownOrigin+"Cookie: "+cookie+"\r\n")
-			synctest.Wait()
-			if i, _ := w.gw.Control().Session(id); (i.State == session.Attached.String()) != c.back {
-				t.Errorf("with %s's login the session is %s", c.player, i.State)
-			}
-		}
-	})
 }
 
 // A wrapped response hijacks connections that wrap changes.

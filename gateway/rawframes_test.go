@@ -2,14 +2,10 @@ package gateway_test
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
-	"reseat/gateway/frame"
-	"reseat/gateway/internal/test/wstest"
-	"reseat/gateway/session"
 	"reseat/gateway/wire"
 )
 
@@ -59,13 +55,31 @@ func (f raw) append(b []byte, masks bool) []byte {
 	return b
 }
 
-// The result of a case: message, pong, broken or closed.
-type outcome struct {
-	message *string  // the other side gets this
-	pong    *string  // the sender gets a Pong with this, and the other side nothing
-	broken  int      // the connection is closed with this code, RFC 6455 section 7.4.1
-	closed  int      // a valid Close with this code: 1005 for none
-	before  []string // what the other side gets first
+// An outcome is what comes of a case: the script if a client sends it, and if the game server does.
+type outcome struct{ ofClient, ofGame string }
+
+// gets: the other side gets this.
+func gets(s string) outcome {
+	return outcome{"game< " + s + "; client> after; game< after", "client< " + s + "; client> ^ack 1; game> after; client< after"} // a large message fills the window
+}
+
+// pong: the sender gets a Pong with this, and the other side nothing.
+func pong(s string) outcome {
+	return outcome{"client< Pong " + s + "; client> after; game< after", "game< Pong " + s + "; game> after; client< after"}
+}
+
+// broken: the connection is closed with this code, RFC 6455 section 7.4.1, once the other side has got what came before.
+func broken(code int, before ...string) outcome {
+	toGame := map[bool]int{true: wire.CodeMessageTooBig, false: wire.CodePolicyViolation}[code == wire.CodeMessageTooBig]
+	items := strings.Join(append(before, ""), ", ")
+	return outcome{
+		fmt.Sprintf("client< ^close %d; game< %sClose %d", code, items, toGame), fmt.Sprintf("game< Close %d; client< %s^close 4502", code, items),
+	}
+}
+
+// closed: it was a valid Close with this code, 1005 for none. Without a bye before it, a client detaches: protocol section 6.
+func closed(code int) outcome {
+	return outcome{fmt.Sprintf("client< Close %d; detached; game< nothing", code), fmt.Sprintf("client< ^end %d; game< Close %[1]d", code)}
 }
 
 type rawCase struct {
@@ -85,9 +99,7 @@ func rawCases() (list []rawCase) {
 	add := func(section, name string, want outcome, frames ...raw) {
 		list = append(list, rawCase{name, section, frames, want})
 	}
-	gets := func(s string) outcome { return outcome{message: &s} }
-	pong := func(s string) outcome { return outcome{pong: &s} }
-	bad, large := outcome{broken: 1002}, outcome{broken: 1009}
+	bad, large := broken(1002), broken(1009)
 
 	add("5.1", "the wrong masking on text", bad, raw{first: 0x81, payload: "x", flip: true})
 	add("5.1", "the wrong masking on a Ping", bad, raw{first: 0x89, flip: true})
@@ -109,7 +121,7 @@ func rawCases() (list []rawCase) {
 	add("5.4", "a character cut in two", gets("\xc3\xa4"), raw{first: 0x01, payload: "\xc3"}, raw{first: last, payload: "\xa4"})
 	add("5.4", "with a Ping in between", gets("ab"), raw{first: 0x01, payload: "a"}, raw{first: 0x89, payload: "!"}, raw{first: last, payload: "b"})
 	add("5.4", "a continuation of nothing", bad, raw{first: last, payload: "x"})
-	add("5.4", "a continuation of a message that is whole", outcome{broken: 1002, before: []string{"a"}}, raw{first: 0x01, payload: "a"}, raw{first: last}, raw{first: last, payload: "x"})
+	add("5.4", "a continuation of a message that is whole", broken(1002, "a"), raw{first: 0x01, payload: "a"}, raw{first: last}, raw{first: last, payload: "x"})
 	add("5.4", "a text frame within a message", bad, raw{first: 0x01, payload: "a"}, raw{first: 0x81, payload: "b"})
 	add("5.4", "the limit in fragments", gets(strings.Repeat("x", limit)), raw{first: 0x02, payload: strings.Repeat("x", limit-1)}, raw{first: last, payload: "x"})
 	add("7.4.1", "one byte over the limit", large, raw{first: 0x82, payload: strings.Repeat("x", limit+1)})
@@ -124,12 +136,12 @@ func rawCases() (list []rawCase) {
 	// Whether relayed text is UTF-8 is for its two ends to judge, protocol section 3.
 	add("8.1", "text that is not UTF-8", gets("a\xc3"), raw{first: 0x81, payload: "a\xc3"})
 
-	add("5.5", "a Close between the frames of a message", outcome{closed: 1000}, raw{first: 0x01, payload: "a"}, raw{first: 0x88, payload: code(1000, "")})
-	add("5.5.1", "a Close without a code", outcome{closed: 1005}, raw{first: 0x88})
+	add("5.5", "a Close between the frames of a message", closed(1000), raw{first: 0x01, payload: "a"}, raw{first: 0x88, payload: code(1000, "")})
+	add("5.5.1", "a Close without a code", closed(1005), raw{first: 0x88})
 	add("5.5.1", "a Close of one byte", bad, raw{first: 0x88, payload: "\x03"})
-	add("5.5.1", "a Close with the longest reason", outcome{closed: 1011}, raw{first: 0x88, payload: code(1011, strings.Repeat("r", 123))})
-	add("5.5.1", "a close reason that is not UTF-8", outcome{broken: 1007}, raw{first: 0x88, payload: code(1000, "\x80")})
-	add("7.4", "Close 4999", outcome{closed: 4999}, raw{first: 0x88, payload: code(4999, "why")})
+	add("5.5.1", "a Close with the longest reason", closed(1011), raw{first: 0x88, payload: code(1011, strings.Repeat("r", 123))})
+	add("5.5.1", "a close reason that is not UTF-8", broken(1007), raw{first: 0x88, payload: code(1000, "\x80")})
+	add("7.4", "Close 4999", closed(4999), raw{first: 0x88, payload: code(4999, "why")})
 	add("7.4", "Close 1005", bad, raw{first: 0x88, payload: code(1005, "")})
 	return list
 }
@@ -138,11 +150,12 @@ func TestFramesFollowRFC6455(t *testing.T) {
 	if *compression {
 		t.Skip("with compression RSV1 means something")
 	}
-	for leg, play := range map[string]func(*world, rawCase, *wstest.Player, *wstest.Peer){"from a client": fromClient, "from the game server": fromGame} {
-		for _, c := range rawCases() {
-			t.Run(leg+"/"+c.section+" "+c.name, func(t *testing.T) {
-				inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, game *wstest.Peer) { play(w, c, p, game) })
-			})
+	for _, c := range rawCases() {
+		for leg, play := range map[string]func(*scene){
+			"from a client":        func(s *scene) { s.client.Raw(c.bytes(true)); s.play(c.want.ofClient) },
+			"from the game server": func(s *scene) { s.up.Raw(c.bytes(false)); s.play(c.want.ofGame) },
+		} {
+			t.Run(leg+"/"+c.section+" "+c.name, func(t *testing.T) { inScene(t, testPolicy(), play) })
 		}
 	}
 }
@@ -153,64 +166,4 @@ func (c rawCase) bytes(masks bool) (b []byte) {
 		b = f.append(b, masks)
 	}
 	return b
-}
-
-// wantPong checks the sender's answer; acks and heartbeats may precede it.
-func wantPong(w *world, p *wstest.Peer, want string) {
-	w.t.Helper()
-	for {
-		m, ok := p.Next()
-		switch {
-		case !ok || m.Err != nil || m.Op == frame.Close:
-			w.t.Fatalf("got %v, want a Pong %q", m, want)
-		case m.Op == frame.Pong && m.Data == want:
-			return
-		case m.Op == frame.Pong && len(want) > 0 && m.Data != "1":
-			w.t.Fatalf("got a Pong %q, want %q", m.Data, want)
-		}
-	}
-}
-
-func fromClient(w *world, c rawCase, p *wstest.Player, game *wstest.Peer) {
-	p.Raw(c.bytes(true))
-	switch want := c.want; {
-	case want.message != nil:
-		game.Want(*want.message)
-		p.Pass(game, "after")
-	case want.pong != nil:
-		wantPong(w, p.Peer, *want.pong)
-		p.Pass(game, "after")
-	case want.broken > 0:
-		p.WantClosing(want.broken)
-		game.Want(want.before...)
-		game.WantClose(map[bool]int{true: wire.CodeMessageTooBig, false: wire.CodePolicyViolation}[want.broken == wire.CodeMessageTooBig])
-	default: // without a bye before it, it detaches: protocol section 6
-		p.WantClose(want.closed)
-		w.wantState(p, session.Detached)
-		game.WantNothing(0)
-	}
-}
-
-func fromGame(w *world, c rawCase, p *wstest.Player, game *wstest.Peer) {
-	game.Raw(c.bytes(false))
-	switch want := c.want; {
-	case want.message != nil:
-		p.Want(*want.message)
-		p.Ack(1) // a large message fills the window
-		game.Pass(p, "after")
-	case want.pong != nil:
-		wantPong(w, game, *want.pong)
-		game.Pass(p, "after")
-	case want.broken > 0:
-		game.WantClose(want.broken)
-		p.Want(want.before...)
-		p.WantClosing(wire.CodeUpstreamLost)
-	default:
-		var end wire.Ending
-		if m := p.WantControl(wire.VerbEnd); json.Unmarshal([]byte(m.Data), &end) != nil || end.Code != want.closed {
-			w.t.Fatalf("end %s, want code %d", m.Data, want.closed)
-		}
-		p.WantClose(want.closed)
-		game.WantClose(want.closed)
-	}
 }

@@ -142,6 +142,7 @@ func TestRefusedHandshakeIsExplained(t *testing.T) {
 			} else if conn, resp := w.handshake(path, header, protocols); resp.StatusCode != c.want.Status {
 				t.Errorf("with %q: %s, want status %d", protocols, resp.Status, c.want.Status)
 			} else {
+				wstest.Equal(t, "it says how to log in", resp.Header.Get("WWW-Authenticate") != "", c.want.Status == http.StatusUnauthorized)
 				conn.Close()
 			}
 			why, hint, _ := strings.Cut(c.listed, " | ")
@@ -351,28 +352,21 @@ func (w *world) wantRefusal(want string, hint ...string) {
 }
 
 func TestRefusedResumesAreListedWithTheirFlag(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		p.Sync()
-		first := p.Hello.Token
-		p = p.Resume(0)
-		p.Sync()
-		p.TryResume(first, "0").WantClosing(4401)
-		w.wantRefusal("101 | 4401 | bad_token: superseded | /resume", "no setting", "older token")
-		p.TryResume("no.token.atall", "0").WantClosing(4401)
-		w.wantRefusal("101 | 4401 | bad_token: malformed | /resume", "--token-key-file")
-		p.Drop()
-		time.Sleep(31 * time.Second)
-		p.TryResume(p.Hello.Token, "0").WantClosing(4404)
-		w.wantRefusal("101 | 4404 | no_session: grace_over | /resume", "--grace")
-		time.Sleep(time.Minute) // nothing is remembered
-		p.TryResume(p.Hello.Token, "0").WantClosing(4404)
-		w.wantRefusal("101 | 4404 | no_session | /resume", "no setting")
-		q, _ := w.play()
-		q.Sync()
-		q.TryResume(q.Hello.Token, "99").WantClosing(4400)
-		w.wantRefusal("101 | 4400 | protocol_violation: received 99 is beyond what was sent | /resume", "no setting")
-		for _, r := range w.gw.Watch().Refusals() {
-			if all := fmt.Sprint(r); strings.Contains(all, q.Hello.Token) || strings.Contains(all, first) {
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`sync; resume 0; sync`)
+		first := s.older.Hello.Token
+		s.client.TryResume(first, "0").WantClosing(4401)
+		s.wantRefusal("101 | 4401 | bad_token: superseded | /resume", "no setting", "older token")
+		s.client.TryResume("no.token.atall", "0").WantClosing(4401)
+		s.wantRefusal("101 | 4401 | bad_token: malformed | /resume", "--token-key-file")
+		s.play(`client drops; 31s; refused 4404`)
+		s.wantRefusal("101 | 4404 | no_session: grace_over | /resume", "--grace")
+		s.play(`1m; refused 4404`) // nothing is remembered
+		s.wantRefusal("101 | 4404 | no_session | /resume", "no setting")
+		s.play(`begin; sync; refused 4400 99`)
+		s.wantRefusal("101 | 4400 | protocol_violation: received 99 is beyond what was sent | /resume", "no setting")
+		for _, r := range s.gw.Watch().Refusals() {
+			if all := fmt.Sprint(r); strings.Contains(all, s.client.Hello.Token) || strings.Contains(all, first) {
 				t.Errorf("a refusal holds a token: %s", all)
 			}
 		}
@@ -409,30 +403,11 @@ func TestRefusalsAreBoundedAndTheNewestStay(t *testing.T) {
 
 // What an overview says of each route.
 func TestEachRouteHasItsFigures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, testPolicy(), func(c *gateway.Config) {
-			other := c.Routes[0]
-			other.Pattern = "/chess/*"
-			c.Routes = append(c.Routes, other)
-		})
-		p, _ := w.play()
-		p.Sync()
-		p = p.Resume(0) // a takeover
-		p.Sync()
-		p.Drop()
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`sync; resume 0; sync; client drops; resume 0; sync; client drops; begin /chess/1; sync; begin /chess/2; end`)
+		s.Handshake("/chess/3", nil, "Origin: https://elsewhere.example\r\n")
 		synctest.Wait()
-		p = p.Resume(0)
-		p.Sync()
-		p.Drop()
-		chess := w.Player("/chess/1")
-		w.game.Next()
-		chess.Sync()
-		ended := w.Player("/chess/2")
-		w.game.Next()
-		w.gw.Control().End("", ended.Hello.Session, 1000, "enough")
-		w.Handshake("/chess/3", nil, "Origin: https://elsewhere.example\r\n")
-		synctest.Wait()
-		got := w.gw.Watch().Overview(registry.View{}).Routes
+		got := s.gw.Watch().Overview(registry.View{}).Routes
 		upstream := "ws://game.example:9000"
 		want := []watch.RouteFigures{
 			{Pattern: "/*", Upstream: upstream, Sessions: watch.StateCounts{Detached: 1}, Created: 1, Detached: 2, Resumed: 2},
@@ -441,6 +416,10 @@ func TestEachRouteHasItsFigures(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
+	}, func(c *gateway.Config) {
+		other := c.Routes[0]
+		other.Pattern = "/chess/*"
+		c.Routes = append(c.Routes, other)
 	})
 }
 
@@ -520,20 +499,13 @@ func TestASessionIsNamedAlikeInListsEventsAndTheLog(t *testing.T) {
 
 // A session that is ended twice is ended by the first.
 func TestASessionIsEndedByTheFirstWhoEndsIt(t *testing.T) {
-	inSession(t, testPolicy(), func(t *testing.T, w *world, p *wstest.Player, _ *wstest.Peer) {
-		p.Sync()
-		w.gw.Control().End("first", p.Hello.Session, 1000, "")
-		w.gw.Control().End("second", p.Hello.Session, 1000, "")
-		if info, _ := w.gw.Control().Session(p.Hello.Session); info.By != "first" {
-			t.Errorf("ended by %q", info.By)
-		}
-		q, _ := w.play()
-		q.Control(`bye {"code":1000,"reason":""}`)
-		synctest.Wait()
-		w.gw.Control().End("late", q.Hello.Session, 1000, "")
-		if info, _ := w.gw.Control().Session(q.Hello.Session); info.By != "" || info.Reason != "bye" {
-			t.Errorf("ended by %q, %s", info.By, info.Reason)
-		}
+	inScene(t, testPolicy(), func(s *scene) {
+		s.play(`sync`)
+		s.gw.Control().End("first", s.client.Hello.Session, 1000, "")
+		s.gw.Control().End("second", s.client.Hello.Session, 1000, "")
+		s.play(`info by=first; begin; client> ^bye; game< Close 1000; ended`)
+		s.gw.Control().End("late", s.client.Hello.Session, 1000, "")
+		s.play(`info by= reason=bye`)
 	})
 }
 

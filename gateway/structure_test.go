@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,12 +9,18 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"reseat/gateway/registry"
+	"reseat/gateway/wire"
 )
 
 // mayImport is the order of the packages: which others each may import. The arrows point one
@@ -297,4 +304,183 @@ func sourcesOf(t *testing.T, dir string) (list []sourceFile) {
 		list = append(list, sourceFile{f, set})
 	}
 	return list
+}
+
+// read returns a file of the repository.
+func read(t *testing.T, name string) string {
+	b, err := os.ReadFile(filepath.Join("..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// doc.go names a package without gateway/.
+func TestDocNamesEveryPackage(t *testing.T) {
+	doc := read(t, "gateway/doc.go")
+	doc = doc[strings.Index(doc, "# Who owns what"):strings.Index(doc, "# Exactly-once delivery")]
+	seen := map[string]bool{"gateway": true, "gateway/internal/test": true}
+	for pkg := range sources(t) {
+		top, _, _ := strings.Cut(pkg, "/")
+		if seen[pkg] || !slices.Contains([]string{"gateway", "tokens", "upstream", "web"}, top) || strings.Contains(pkg, "internal/") {
+			continue
+		}
+		seen[pkg] = true
+		if name := strings.TrimPrefix(pkg, "gateway/"); !regexp.MustCompile(`[\t ]` + name + `\b`).MatchString(doc) {
+			t.Errorf("gateway/doc.go, who owns what, does not name %s", name)
+		}
+	}
+	if len(seen) < 40 {
+		t.Errorf("%d packages: the test is broken", len(seen))
+	}
+}
+
+func TestContributingNamesFilesThatExist(t *testing.T) {
+	named := regexp.MustCompile("`((?:gateway|tokens|upstream|web|testdata)/[\\w./-]+)`").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1)
+	for _, m := range named {
+		if _, err := os.Stat(filepath.Join("..", m[1])); err != nil && m[1] != "testdata/compat/NAME.mjs" {
+			t.Errorf("CONTRIBUTING.md names %s: %v", m[1], err)
+		}
+	}
+	if len(named) < 15 {
+		t.Errorf("%d files: the test is broken", len(named))
+	}
+}
+
+// The row of CONTRIBUTING.md for a new close code lists these places.
+func TestCloseCodesAreTheSameEverywhere(t *testing.T) {
+	const page, client, types = "docs/protocol.md", "web/client/closecode.js", "web/reseat.d.ts"
+	table := read(t, page)
+	table = table[strings.Index(table, "### 6.1 "):strings.Index(table, "### 6.2 ")]
+	text := map[string]string{page: table, client: read(t, client), types: read(t, types)}
+	codes := 0
+	for code := range 5000 {
+		name := wire.Name(code)
+		if name == "" {
+			continue
+		}
+		codes++
+		for place, line := range map[string]string{
+			page:   fmt.Sprintf("| %d | `%s` |", code, name),
+			client: fmt.Sprintf("  %s: %d,", strings.ToUpper(name), code),
+			types:  fmt.Sprintf("  readonly %s: %d;", strings.ToUpper(name), code),
+		} {
+			if !strings.Contains(text[place], line) {
+				t.Errorf("%s lacks %q", place, line)
+			}
+		}
+	}
+	rows := len(regexp.MustCompile("(?m)^\\| [0-9]+ \\| `[a-z0-9_]+` \\|").FindAllString(table, -1))
+	if codes != len(wire.Names()) || rows != codes {
+		t.Errorf("%d codes were looked for, want %d; %s has %d rows", codes, len(wire.Names()), page, rows)
+	}
+}
+
+// The fields of log lines may change, keys may not. The lower-case methods are those of the gateway's
+// own loggers.
+func TestKeysOfLogLinesAreDotted(t *testing.T) {
+	dotted, keys := regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)+$`), map[string]bool{}
+	for pkg, file := range sources(t) {
+		if strings.Contains(pkg, "internal/test") {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			key, isText := call.Args[0].(*ast.BasicLit)
+			if !ok || !isText || !slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, method.Sel.Name) &&
+				(pkg != "gateway" || !slices.Contains([]string{"info", "warn", "log"}, method.Sel.Name)) {
+				return true
+			}
+			text, _ := strconv.Unquote(key.Value)
+			keys[text] = true
+			if !dotted.MatchString(text) {
+				t.Errorf("%s logs %q", pkg, text)
+			}
+			return true
+		})
+	}
+	if len(keys) < 60 {
+		t.Errorf("%d keys: the test is broken", len(keys))
+	}
+}
+
+// A comment above a function or type that begins with another name was written for another.
+func TestDocCommentsBeginWithTheNameTheyDocument(t *testing.T) {
+	check := func(doc *ast.CommentGroup, name, pkg string) {
+		words := strings.Fields(doc.Text())
+		if len(words) > 1 && slices.Contains([]string{"A", "An", "The"}, words[0]) {
+			words = words[1:]
+		}
+		if len(words) > 0 && strings.TrimSuffix(strings.TrimRight(words[0], ",.:;"), "'s") != name {
+			t.Errorf("%s: the comment above %s begins with %s", pkg, name, words[0])
+		}
+	}
+	for pkg, file := range sources(t) {
+		if strings.HasPrefix(pkg, "gateway/internal/test/harness") {
+			continue
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				check(d.Doc, d.Name.Name, pkg)
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if s, ok := s.(*ast.TypeSpec); ok && s.Doc != nil {
+						check(s.Doc, s.Name.Name, pkg)
+					} else if ok && !d.Lparen.IsValid() {
+						check(d.Doc, s.Name.Name, pkg)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A token is replaced after half of its lifetime, or earlier if it would not outlive twice
+// the heartbeat plus the grace period: protocol section 7.
+func TestRenewalTime(t *testing.T) {
+	const s, m, h = time.Second, time.Minute, time.Hour
+	for _, c := range []struct {
+		name                         string
+		life, heartbeat, grace, want time.Duration
+	}{
+		{"half its life", h, 15 * s, 30 * s, 30 * m},
+		{"three quarters of what is spare", 10 * m, 15 * s, 5 * m, 202500 * time.Millisecond},
+		{"the grace period is half its life", 10 * m, 0, 5 * m, 225 * s},
+		{"spare is two thirds: both are the same", 9 * m, 0, 3 * m, 4*m + 30*s},
+		{"hardly anything is spare", 10 * m, 15 * s, 9*m + 29900*time.Millisecond, minRenewInterval},
+		{"nothing is spare", 10 * m, 15 * s, 9*m + 30*s, 5 * m},
+		{"less than nothing", 10 * m, h, h, 5 * m},
+		{"a life shorter than the least pause", 600 * time.Millisecond, 0, 0, 300 * time.Millisecond},
+	} {
+		if got := renewal(c.life, c.heartbeat, c.grace); got != c.want {
+			t.Errorf("%s: life %v, heartbeat %v, grace %v: renewed after %v, want %v", c.name, c.life, c.heartbeat, c.grace, got, c.want)
+		}
+	}
+	for life := time.Second; life < 48*h; life = life*3/2 + 7 {
+		for grace := time.Duration(0); grace < 24*h; grace = grace*2 + 11*s {
+			at := renewal(life, 15*s, grace)
+			if spare := life - 30*s - grace; spare > time.Second && life-at < 30*s+grace {
+				t.Errorf("life %v, grace %v: renewed after %v, too late for a drop just before", life, grace, at)
+			}
+			if at <= 0 || at > life/2 {
+				t.Errorf("life %v, grace %v: renewed after %v", life, grace, at)
+			}
+		}
+	}
+}
+func TestDurationIsFormattedAsFlagsParseIt(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Millisecond: "1ms", 1500 * time.Millisecond: "1.5s", 45 * time.Second: "45s", time.Minute: "1m", 90 * time.Second: "1m30s",
+		10 * time.Minute: "10m", time.Hour: "1h", time.Hour + time.Second: "1h0m1s", time.Hour + 10*time.Minute: "1h10m", 100*time.Hour + 5*time.Minute: "100h5m",
+	} {
+		got := registry.FormatDuration(d)
+		if back, err := time.ParseDuration(got); got != want || back != d || err != nil {
+			t.Errorf("%v is written %q, which reads %v, %v; want %q", d, got, back, err, want)
+		}
+	}
 }

@@ -264,22 +264,12 @@ func (s *side) becomes(id string, want session.State) {
 // send passes frozen sessions on, with duplicates of their descriptors.
 func send(t *testing.T, f *frozen, to *upgrade.Incoming) {
 	t.Helper()
-	dup := func(fd int) int {
-		if fd < 0 {
-			return fd
-		}
-		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
 	for _, s := range f.Sessions {
 		var content []byte
 		for _, c := range s.Content {
 			content = append(content, c...)
 		}
-		d, err := to.Decode(session.Formats[0], upgrade.Received{Record: s.Record, State: s.State, Content: content, Up: dup(s.Up.FD), Down: dup(s.Down.FD)})
+		d, err := to.Decode(session.Formats[0], upgrade.Received{Record: s.Record, State: s.State, Content: content, Up: wstest.Duplicate(t, s.Up.FD), Down: wstest.Duplicate(t, s.Down.FD)})
 		if err == nil {
 			err = to.Restore(d)
 		}

@@ -137,6 +137,8 @@ type message struct {
 	number uint64
 }
 
+func (m message) bytes() int64 { return int64(len(m.data)) }
+
 // A farewell is the arguments of Close.
 type farewell struct {
 	code   int

@@ -26,17 +26,10 @@ func (c *Conn) Fault(ctx context.Context, fault string) error {
 	if err != nil {
 		return err
 	}
-	r.Header = c.opts.HTTPHeader.Clone()
-	if r.Header == nil {
-		r.Header = make(http.Header)
-	}
+	r.Header = c.header()
 	r.Host = c.opts.Host
 	r.Header.Set("Authorization", "Bearer "+*c.token.Load())
-	ask := c.opts.HTTPClient
-	if ask == nil {
-		ask = http.DefaultClient
-	}
-	resp, err := ask.Do(r)
+	resp, err := c.httpClient().Do(r)
 	if err != nil {
 		return err
 	}

@@ -127,17 +127,10 @@ func (l *link) notify(ctx context.Context, c *Conn, e event) {
 // dial makes the handshake. It follows no redirect, which would send the token to
 // another server.
 func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
-	client := http.DefaultClient
-	if c.opts.HTTPClient != nil {
-		client = c.opts.HTTPClient
-	}
-	own := *client
+	own := *c.httpClient()
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	own.Transport = strictTransport{client.Transport, stream{l, func() { l.notify(ctx, c, event{kind: flowing}) }}}
-	header := c.opts.HTTPHeader.Clone()
-	if header == nil {
-		header = http.Header{}
-	}
+	own.Transport = strictTransport{own.Transport, stream{l, func() { l.notify(ctx, c, event{kind: flowing}) }}}
+	header := c.header()
 	header.Set("Reseat-Settled", fmt.Sprintf("%d %d", l.settled, l.sent))
 	if l.token != "" {
 		header.Set("Reseat-Token", l.token)
@@ -168,6 +161,16 @@ func (l *link) dial(ctx context.Context, c *Conn) (*websocket.Conn, error) {
 	return ws, nil
 }
 
+func (c *Conn) httpClient() *http.Client { return cmp.Or(c.opts.HTTPClient, http.DefaultClient) }
+
+// header is what every request has.
+func (c *Conn) header() http.Header {
+	if h := c.opts.HTTPHeader.Clone(); h != nil {
+		return h
+	}
+	return http.Header{}
+}
+
 // readLimit is the max size of a message that is read, -1 for none.
 func (c *Conn) readLimit() int64 { return max(cmp.Or(c.opts.ReadLimit, defaultReadLimit), -1) }
 
@@ -180,11 +183,7 @@ type strictTransport struct {
 }
 
 func (t strictTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := t.RoundTripper
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	resp, err := next.RoundTrip(r)
+	resp, err := cmp.Or(t.RoundTripper, http.DefaultTransport).RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		if conn, ok := resp.Body.(io.ReadWriteCloser); ok {
 			resp.Body = strictStream{conn, t.stream}

@@ -145,14 +145,10 @@ func (p *loop) deliverNext() (chan<- message, message) {
 
 // acceptWrites returns the channel from Write, nil while the window is full.
 func (p *loop) acceptWrites() <-chan message {
-	if p.hellos == 0 || p.bye != nil || !p.out.room(p.window()) {
+	if p.hellos == 0 || p.bye != nil || !p.out.room(p.current.Limits) {
 		return nil
 	}
 	return p.writes
-}
-
-func (p *loop) window() window {
-	return window{p.current.Limits.UnackedMessages, p.current.Limits.UnackedBytes}
 }
 
 func (p *loop) finish(err error) {
@@ -486,7 +482,7 @@ func (p *loop) ackAlong(l *link) {
 	if p.alarms.ack.IsZero() || l.bye || time.Until(p.alarms.ack) > ackTime-ackWanted {
 		return
 	}
-	_, sends := p.out.ready(p.window())
+	_, sends := p.out.ready(p.current.Limits)
 	if _, ok := p.ackable(); sends && ok {
 		p.ack()
 	}
@@ -553,7 +549,7 @@ func (p *loop) pump() {
 
 // nextMessage returns the next message, or what announces it if it is sent in parts.
 func (p *loop) nextMessage(l *link) (frame, bool) {
-	e, ok := p.out.next(p.window())
+	e, ok := p.out.next(p.current.Limits)
 	if !ok {
 		return frame{}, false
 	}

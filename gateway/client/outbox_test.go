@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"reseat/gateway/wire"
 )
 
 // The outbox against a plain list: for any order of acks, rewinds and sends, each
@@ -14,7 +16,7 @@ func TestOutboxResendsUnacknowledgedMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var o outbox
 		var all []message
-		w := window{int64(rapid.IntRange(1, 5).Draw(t, "messages")), int64(rapid.IntRange(1, 50).Draw(t, "bytes"))}
+		w := wire.Limits{UnackedMessages: int64(rapid.IntRange(1, 5).Draw(t, "messages")), UnackedBytes: int64(rapid.IntRange(1, 50).Draw(t, "bytes"))}
 		t.Repeat(map[string]func(*rapid.T){
 			"write": func(t *rapid.T) {
 				if !o.room(w) {
@@ -43,7 +45,7 @@ func TestOutboxResendsUnacknowledgedMessages(t *testing.T) {
 				for _, m := range all[o.acked:o.cursor] {
 					bytes += int64(len(m.data))
 				}
-				if unacked > 1 && (int64(unacked) > w.messages || bytes > w.bytes) {
+				if unacked > 1 && (int64(unacked) > w.UnackedMessages || bytes > w.UnackedBytes) {
 					t.Fatalf("%d messages, %d bytes without an ack; the window is %+v", unacked, bytes, w)
 				}
 			},

@@ -335,9 +335,6 @@ func Accept(t testing.TB, c *Conn) *Peer {
 	return newPeer(t, c, bufio.NewReader(c), false, false, codec{})
 }
 
-// PingFrame sends a WebSocket Ping, which is allowed within a message.
-func (p *Peer) PingFrame() { p.Frame(frame.Ping, true, "") }
-
 // Pass sends text messages, each of which must reach the other side of the gateway.
 func (p *Peer) Pass(to interface{ Want(...string) }, texts ...string) {
 	p.t.Helper()

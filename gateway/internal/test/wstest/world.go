@@ -147,46 +147,25 @@ func (d *Door) Request(raw string) (*Conn, *bufio.Reader) {
 // lines. It expects a 101 without a session.
 func (d *Door) PlayerRefused(path, header string) *Peer {
 	d.t.Helper()
-	p, err := d.dial(path, []string{wire.Subprotocol, "reseat.refusals"}, header, true)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return p
+	return d.must(path, []string{wire.Subprotocol, wire.Refusals}, header, true)
 }
 
 // Plain connects a client that does not speak reseat.v1.
 func (d *Door) Plain(path string, protocols ...string) *Peer {
 	d.t.Helper()
-	return d.connect(path, protocols, false)
+	return d.must(path, protocols, "", false)
 }
 
-// PlayerWith begins a session with additional header lines, each ending in CRLF.
-func (d *Door) PlayerWith(path, header string) *Player {
-	d.t.Helper()
-	p := &Player{door: d, path: path}
-	peer, err := d.dial(path, []string{wire.Subprotocol}, header, true)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	p.Peer = peer
-	p.readHello()
-	return p
-}
-
-// PlainWith connects a client that does not speak reseat.v1, with additional header
-// lines, each ending in CRLF.
+// PlainWith is Plain with additional header lines, each ending in CRLF.
 func (d *Door) PlainWith(path, header string) *Peer {
 	d.t.Helper()
-	p, err := d.dial(path, nil, header, false)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return p
+	return d.must(path, nil, header, false)
 }
 
-func (d *Door) connect(path string, protocols []string, speaks bool) *Peer {
+// must is dial for what must succeed.
+func (d *Door) must(path string, protocols []string, header string, speaks bool) *Peer {
 	d.t.Helper()
-	p, err := d.dial(path, protocols, "", speaks)
+	p, err := d.dial(path, protocols, header, speaks)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -218,7 +197,6 @@ func (d *Door) dial(path string, protocols []string, header string, speaks bool)
 type Player struct {
 	*Peer
 	door     *Door
-	path     string
 	protocol []string
 	Hello    wire.Hello
 }
@@ -226,8 +204,19 @@ type Player struct {
 // Player begins a session and reads its hello.
 func (d *Door) Player(path string, protocols ...string) *Player {
 	d.t.Helper()
-	p := &Player{door: d, path: path, protocol: protocols}
-	p.Peer = d.connect(path, append(protocols, wire.Subprotocol), true)
+	return d.player(path, "", protocols)
+}
+
+// PlayerWith is Player with additional header lines, each ending in CRLF.
+func (d *Door) PlayerWith(path, header string) *Player {
+	d.t.Helper()
+	return d.player(path, header, nil)
+}
+
+func (d *Door) player(path, header string, protocols []string) *Player {
+	d.t.Helper()
+	p := &Player{door: d, protocol: protocols}
+	p.Peer = d.must(path, append(protocols, wire.Subprotocol), header, true)
 	p.readHello()
 	return p
 }
@@ -236,7 +225,7 @@ func (d *Door) Player(path string, protocols ...string) *Player {
 func (d *Door) Claim(token string) *Player {
 	d.t.Helper()
 	p := &Player{door: d}
-	p.Peer = p.tryResume(d, token, "0")
+	p.Peer = p.TryResume(token, "0")
 	p.readHello()
 	return p
 }
@@ -254,21 +243,23 @@ func (p *Player) readHello() {
 
 // TryResume resumes with a token and a received count. The caller checks the outcome.
 func (p *Player) TryResume(token, received string) *Peer {
-	p.t.Helper()
-	return p.tryResume(p.door, token, received)
-}
-
-func (p *Player) tryResume(d *Door, token, received string) *Peer {
+	p.door.t.Helper()
 	list := append(append([]string{}, p.protocol...), wire.Subprotocol, "reseat.token."+token, "reseat.received."+received)
-	return d.connect("/resume", list, true)
+	return p.door.must("/resume", list, "", true)
 }
 
 // Resume resumes on a new connection, with the messages up to received, and reads the
 // hello.
 func (p *Player) Resume(received uint64) *Player {
 	p.t.Helper()
-	q := &Player{door: p.door, path: p.path, protocol: p.protocol}
-	q.Peer = p.TryResume(p.Hello.Token, fmt.Sprint(received))
+	return p.ResumeAs(p.Hello.Token, fmt.Sprint(received))
+}
+
+// ResumeAs is Resume with a token and a count, as in TryResume.
+func (p *Player) ResumeAs(token, received string) *Player {
+	p.t.Helper()
+	q := &Player{door: p.door, protocol: p.protocol}
+	q.Peer = p.TryResume(token, received)
 	q.readHello()
 	if !q.Hello.Resumed || q.Hello.Session != p.Hello.Session {
 		p.t.Fatalf("hello %+v, want a resume of %s", q.Hello, p.Hello.Session)
