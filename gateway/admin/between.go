@@ -86,16 +86,16 @@ func (a *api) fromNode(next http.Handler) http.Handler {
 			problem(w, http.StatusBadRequest, "want a request of another node, with "+fromHeader+" and "+callerHeader)
 			return
 		}
-		r = alone(r)
-		r.RemoteAddr = front.Clip(peer)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: front.Clip(who), write: true, node: front.Clip(from)})))
+		r = withCall(r, caller{name: front.Clip(who), write: true, node: front.Clip(from)})
+		r.RemoteAddr, callOf(r).alone = front.Clip(peer), true
+		next.ServeHTTP(w, r)
 	})
 }
 
 // describe sets the headers that another node needs of r's caller.
 func (a *api) describe(h http.Header, r *http.Request) {
 	h.Set(fromHeader, a.self().ID)
-	h.Set(callerHeader, callerOf(r).name)
+	h.Set(callerHeader, callOf(r).name)
 	h.Set(peerHeader, r.RemoteAddr)
 }
 
@@ -192,7 +192,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 		w = streamWriter{w}
 	}
 	answer = owner.Served
-	visitOf(r.Context()).Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
+	callOf(r).visit.Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
 	return answer, movedTo
 }
 
@@ -241,7 +241,7 @@ type nodeAnswer struct {
 // order, after askTimeout at the latest.
 func (a *api) ask(r *http.Request, nodes []Node, method, path, query string) []nodeAnswer {
 	list := make([]nodeAnswer, len(nodes))
-	visitOf(r.Context()).Away(func() {
+	callOf(r).visit.Away(func() {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
 		var all sync.WaitGroup

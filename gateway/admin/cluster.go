@@ -54,18 +54,8 @@ type Node struct {
 // ownNode is the name of the node that is asked, in a query.
 const ownNode = "self"
 
-// aloneKey is the context key that marks a request which concerns this node alone: another
-// node has sent it, or the caller wants no other.
-type aloneKey struct{}
-
-func alone(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), aloneKey{}, true))
-}
-
 // alone reports whether r concerns this node alone.
-func (a *api) alone(r *http.Request) bool {
-	return a.Cluster == nil || r.Context().Value(aloneKey{}) != nil
-}
+func (a *api) alone(r *http.Request) bool { return a.Cluster == nil || callOf(r).alone }
 
 // nodeName is this node's name, "" outside a cluster.
 func (a *api) nodeName() string {
@@ -133,7 +123,10 @@ func (a *api) steer(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		a.atNode(w, r, name, pathIn(r), func() { next.ServeHTTP(w, alone(r)) })
+		a.atNode(w, r, name, pathIn(r), func() {
+			callOf(r).alone = true
+			next.ServeHTTP(w, r)
+		})
 	})
 }
 

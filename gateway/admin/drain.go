@@ -7,7 +7,7 @@ import "net/http"
 func (a *api) nodeDrain(own http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, err := inPath(r, "name")
-		if err != nil || callerOf(r).node != "" { // nodes ask each other for /drain
+		if err != nil || callOf(r).node != "" { // nodes ask each other for /drain
 			notFound(w, r)
 			return
 		}

@@ -19,8 +19,8 @@ import (
 func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		of := id(r)
-		_, known := a.g.Control().Settled(visitOf(r.Context()), of)
-		if !known && callerOf(r).node != "" {
+		_, known := a.g.Control().Settled(callOf(r).visit, of)
+		if !known && callOf(r).node != "" {
 			w.Header()[owner.MovedHeader] = []string{a.g.Owner().MovedTo(of)}
 		}
 		switch {
@@ -45,7 +45,7 @@ func (a *api) passToOwner(w http.ResponseWriter, r *http.Request, here http.Hand
 		return
 	}
 	s := &search{a: a, w: w, r: r, body: body, here: here}
-	o, v := a.g.Owner(), visitOf(r.Context())
+	o, v := a.g.Owner(), callOf(r).visit
 	switch t := o.Search(r.Context(), &owner.Query{Session: id(r), Visit: v, Ask: s.ask}, o.NodeOf(id(r))); {
 	case t.Answer == owner.Served:
 	case errors.Is(t.Err, cluster.ErrNoSeat) && s.silent != nil:
@@ -79,7 +79,7 @@ type search struct {
 func (s *search) ask(node string) (_ owner.Answer, next string) {
 	s.silent = nil
 	if node == s.a.self().ID {
-		if _, known := s.a.g.Control().Settled(visitOf(s.r.Context()), id(s.r)); !known {
+		if _, known := s.a.g.Control().Settled(callOf(s.r).visit, id(s.r)); !known {
 			return owner.NotThere, s.a.g.Owner().MovedTo(id(s.r))
 		}
 		s.r.Body = bodyRead{bytes.NewReader(s.body)}
