@@ -40,13 +40,13 @@ type town struct {
 type place struct {
 	*world
 	town *town
-	node Node
+	node cluster.Node
 	ln   *wstest.Listener
 	asks int // requests that other nodes have sent
 
 	down, gone bool // it does not answer; it is known to have ended
 	deaf       bool // its connection to the log is lost
-	lost       func(Node)
+	lost       func(cluster.Node)
 	up         func()
 
 	seats *cluster.Seats // nil without durable sessions
@@ -74,7 +74,7 @@ func (all *town) fill(names []string, changes ...change) []*place {
 
 // add makes one more node.
 func (all *town) add(id, name string, changes ...change) *place {
-	p := &place{town: all, node: Node{ID: id, Name: name, State: "up", Version: "v1"}, ln: wstest.NewListener(4 << 10)}
+	p := &place{town: all, node: cluster.Node{ID: id, Name: name, State: cluster.StateUp, Version: "v1"}, ln: wstest.NewListener(4 << 10)}
 	if all.seats != nil {
 		changes = append(changes, p.withSeats())
 	}
@@ -104,10 +104,10 @@ func (p *place) set(change func(*place)) {
 }
 
 // Nodes implements Cluster.
-func (p *place) Nodes() []Node {
+func (p *place) Nodes() []cluster.Node {
 	p.town.mu.Lock()
 	defer p.town.mu.Unlock()
-	list := []Node{p.node}
+	list := []cluster.Node{p.node}
 	for _, o := range p.town.nodes {
 		if o != p && !o.gone {
 			list = append(list, o.node)
@@ -116,9 +116,12 @@ func (p *place) Nodes() []Node {
 	return list
 }
 
-// Status implements Cluster.
-func (p *place) Status() ClusterStatus {
-	return ClusterStatus{Name: "town", Engine: EngineStatus{Up: true, Servers: 3, Replicas: 3, RTT: 0.2, Since: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}}
+// Hello implements Cluster.
+func (p *place) Hello() cluster.Hello { return cluster.Hello{Cluster: "town"} }
+
+// Engine implements Cluster.
+func (p *place) Engine() cluster.EngineStatus {
+	return cluster.EngineStatus{Up: true, Servers: 3, Replicas: 3, RTT: 200 * time.Microsecond, Since: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 func (p *place) find(id string) *place {
@@ -173,19 +176,19 @@ func (p *place) hear(on bool) {
 func (p *place) OnEngineUp(f func()) { p.set(func(p *place) { p.up = f }) }
 
 // OnLost implements Cluster.
-func (p *place) OnLost(f func(Node)) { p.set(func(p *place) { p.lost = f }) }
+func (p *place) OnLost(f func(cluster.Node)) { p.set(func(p *place) { p.lost = f }) }
 
 // Log implements Cluster.
 func (p *place) Log() events.Log { return p.town.book.at(p) }
 
 // Seal implements Cluster.
-func (p *place) Seal(message []byte) ([]byte, error) {
-	return append([]byte(p.node.ID), message...), nil
+func (p *place) Seal(at string, message []byte) ([]byte, error) {
+	return append([]byte(at), message...), nil
 }
 
 // Open implements Cluster.
-func (p *place) Open(node string, sealed []byte) ([]byte, error) {
-	message, ok := bytes.CutPrefix(sealed, []byte(node))
+func (p *place) Open(at string, sealed []byte) ([]byte, error) {
+	message, ok := bytes.CutPrefix(sealed, []byte(at))
 	if !ok {
 		return nil, errors.New("it is not sealed")
 	}

@@ -492,5 +492,5 @@ func TestStoredEventsAreSealed(t *testing.T) {
 var forgedEvents = []string{
 	"", "x", "{}", `[]`,
 	`{"after":0,"ids":[99999999999999999],"events":[{"id":99999999999999999,"type":"session.ended","session":"secret","node":"ann"}]}`,
-	`{"after":0,"ids":[9],"events":[{"id":9,"type":"session.ended","node":"ann"}],"sealed":"MDAwMDAwMDJ7fQ=="}`,
+	`{"after":0,"ids":[9],"events":[{"id":9,"type":"session.ended","node":"ann"}],"sealed":"ZXYuMDAwMDAwMDJ7fQ=="}`,
 }

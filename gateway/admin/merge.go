@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/registry"
 	"reseat/gateway/watch"
 )
@@ -52,14 +53,13 @@ func (a *api) overviewOfAll(r *http.Request, v registry.View, since time.Time) o
 			addTotals(&sum.Samples[i], p.at(sum.Samples[i].Time))
 		}
 	}
-	engine := a.Cluster.Status().Engine
-	sum.Nodes, sum.Missing, sum.Engine = a.present(), names(missing), &engine
+	sum.Nodes, sum.Missing, sum.Engine = shown(a.present()), names(missing), a.engine()
 	return sum
 }
 
 // overviewsElsewhere returns the overviews of the other nodes by their ids; nil for those
 // that did not answer.
-func (a *api) overviewsElsewhere(r *http.Request, query string) (list map[string]*overview, missing []Node) {
+func (a *api) overviewsElsewhere(r *http.Request, query string) (list map[string]*overview, missing []cluster.Node) {
 	nodes := a.others()
 	answers, missing := askEach[overview](a, r, nodes, http.MethodGet, "/overview", query)
 	list = make(map[string]*overview)

@@ -35,9 +35,9 @@ type overview struct {
 
 	// In a cluster: all nodes, this one first, the names of those that did not answer, and this
 	// node's connection to NATS.
-	Nodes   []Node        `json:"nodes,omitzero"`
+	Nodes   []shownNode   `json:"nodes,omitzero"`
 	Missing []string      `json:"nodes_missing,omitzero"`
-	Engine  *EngineStatus `json:"engine,omitzero"`
+	Engine  *engineStatus `json:"engine,omitzero"`
 }
 
 func (a *api) overview(w http.ResponseWriter, r *http.Request) {

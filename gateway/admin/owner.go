@@ -71,7 +71,7 @@ type search struct {
 	body []byte
 	here http.HandlerFunc // at this node
 
-	silent *Node // the last node if it did not answer; nil if it does not have the session
+	silent *cluster.Node // the last node if it did not answer; nil if it does not have the session
 }
 
 // ask passes the call to a node. If it is not answered, next is the node that the session was handed off to, ""
@@ -88,7 +88,7 @@ func (s *search) ask(node string) (_ owner.Answer, next string) {
 	}
 	to, ok := s.a.byID(node)
 	if !ok {
-		s.silent = &Node{ID: node}
+		s.silent = &cluster.Node{ID: node}
 		return owner.Lost, ""
 	}
 	answer, next := s.a.forward(s.w, s.r, s.body, to, pathIn(s.r))
@@ -100,7 +100,7 @@ func (s *search) ask(node string) (_ owner.Answer, next string) {
 
 // afterLoss answers a call for a session without a seat, whose node does not answer. If that node was
 // lost, another one may remember how the session has ended there.
-func (s *search) afterLoss(node Node) {
+func (s *search) afterLoss(node cluster.Node) {
 	if s.a.Cluster.Gone(s.r.Context(), node.ID) {
 		if at, _ := s.a.findHolder(s.r); at.ID != "" {
 			if answer, _ := s.ask(at.ID); answer == owner.Served {
@@ -112,7 +112,7 @@ func (s *search) afterLoss(node Node) {
 }
 
 // fail answers that the session may live, and cannot be reached now.
-func (s *search) fail(detail string, missing *Node) {
+func (s *search) fail(detail string, missing *cluster.Node) {
 	d := details{Status: http.StatusBadGateway, Detail: detail}
 	if missing != nil {
 		d.Missing = []string{cmp.Or(missing.Name, missing.ID)}
