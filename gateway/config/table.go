@@ -30,6 +30,8 @@ type flag struct {
 	help       string
 	// repeat: the flag may be given several times, and collects the values.
 	repeat bool
+	// needs is another flag, without which this one has no effect and is refused.
+	needs string
 
 	// A row has one of these: setLocal if a route can have its own value, marked (R), else
 	// set. --help and --version have neither.
@@ -145,19 +147,19 @@ var table = []flag{
 		help: "bearer tokens with read-only access to --admin, one a line; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.ViewerTokenFile }, fileName)},
 
-	{name: "tls-cert", group: groupTLS, arg: "FILE", shows: "none",
+	{name: "tls-cert", group: groupTLS, arg: "FILE", shows: "none", needs: "tls-key",
 		help: "PEM certificate chain, leaf first; enables TLS on --listen; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.TLS.CertFile }, fileName)},
-	{name: "tls-key", group: groupTLS, arg: "FILE", shows: "none",
+	{name: "tls-key", group: groupTLS, arg: "FILE", shows: "none", needs: "tls-cert",
 		help: "PEM private key of --tls-cert",
 		set:  one(func(d *draft) *string { return &d.TLS.KeyFile }, fileName)},
 	{name: "acme-domain", group: groupTLS, arg: "NAME", shows: "none", repeat: true,
 		help: "get a certificate for this name from an ACME CA, and accept its terms of service; port 443 of the name must reach --listen",
 		set:  every(func(d *draft) *[]string { return &d.TLS.Domains }, domainName)},
-	{name: "acme-directory", group: groupTLS, arg: "URL", shows: "Let's Encrypt",
+	{name: "acme-directory", group: groupTLS, arg: "URL", shows: "Let's Encrypt", needs: "acme-domain",
 		help: "directory URL of the ACME CA",
 		set:  one(func(d *draft) *string { return &d.TLS.Directory }, directoryURL)},
-	{name: "acme-cache", group: groupTLS, arg: "DIR", shows: "reseat-acme in the user's cache directory",
+	{name: "acme-cache", group: groupTLS, arg: "DIR", shows: "reseat-acme in the user's cache directory", needs: "acme-domain",
 		help: "directory that keeps the ACME account and certificates across restarts",
 		set:  one(func(d *draft) *string { return &d.TLS.Cache }, fileName)},
 
@@ -356,10 +358,10 @@ var table = []flag{
 		help: "address or CIDR block of proxies whose X-Forwarded-* headers are trusted",
 		set:  every(func(d *draft) *[]netip.Prefix { return &d.Gateway.TrustedProxies }, proxyPrefix)},
 
-	{name: "webhook", group: groupEvents, arg: "URL", shows: "none",
+	{name: "webhook", group: groupEvents, arg: "URL", shows: "none", needs: "webhook-secret-file",
 		help: "URL to post session events to, signed as Standard Webhooks; needs --webhook-secret-file",
 		set:  one(func(d *draft) **url.URL { return &d.Webhook }, webhookURL)},
-	{name: "webhook-secret-file", group: groupEvents, arg: "FILE", shows: "none",
+	{name: "webhook-secret-file", group: groupEvents, arg: "FILE", shows: "none", needs: "webhook",
 		help: "webhook secrets, whsec_ and base64, one a line; each signs every post; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.WebhookSecretFile }, fileName)},
 
@@ -379,25 +381,25 @@ var table = []flag{
 	{name: "cluster", group: groupCluster, arg: "URL", shows: "none", repeat: true,
 		help: "NATS server of the cluster to join: tls://HOST:4222, nats:// on this machine, or plaintext:// in a network that nobody else can read or write; needs --token-key-file",
 		set:  every(func(d *draft) *[]string { return &d.Cluster.URLs }, natsURL)},
-	{name: "cluster-name", group: groupCluster, arg: "NAME", def: "reseat",
+	{name: "cluster-name", group: groupCluster, arg: "NAME", def: "reseat", needs: "cluster",
 		help: "prefix of subjects and buckets in NATS; separates environments",
 		set:  one(func(d *draft) *string { return &d.Cluster.Name }, clusterName)},
-	{name: "cluster-creds", group: groupCluster, arg: "FILE", shows: "none",
+	{name: "cluster-creds", group: groupCluster, arg: "FILE", shows: "none", needs: "cluster",
 		help: "NATS user credentials, or the seed of an nkey; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.Cluster.CredsFile }, fileName)},
-	{name: "cluster-ca", group: groupCluster, arg: "FILE", shows: "the system's",
+	{name: "cluster-ca", group: groupCluster, arg: "FILE", shows: "the system's", needs: "cluster",
 		help: "PEM certificates of the CAs to trust for NATS servers; reread on SIGHUP",
 		set:  one(func(d *draft) *string { return &d.Cluster.CAFile }, fileName)},
-	{name: "node-name", group: groupCluster, arg: "NAME", shows: "the host name",
+	{name: "node-name", group: groupCluster, arg: "NAME", shows: "the host name", needs: "cluster",
 		help: "name of this node in log, API and dashboard; if given, clients send it to load balancers (docs/cluster.md)",
 		set:  one(func(d *draft) *string { return &d.Cluster.NodeName }, nodeName)},
-	{name: "node-listen", group: groupCluster, arg: "ADDR", def: ":8082",
+	{name: "node-listen", group: groupCluster, arg: "ADDR", def: ":8082", needs: "cluster",
 		help: "address for other nodes, always mutual TLS",
 		set:  one(func(d *draft) *string { return &d.Cluster.Listen }, listenAddr)},
-	{name: "node-advertise", group: groupCluster, arg: "HOST:PORT", shows: "the address that reaches NATS, with the port of --node-listen",
+	{name: "node-advertise", group: groupCluster, arg: "HOST:PORT", shows: "the address that reaches NATS, with the port of --node-listen", needs: "cluster",
 		help: "where other nodes reach --node-listen",
 		set:  one(func(d *draft) *string { return &d.Cluster.Advertise }, advertised)},
-	{name: "node-dead-after", group: groupCluster, arg: "DUR", def: "1.5s",
+	{name: "node-dead-after", group: groupCluster, arg: "DUR", def: "1.5s", needs: "cluster",
 		help: "how long a node may send no heartbeat, and not answer, before others may take it for dead",
 		set:  one(func(d *draft) *time.Duration { return &d.Cluster.DeadAfter }, duration(time.Second, time.Hour))},
 
