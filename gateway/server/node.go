@@ -119,7 +119,8 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 func (n *member) use(g *gateway.Gateway) {
 	n.gateway = g
 	m := g.Watch().Metrics
-	m.Registry.MustRegister(n.seconds, nodeMetrics{n})
+	m.Registry.MustRegister(n.seconds)
+	n.addMetrics(m.Registry)
 	n.players.Unchecked = m.Vec("reseat_duplicates_unchecked_total", "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.", "", "").WithLabelValues().Inc
 }
 
@@ -235,17 +236,22 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// call sends a request to the node with an id.
+func (n *member) call(ctx context.Context, method, id, path string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "https://"+id+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	return n.http.Do(r)
+}
+
 // HandOff implements owner.Cluster.
 func (n *member) HandOff(ctx context.Context, id string, h *owner.Handoff) error {
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+owner.HandoffPath+h.Session, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := n.http.Do(r)
+	resp, err := n.call(ctx, http.MethodPost, id, owner.HandoffPath+h.Session, body)
 	if err != nil {
 		return err
 	}
@@ -302,58 +308,45 @@ func (n *member) Answers(ctx context.Context, id, session string) bool {
 }
 
 func (n *member) askPlayer(ctx context.Context, method, id, session string) (status int, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, "https://"+id+playersPath+url.PathEscape(session), nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := n.http.Do(r)
+	resp, err := n.call(ctx, method, id, playersPath+url.PathEscape(session), nil)
 	if err != nil {
 		return 0, err
 	}
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// nodeMetrics are the metrics of a node.
-type nodeMetrics struct{ *member }
-
-var (
-	descNodes    = prometheus.NewDesc("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", []string{"state"}, nil)
-	descEngineUp = prometheus.NewDesc("reseat_cluster_engine_up", "1 while this node is connected to NATS, else 0.", nil, nil)
-	descBeat     = prometheus.NewDesc("reseat_node_heartbeat_age_seconds", "How long ago the node that was heard last of all was heard; gone nodes do not count.", nil, nil)
-	descLinks    = prometheus.NewDesc("reseat_node_links", "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes.", []string{"direction"}, nil)
-	descSkew     = prometheus.NewDesc("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, nil)
-)
-
-func (m nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descLinks, descSkew} {
-		ch <- d
+// addMetrics adds the metrics of a node to r.
+func (n *member) addMetrics(r *prometheus.Registry) {
+	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 	}
-}
-
-func (m nodeMetrics) Collect(ch chan<- prometheus.Metric) {
-	counts := map[cluster.State]float64{cluster.StateUp: 0, cluster.StateDraining: 0, cluster.StateSilent: 0, cluster.StateGone: 0}
-	var oldest time.Duration
-	for _, one := range m.Nodes() {
-		counts[one.State]++
-		if one.State != cluster.StateGone {
-			oldest = max(oldest, one.HeartbeatAge)
+	for _, state := range []cluster.State{cluster.StateUp, cluster.StateDraining, cluster.StateSilent, cluster.StateGone} {
+		gauge("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", prometheus.Labels{"state": state.String()}, func() (count float64) {
+			for _, one := range n.Nodes() {
+				if one.State == state {
+					count++
+				}
+			}
+			return count
+		})
+	}
+	gauge("reseat_cluster_engine_up", "1 while this node is connected to NATS, else 0.", nil, func() float64 {
+		if n.engine.Status().Up {
+			return 1
 		}
-	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	for state, count := range counts {
-		gauge(descNodes, count, state.String())
-	}
-	up := 0.0
-	if m.engine.Status().Up {
-		up = 1
-	}
-	skew, _ := m.engine.Skew()
-	in, out := m.links.Count()
-	gauge(descLinks, float64(in), "in")
-	gauge(descLinks, float64(out), "out")
-	gauge(descEngineUp, up)
-	gauge(descBeat, oldest.Seconds())
-	gauge(descSkew, skew.Seconds())
+		return 0
+	})
+	gauge("reseat_node_heartbeat_age_seconds", "How long ago the node that was heard last of all was heard; gone nodes do not count.", nil, func() float64 {
+		var oldest time.Duration
+		for _, one := range n.Nodes() {
+			if one.State != cluster.StateGone {
+				oldest = max(oldest, one.HeartbeatAge)
+			}
+		}
+		return oldest.Seconds()
+	})
+	const links = "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes."
+	gauge("reseat_node_links", links, prometheus.Labels{"direction": "in"}, func() float64 { in, _ := n.links.Count(); return float64(in) })
+	gauge("reseat_node_links", links, prometheus.Labels{"direction": "out"}, func() float64 { _, out := n.links.Count(); return float64(out) })
+	gauge("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, func() float64 { skew, _ := n.engine.Skew(); return skew.Seconds() })
 }
