@@ -192,17 +192,13 @@ func TestTotalsOfNodesAreInterpolated(t *testing.T) {
 	point := func(s int, created uint64, attached int) watch.Totals {
 		return watch.Totals{Time: at(s), Created: created, Sessions: watch.StateCounts{Attached: attached}}
 	}
-	p := peer{points: []watch.Totals{point(10, 100, 1), point(20, 200, 2), point(30, 210, 3)}, since: at(5), present: true}
+	p := peer{points: []watch.Totals{point(10, 100, 1), point(20, 200, 2), point(30, 210, 3)}, since: at(5)}
 	for s, want := range map[int]watch.Totals{
 		4: {}, 7: {Created: 100}, 10: point(10, 100, 1), 15: point(0, 150, 1), 18: point(0, 180, 1), 20: point(20, 200, 2), 25: point(0, 205, 2), 30: point(30, 210, 3), 40: point(0, 210, 3),
 	} {
 		if got := p.at(at(s)); got.Created != want.Created || got.Sessions != want.Sessions {
 			t.Errorf("at %d: %+v, want %+v", s, got, want)
 		}
-	}
-	p.present = false
-	if got := p.at(at(40)); got.Created != 210 || got.Sessions.Attached != 0 {
-		t.Errorf("after a node has been lost: %+v", got)
 	}
 	sum := watch.Totals{RTTMedian: 10, RTTHigh: 50, Sessions: watch.StateCounts{Attached: 1}}
 	addTotals(&sum, watch.Totals{RTTMedian: 40, RTTHigh: 45, Sessions: watch.StateCounts{Attached: 2}})

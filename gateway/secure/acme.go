@@ -244,7 +244,7 @@ func (a *authority) start() {
 	}
 }
 
-func (a *authority) stop() { a.cancel() }
+func (a *authority) Stop() { a.cancel() }
 
 // renew orders a certificate, retrying with backoff, and then watches its renewal,
 // because autocert does not report when that fails.
@@ -286,10 +286,10 @@ func late(leaf *x509.Certificate, now time.Time) bool {
 	return leaf.NotAfter.Sub(now) < begins*3/4
 }
 
-func (a *authority) reload() error      { return nil }
-func (a *authority) host(string) string { return a.first.name }
+func (a *authority) Reload() error      { return nil }
+func (a *authority) Host(string) string { return a.first.name }
 
-func (a *authority) leaf() *x509.Certificate {
+func (a *authority) Leaf() *x509.Certificate {
 	if !a.first.ready.Load() {
 		return nil
 	}
