@@ -1,6 +1,8 @@
 package admin
 
-import "net/http"
+import (
+	"net/http"
+)
 
 // nodeDrain returns a handler that makes a call for the drain of the node in the path. own
 // is that of this node.
@@ -31,4 +33,8 @@ func (a *api) cancelDrain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.drain(w, r)
+}
+
+func (a *api) upgradeState(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, a.Upgrade())
 }
