@@ -392,17 +392,9 @@ func TestNodeHandlerPassesNothingOn(t *testing.T) {
 	})
 }
 
-// What answers at a node's address may be another node, an older version, or no node.
-func TestAnswerOfAnotherNodeIsNotTaken(t *testing.T) {
-	inTown(t, three, func(t *testing.T, nodes []*place) {
-		p, _ := nodes[0].play("")
-		nodes[0].ln = nodes[1].ln
-		nodes[2].wantProblem("GET", path(p), http.StatusBadGateway, "node ann does not answer")
-	})
-}
-
 // A name in the query that is unknown, ambiguous or of a node that does not answer is
-// refused in the same way by every call.
+// refused in the same way by every call. What answers at a node's address may be another node, an
+// older version, or no node.
 func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 	inTown(t, []string{"ann", "twin", "twin", "dun"}, func(t *testing.T, nodes []*place) {
 		p, _ := nodes[0].play("")
