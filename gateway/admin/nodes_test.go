@@ -130,6 +130,19 @@ func TestOverviewSumsNodes(t *testing.T) {
 	})
 }
 
+// A cluster has a limit if each node has one.
+func TestLimitOfClusterIsTheSumOfAllNodes(t *testing.T) {
+	for want, limits := range map[int][]int{12: {5, 7}, 0: {5, 0}} {
+		inTown(t, three[:2], func(t *testing.T, nodes []*place) {
+			for _, at := range nodes {
+				if got := at.overviewOf("").MaxSessions; got != want {
+					t.Errorf("at %s: %d, want %d", at.node.Name, got, want)
+				}
+			}
+		}, func(c *gateway.Config, _ *Options) { c.MaxSessions, limits = limits[0], limits[1:] })
+	}
+}
+
 // The window of a cluster's overview is that of a sorted list of all sessions.
 func TestOverviewMergesSortedSessions(t *testing.T) {
 	inTown(t, three, func(t *testing.T, nodes []*place) {

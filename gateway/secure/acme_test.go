@@ -207,6 +207,21 @@ func TestUnusableCacheIsRefusedAtStart(t *testing.T) {
 	}
 }
 
+func TestCacheThatOthersMayWriteIsReported(t *testing.T) {
+	c := Config{Domains: []string{"game.example"}, Cache: t.TempDir()}
+	for mode, says := range map[os.FileMode]string{0o700: "", 0o770: "by its group", 0o777: "by everybody"} {
+		if err := os.Chmod(c.Cache, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := CacheExposure(c); (got == "") != (says == "") || !strings.Contains(got, says) {
+			t.Errorf("%v: %q, want %q", mode, got, says)
+		}
+	}
+	if got := CacheExposure(Config{Cache: c.Cache}); got != "" {
+		t.Errorf("without ACME: %q", got)
+	}
+}
+
 func TestCheckDirectoryAsksOnce(t *testing.T) {
 	const good = `{"newNonce":"https://ca.example/nonce","newAccount":"https://ca.example/account","newOrder":"https://ca.example/order"}`
 	for _, c := range []struct {
