@@ -10,13 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -218,26 +215,6 @@ func newFlood(t *testing.T, begin <-chan struct{}) string {
 	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
-// Even continuous SIGHUPs disturb no session.
-func TestSIGHUPFloodDisturbsNoSession(t *testing.T) {
-	key := tokenKey(t)
-	ga := newGame(t, 5*time.Millisecond)
-	g := start(t, "--upstream="+ga.url(), "--token-key-file="+key)
-	p := g.join()
-	for n := 1; n <= 200; n++ {
-		for range 20 {
-			g.cmd.Process.Signal(syscall.SIGHUP)
-		}
-		p.counts(1)
-		if n%50 == 0 {
-			p.conn.CloseNow()
-		}
-	}
-	if n := g.metric("reseat_reloads_total", "failed"); n > 0 || p.resumes != 3 {
-		t.Errorf("%v reloads failed, %d resumes", n, p.resumes)
-	}
-}
-
 // Sessions end with their process. A resuming client learns that from the next process
 // with the same key, or from one that can't verify its token.
 func TestResumeAfterAKillIsRefusedAsUnknown(t *testing.T) {
@@ -268,41 +245,6 @@ func TestResumeAfterAKillIsRefusedAsUnknown(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A log that can't be written, as on a full disk, disturbs no session.
-func TestUnwritableLogDisturbsNoSession(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer full.Close()
-	ga := newGame(t, 5*time.Millisecond)
-	addr, admin := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
-	cmd := exec.Command(program, "--listen="+addr, "--admin="+admin, "--upstream="+ga.url(), "--log-level=debug", "--log-messages=prefix:9", "--drain=0s")
-	cmd.Stderr = full
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
-	eventually(t, "the gateway is ready", func() bool {
-		resp, err := http.Get("http://" + admin + "/readyz")
-		if err == nil {
-			resp.Body.Close()
-		}
-		return err == nil && resp.StatusCode == http.StatusOK
-	})
-	p := (&player{url: "ws://" + addr}).join(t)
-	for n := 1; n <= 200; n++ {
-		p.counts(1)
-		if n%50 == 0 {
-			p.conn.CloseNow()
-		}
-	}
-	cmd.Process.Signal(syscall.SIGTERM)
-	if err := cmd.Wait(); err != nil || p.resumes != 3 {
-		t.Errorf("the gateway ended with %v, after %d resumes; want status 0 and 3", err, p.resumes)
 	}
 }
 
