@@ -45,7 +45,6 @@ const (
 // A member is this process's place in a cluster.
 type member struct {
 	*cluster.Cluster
-	name     string // of the cluster
 	identity *cluster.Identity
 	players  *cluster.Players
 	seats    *cluster.Seats // nil without durable routes
@@ -69,7 +68,7 @@ type member struct {
 // predecessor, nil if there is none. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, older *upgrade.Predecessor) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
-	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	n := &member{log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	n.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
@@ -119,8 +118,7 @@ func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog
 func (n *member) use(g *gateway.Gateway) {
 	n.gateway = g
 	m := g.Watch().Metrics
-	m.Registry.MustRegister(n.seconds)
-	n.addMetrics(m.Registry)
+	m.Registry.MustRegister(n.seconds, nodeMetrics{n})
 	n.players.Unchecked = m.Vec("reseat_duplicates_unchecked_total", "Sessions of players that began without NATS, which --duplicate could not compare with those at other nodes.", "", "").WithLabelValues().Inc
 }
 
@@ -315,38 +313,47 @@ func (n *member) askPlayer(ctx context.Context, method, id, session string) (sta
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// addMetrics adds the metrics of a node to r.
-func (n *member) addMetrics(r *prometheus.Registry) {
-	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+// nodeMetrics are the metrics of a node.
+type nodeMetrics struct{ *member }
+
+var (
+	descNodes    = prometheus.NewDesc("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", []string{"state"}, nil)
+	descEngineUp = prometheus.NewDesc("reseat_cluster_engine_up", "1 while this node is connected to NATS, else 0.", nil, nil)
+	descBeat     = prometheus.NewDesc("reseat_node_heartbeat_age_seconds", "How long ago the node that was heard last of all was heard; gone nodes do not count.", nil, nil)
+	descLinks    = prometheus.NewDesc("reseat_node_links", "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes.", []string{"direction"}, nil)
+	descSkew     = prometheus.NewDesc("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, nil)
+)
+
+func (m nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descNodes, descEngineUp, descBeat, descLinks, descSkew} {
+		ch <- d
 	}
-	for _, state := range []cluster.State{cluster.StateUp, cluster.StateDraining, cluster.StateSilent, cluster.StateGone} {
-		gauge("reseat_cluster_nodes", "Nodes of the cluster that this one knows, by state.", prometheus.Labels{"state": state.String()}, func() (count float64) {
-			for _, one := range n.Nodes() {
-				if one.State == state {
-					count++
-				}
-			}
-			return count
-		})
+}
+
+func (m nodeMetrics) Collect(ch chan<- prometheus.Metric) {
+	counts := map[cluster.State]float64{cluster.StateUp: 0, cluster.StateDraining: 0, cluster.StateSilent: 0, cluster.StateGone: 0}
+	var oldest time.Duration
+	for _, one := range m.Nodes() {
+		counts[one.State]++
+		if one.State != cluster.StateGone {
+			oldest = max(oldest, one.HeartbeatAge)
+		}
 	}
-	gauge("reseat_cluster_engine_up", "1 while this node is connected to NATS, else 0.", nil, func() float64 {
-		if n.engine.Status().Up {
-			return 1
-		}
-		return 0
-	})
-	gauge("reseat_node_heartbeat_age_seconds", "How long ago the node that was heard last of all was heard; gone nodes do not count.", nil, func() float64 {
-		var oldest time.Duration
-		for _, one := range n.Nodes() {
-			if one.State != cluster.StateGone {
-				oldest = max(oldest, one.HeartbeatAge)
-			}
-		}
-		return oldest.Seconds()
-	})
-	const links = "Connections that carry the clients which one node passes on to another, by direction: out to nodes, in from nodes."
-	gauge("reseat_node_links", links, prometheus.Labels{"direction": "in"}, func() float64 { in, _ := n.links.Count(); return float64(in) })
-	gauge("reseat_node_links", links, prometheus.Labels{"direction": "out"}, func() float64 { _, out := n.links.Count(); return float64(out) })
-	gauge("reseat_clock_skew_seconds", "How far this machine's clock is ahead of that of the NATS server.", nil, func() float64 { skew, _ := n.engine.Skew(); return skew.Seconds() })
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for state, count := range counts {
+		gauge(descNodes, count, state.String())
+	}
+	up := 0.0
+	if m.engine.Status().Up {
+		up = 1
+	}
+	skew, _ := m.engine.Skew()
+	in, out := m.links.Count()
+	gauge(descLinks, float64(in), "in")
+	gauge(descLinks, float64(out), "out")
+	gauge(descEngineUp, up)
+	gauge(descBeat, oldest.Seconds())
+	gauge(descSkew, skew.Seconds())
 }
