@@ -415,8 +415,10 @@ func TestEveryCallRefusesNodesThatCannotAnswer(t *testing.T) {
 		}
 		nodes[3].ln = nodes[1].ln // another node answers there
 		nodes[3].set(func(n *place) { n.down = false })
-		nodes[0].wantProblem("GET", "/api/v1/events?node=dun", http.StatusBadGateway, "node dun does not answer")
 		nodes[0].wantProblem("POST", sessions+"?node=dun", http.StatusBadGateway, "node dun does not answer")
+		if !t.Failed() { // a stream would have no end
+			nodes[0].wantProblem("GET", "/api/v1/events?node=dun", http.StatusBadGateway, "node dun does not answer")
+		}
 	})
 }
 
