@@ -56,7 +56,6 @@ type Handler struct {
 type api struct {
 	Options
 	g       *gateway.Gateway
-	guard   guard
 	refused *watch.LimitedLog // an attacker must not fill the log
 	streams streams
 	routes  *chi.Mux
@@ -78,10 +77,6 @@ func New(g *gateway.Gateway, o Options) *Handler {
 	a := &api{Options: o, g: g, refused: watch.NewLimitedLog(o.Log, 5, 20, g.Watch().Metrics.Unlogged), streams: streams{of: make(map[string]int)}, routes: chi.NewMux()}
 	if o.Cluster != nil {
 		a.feed = newFeed(a)
-	}
-	a.guard = loopbackGuard{}
-	if o.Credentials != nil {
-		a.guard = o.Credentials
 	}
 	mux := a.routes
 	mux.Use(a.recoverPanic, middleware.GetHead)
@@ -127,17 +122,28 @@ func (a *api) enter(next http.Handler) http.Handler {
 			return
 		}
 		defer v.Leave()
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
+		callOf(r).visit = v
+		next.ServeHTTP(w, r)
 	})
 }
 
-type visitKey struct{}
-
-// visitOf returns the visit of a call, nil if it acts on no sessions.
-func visitOf(ctx context.Context) *gate.Visit {
-	v, _ := ctx.Value(visitKey{}).(*gate.Visit)
-	return v
+// A call is what is known of a request.
+type call struct {
+	caller
+	alone   bool        // it concerns this node alone: another node has sent it, or the caller wants no other
+	visit   *gate.Visit // nil if it acts on no sessions
+	created string      // id of the session that it has created
 }
+
+type callKey struct{}
+
+// withCall returns r as a call of who.
+func withCall(r *http.Request, who caller) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), callKey{}, &call{caller: who}))
+}
+
+// callOf returns the call that a request behind the guard makes.
+func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
 
 // refuseForwarded refuses requests that a gateway forwarded from its client address. A
 // route whose upstream is the admin address would otherwise open it to every client.

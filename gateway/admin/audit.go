@@ -1,7 +1,7 @@
 package admin
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 	"runtime/debug"
 
@@ -19,30 +19,15 @@ func (a *api) audit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		created := new(string)
-		r = r.WithContext(context.WithValue(r.Context(), createdKey{}, created))
 		watched := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(watched, r)
-		id := *created
-		if id == "" {
-			id = chi.URLParam(r, "id")
-		}
-		log, who := a.Log, callerOf(r)
+		log, who := a.Log, callOf(r)
+		id := cmp.Or(who.created, chi.URLParam(r, "id"))
 		if who.node != "" {
 			log = log.With("from_node", who.node)
 		}
 		log.Info("admin.write", "who", who.name, "peer", r.RemoteAddr, "method", front.Clip(r.Method), "path", front.Clip(r.URL.Path), "session", front.Clip(id), "status", watched.Status())
 	})
-}
-
-// createdKey is the context key for the id of the session that a request creates.
-type createdKey struct{}
-
-// noteCreated gives the id of the created session to the audit line of r.
-func noteCreated(r *http.Request, id string) {
-	if created, ok := r.Context().Value(createdKey{}).(*string); ok {
-		*created = id
-	}
 }
 
 // recoverPanic logs a panic in a handler and answers 500.

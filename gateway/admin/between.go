@@ -19,6 +19,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"reseat/gateway"
+	"reseat/gateway/cluster"
 	"reseat/gateway/front"
 	"reseat/gateway/owner"
 )
@@ -86,16 +87,16 @@ func (a *api) fromNode(next http.Handler) http.Handler {
 			problem(w, http.StatusBadRequest, "want a request of another node, with "+fromHeader+" and "+callerHeader)
 			return
 		}
-		r = alone(r)
-		r.RemoteAddr = front.Clip(peer)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: front.Clip(who), write: true, node: front.Clip(from)})))
+		r = withCall(r, caller{name: front.Clip(who), write: true, node: front.Clip(from)})
+		r.RemoteAddr, callOf(r).alone = front.Clip(peer), true
+		next.ServeHTTP(w, r)
 	})
 }
 
 // describe sets the headers that another node needs of r's caller.
 func (a *api) describe(h http.Header, r *http.Request) {
 	h.Set(fromHeader, a.self().ID)
-	h.Set(callerHeader, callerOf(r).name)
+	h.Set(callerHeader, callOf(r).name)
 	h.Set(peerHeader, r.RemoteAddr)
 }
 
@@ -131,7 +132,7 @@ func (t nodeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // pass sends a call to another node, and its answer to the caller.
-func (a *api) pass(w http.ResponseWriter, r *http.Request, node Node, path string) {
+func (a *api) pass(w http.ResponseWriter, r *http.Request, node cluster.Node, path string) {
 	body, err := readBody(w, r, passedBody(r))
 	if err != nil {
 		refuse(w, err)
@@ -150,7 +151,7 @@ var errNotThere = errors.New("the session is not there")
 
 // forward sends a call to another node, and its answer to the caller, unless the node does not have the
 // session or does not answer. Then movedTo is the node that has it now, if that one knows.
-func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node Node, path string) (answer owner.Answer, movedTo string) {
+func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node cluster.Node, path string) (answer owner.Answer, movedTo string) {
 	ctx, cancel := r.Context(), func() {}
 	if !slow(r) {
 		ctx, cancel = context.WithTimeout(ctx, passTimeout)
@@ -192,7 +193,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, body []byte, node 
 		w = streamWriter{w}
 	}
 	answer = owner.Served
-	visitOf(r.Context()).Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
+	callOf(r).visit.Away(func() { proxy.ServeHTTP(w, r.WithContext(ctx)) })
 	return answer, movedTo
 }
 
@@ -232,16 +233,16 @@ func otherQuery(u *url.URL) string {
 
 // A nodeAnswer is one node's answer to a question that several are asked.
 type nodeAnswer struct {
-	node   Node
+	node   cluster.Node
 	status int // 0: it did not answer in time
 	body   []byte
 }
 
 // ask sends the same request to several nodes at once, and returns all answers, in their
 // order, after askTimeout at the latest.
-func (a *api) ask(r *http.Request, nodes []Node, method, path, query string) []nodeAnswer {
+func (a *api) ask(r *http.Request, nodes []cluster.Node, method, path, query string) []nodeAnswer {
 	list := make([]nodeAnswer, len(nodes))
-	visitOf(r.Context()).Away(func() {
+	callOf(r).visit.Away(func() {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
 		var all sync.WaitGroup
@@ -255,7 +256,7 @@ func (a *api) ask(r *http.Request, nodes []Node, method, path, query string) []n
 }
 
 // askEach is ask for answers of one type, nil where a node did not give one in time. missing are those nodes.
-func askEach[T any](a *api, r *http.Request, nodes []Node, method, path, query string) (list []*T, missing []Node) {
+func askEach[T any](a *api, r *http.Request, nodes []cluster.Node, method, path, query string) (list []*T, missing []cluster.Node) {
 	for _, answer := range a.ask(r, nodes, method, path, query) {
 		v := new(T)
 		if answer.status != http.StatusOK || json.Unmarshal(answer.body, v) != nil {
@@ -266,7 +267,7 @@ func askEach[T any](a *api, r *http.Request, nodes []Node, method, path, query s
 	return list, missing
 }
 
-func (a *api) askOne(ctx context.Context, r *http.Request, n Node, method, path, query string) (status int, body []byte) {
+func (a *api) askOne(ctx context.Context, r *http.Request, n cluster.Node, method, path, query string) (status int, body []byte) {
 	out := (&http.Request{Method: method, URL: nodeURL(n.ID, path, query), Header: make(http.Header)}).WithContext(ctx)
 	a.describe(out.Header, r)
 	resp, err := nodeTransport{a.Cluster, n.ID}.RoundTrip(out)

@@ -17,9 +17,10 @@ import (
 // any goroutine.
 type Cluster interface {
 	// Nodes lists all nodes, also those that are gone: this one first, the others by name.
-	Nodes() []Node
-	// Status describes the cluster's engine.
-	Status() ClusterStatus
+	Nodes() []cluster.Node
+	// Hello describes this node and names the cluster, Engine describes its engine.
+	Hello() cluster.Hello
+	Engine() cluster.EngineStatus
 	// RoundTrip sends a request to the node listener of the node whose id is the host of its URL, which
 	// serves Handler.NodeHandler there. The error says why the node could not be reached or did not answer.
 	http.RoundTripper
@@ -27,45 +28,22 @@ type Cluster interface {
 	// asked about nodes that did not answer, or that Nodes does not list.
 	Gone(ctx context.Context, node string) bool
 	// OnLost calls f with each node that has ended unannounced, and its sessions. f does not block.
-	OnLost(f func(Node))
+	OnLost(f func(cluster.Node))
 	// OnEngineUp calls f whenever this node is connected to the engine again. f does not block.
 	OnEngineUp(f func())
 	// Log keeps the events of all nodes.
 	Log() events.Log
-	// Seal returns a message that only nodes can read, and only this one can have published.
-	Seal(message []byte) ([]byte, error)
-	// Open returns what a node has sealed.
-	Open(node string, sealed []byte) (message []byte, err error)
-}
-
-// A Node is a node of the cluster as the API shows it.
-type Node struct {
-	Name         string `json:"name"` // for people: two nodes may have the same
-	ID           string `json:"id"`   // 8 hex digits
-	State        string `json:"state"`
-	Version      string `json:"version"`
-	Address      string `json:"address"` // of its node listener
-	Sessions     int    `json:"sessions"`
-	HeartbeatAge int64  `json:"heartbeat_age_ms"` // 0 for this node
-	ForwardsIn   int    `json:"forwards_in"`
-	ForwardsOut  int    `json:"forwards_out"`
+	// Seal returns a message for a place that only nodes can read, and only this one can have published.
+	Seal(place string, message []byte) ([]byte, error)
+	// Open returns what a node has sealed for a place.
+	Open(place string, sealed []byte) (message []byte, err error)
 }
 
 // ownNode is the name of the node that is asked, in a query.
 const ownNode = "self"
 
-// aloneKey is the context key that marks a request which concerns this node alone: another
-// node has sent it, or the caller wants no other.
-type aloneKey struct{}
-
-func alone(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), aloneKey{}, true))
-}
-
 // alone reports whether r concerns this node alone.
-func (a *api) alone(r *http.Request) bool {
-	return a.Cluster == nil || r.Context().Value(aloneKey{}) != nil
-}
+func (a *api) alone(r *http.Request) bool { return a.Cluster == nil || callOf(r).alone }
 
 // nodeName is this node's name, "" outside a cluster.
 func (a *api) nodeName() string {
@@ -76,27 +54,27 @@ func (a *api) nodeName() string {
 }
 
 // self describes this node.
-func (a *api) self() Node { return a.Cluster.Nodes()[0] }
+func (a *api) self() cluster.Node { return a.Cluster.Nodes()[0] }
 
 // others lists the other nodes, except those that are gone, by name.
-func (a *api) others() []Node { return a.present()[1:] }
+func (a *api) others() []cluster.Node { return a.present()[1:] }
 
 // present lists all nodes that are not gone, this one first, the others by name.
-func (a *api) present() []Node {
-	return slices.DeleteFunc(a.Cluster.Nodes(), func(n Node) bool { return n.State == cluster.StateGone.String() })
+func (a *api) present() []cluster.Node {
+	return slices.DeleteFunc(a.Cluster.Nodes(), func(n cluster.Node) bool { return n.State == cluster.StateGone })
 }
 
 // nodes lists all nodes by id.
-func (a *api) nodes() []Node {
-	return slices.SortedFunc(slices.Values(a.present()), func(x, y Node) int { return cmp.Compare(x.ID, y.ID) })
+func (a *api) nodes() []cluster.Node {
+	return slices.SortedFunc(slices.Values(a.present()), func(x, y cluster.Node) int { return cmp.Compare(x.ID, y.ID) })
 }
 
 // findNode returns the node with an id, or with a name that no other node has.
-func (a *api) findNode(name string) (Node, error) {
+func (a *api) findNode(name string) (cluster.Node, error) {
 	if name == ownNode {
 		return a.self(), nil
 	}
-	var found []Node
+	var found []cluster.Node
 	var ids []string
 	for _, n := range a.nodes() {
 		if n.ID == name {
@@ -108,19 +86,19 @@ func (a *api) findNode(name string) (Node, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Node{}, &fault{http.StatusNotFound, fmt.Sprintf("no node %.100q is known", name)}
+		return cluster.Node{}, &fault{http.StatusNotFound, fmt.Sprintf("no node %.100q is known", name)}
 	case 1:
 		return found[0], nil
 	}
-	return Node{}, &fault{http.StatusConflict, fmt.Sprintf("several nodes are named %.100q: use an id, one of %s", name, strings.Join(ids, ", "))}
+	return cluster.Node{}, &fault{http.StatusConflict, fmt.Sprintf("several nodes are named %.100q: use an id, one of %s", name, strings.Join(ids, ", "))}
 }
 
 // byID returns another node.
-func (a *api) byID(id string) (Node, bool) {
+func (a *api) byID(id string) (cluster.Node, bool) {
 	others := a.others()
-	i := slices.IndexFunc(others, func(n Node) bool { return n.ID == id })
+	i := slices.IndexFunc(others, func(n cluster.Node) bool { return n.ID == id })
 	if i < 0 {
-		return Node{}, false
+		return cluster.Node{}, false
 	}
 	return others[i], true
 }
@@ -133,7 +111,10 @@ func (a *api) steer(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		a.atNode(w, r, name, pathIn(r), func() { next.ServeHTTP(w, alone(r)) })
+		a.atNode(w, r, name, pathIn(r), func() {
+			callOf(r).alone = true
+			next.ServeHTTP(w, r)
+		})
 	})
 }
 
@@ -165,7 +146,7 @@ func (a *api) passToHolder(w http.ResponseWriter, r *http.Request) {
 }
 
 // findHolder asks all nodes which one has the session, or remembers how it ended.
-func (a *api) findHolder(r *http.Request) (node Node, missing []Node) {
+func (a *api) findHolder(r *http.Request) (node cluster.Node, missing []cluster.Node) {
 	for _, n := range a.ask(r, a.others(), http.MethodGet, "/sessions/"+id(r), "") {
 		switch n.status {
 		case http.StatusOK:
@@ -175,11 +156,11 @@ func (a *api) findHolder(r *http.Request) (node Node, missing []Node) {
 			missing = append(missing, n.node)
 		}
 	}
-	return Node{}, missing
+	return cluster.Node{}, missing
 }
 
 // unreachable answers a call for a node that did not answer.
-func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node Node) {
+func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node cluster.Node) {
 	if id(r) != "" && a.Cluster.Gone(r.Context(), node.ID) {
 		problem(w, http.StatusNotFound, noSession+": its node was lost")
 		return
@@ -188,7 +169,7 @@ func (a *api) unreachable(w http.ResponseWriter, r *http.Request, node Node) {
 	details{Status: http.StatusBadGateway, Detail: fmt.Sprintf("node %s does not answer", front.Clip(name)), Missing: []string{name}}.write(w)
 }
 
-func names(nodes []Node) []string {
+func names(nodes []cluster.Node) []string {
 	list := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, n.Name)

@@ -24,12 +24,12 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	id, token, err := a.g.Create(r.Context(), visitOf(r.Context()), req)
+	id, token, err := a.g.Create(r.Context(), callOf(r).visit, req)
 	if err != nil {
 		createProblem(err).write(w)
 		return
 	}
-	noteCreated(r, id)
+	callOf(r).created = id
 	w.Header().Set("Location", "/api/v1/sessions/"+id)
 	answer(w, http.StatusCreated, struct {
 		ID    string `json:"id"`

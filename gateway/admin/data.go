@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,45 +100,24 @@ func readConditions(h http.Header) (c conditions, err error) {
 	return c, err
 }
 
-// readTags parses * or a list of entity tags: RFC 9110 sections 8.8.3 and 13.1.
-func readTags(h http.Header, name string) (tags []string, err error) {
-	values := h.Values(name)
-	if len(values) == 0 {
-		return nil, nil
-	}
-	bad := badRequest(`%s: want * or tags such as "5k", in their quotes`, name)
-	rest := strings.TrimSpace(strings.Join(values, ","))
-	if rest == "*" {
-		return []string{"*"}, nil
-	}
-	for rest != "" {
-		var tag string
-		if tag, rest = cutTag(rest); tag == "" {
-			return nil, bad
-		}
-		tags = append(tags, tag)
-		rest = strings.TrimLeft(rest, " \t")
-		if rest != "" && rest[0] != ',' {
-			return nil, bad
-		}
-		rest = strings.TrimLeft(rest, ", \t")
-	}
-	if tags == nil {
-		return nil, bad
-	}
-	return tags, nil
-}
+const tagSyntax = `(?:W/)?"[^"]*"`
 
-// cutTag cuts the entity tag off the beginning of s; tag is "" if there is none.
-func cutTag(s string) (tag, rest string) {
-	quoted := strings.TrimPrefix(s, "W/")
-	if !strings.HasPrefix(quoted, `"`) {
-		return "", s
+var (
+	oneTag  = regexp.MustCompile(tagSyntax)
+	tagList = regexp.MustCompile(`^` + tagSyntax + `(?:[ \t]*,[ \t,]*` + tagSyntax + `)*(?:[ \t]*,[ \t,]*)?$`)
+)
+
+// readTags parses * or a list of entity tags: RFC 9110 sections 8.8.3 and 13.1.
+func readTags(h http.Header, name string) ([]string, error) {
+	values := h.Values(name)
+	list := strings.TrimSpace(strings.Join(values, ","))
+	switch {
+	case len(values) == 0:
+		return nil, nil
+	case list == "*":
+		return []string{"*"}, nil
+	case !tagList.MatchString(list):
+		return nil, badRequest(`%s: want * or tags such as "5k", in their quotes`, name)
 	}
-	end := strings.IndexByte(quoted[1:], '"')
-	if end < 0 {
-		return "", s
-	}
-	n := len(s) - len(quoted) + end + 2
-	return s[:n], s[n:]
+	return oneTag.FindAllString(list, -1), nil
 }

@@ -1,13 +1,15 @@
 package admin
 
-import "net/http"
+import (
+	"net/http"
+)
 
 // nodeDrain returns a handler that makes a call for the drain of the node in the path. own
 // is that of this node.
 func (a *api) nodeDrain(own http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, err := inPath(r, "name")
-		if err != nil || callerOf(r).node != "" { // nodes ask each other for /drain
+		if err != nil || callOf(r).node != "" { // nodes ask each other for /drain
 			notFound(w, r)
 			return
 		}
@@ -31,4 +33,8 @@ func (a *api) cancelDrain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.drain(w, r)
+}
+
+func (a *api) upgradeState(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, a.Upgrade())
 }

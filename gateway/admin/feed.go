@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/events"
 )
 
@@ -19,6 +20,8 @@ const (
 	maxMessage = 32 << 10
 	// nodeLost is the reason of the gap that stands for the end of all sessions of a node.
 	nodeLost = "node_lost"
+	// eventsRoot begins the places that messages are sealed for. A node's id follows.
+	eventsRoot = "ev."
 )
 
 // Run stores the events of this node in the log of the cluster's events, and follows that, until ctx is done or
@@ -33,10 +36,10 @@ func (h *Handler) Run(ctx context.Context) {
 // events in the same order, with the same ids. While there is no log, readers get this node's own events.
 type feed struct {
 	a     *api
-	self  Node
+	self  cluster.Node
 	log   events.Log
 	own   *events.Hub
-	lost  chan Node // lost nodes, to be stored as gaps
+	lost  chan cluster.Node // lost nodes, to be stored as gaps
 	news  chan events.Message
 	wake  chan struct{} // look at the log at once
 	reads chan struct{} // a place for each read of a reader that is under way
@@ -55,7 +58,7 @@ type feed struct {
 
 func newFeed(a *api) *feed {
 	return &feed{
-		a: a, log: a.Cluster.Log(), own: a.g.Watch().Events.Hub, lost: make(chan Node, maxNews), news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
+		a: a, log: a.Cluster.Log(), own: a.g.Watch().Events.Hub, lost: make(chan cluster.Node, maxNews), news: make(chan events.Message, maxNews), wake: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads), begun: make(chan struct{}), seen: make(map[string]uint64),
 	}
 }
@@ -76,7 +79,7 @@ type sealedMessage struct {
 func (f *feed) encode(m message) ([]byte, error) {
 	data, err := json.Marshal(m)
 	if err == nil {
-		data, err = f.a.Cluster.Seal(data)
+		data, err = f.a.Cluster.Seal(eventsRoot+f.self.ID, data)
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +93,7 @@ func (f *feed) decode(node string, data []byte) (m message, err error) {
 	if err = json.Unmarshal(data, &s); err != nil {
 		return m, err
 	}
-	opened, err := f.a.Cluster.Open(node, s.Sealed)
+	opened, err := f.a.Cluster.Open(eventsRoot+node, s.Sealed)
 	if err != nil {
 		return m, err
 	}
@@ -112,7 +115,7 @@ func parseMessage(data []byte) (m message, err error) {
 func (f *feed) run(ctx context.Context) {
 	f.self = f.a.self()
 	own, last := f.own.Live(), f.own.Last()
-	f.a.Cluster.OnLost(func(n Node) {
+	f.a.Cluster.OnLost(func(n cluster.Node) {
 		select {
 		case f.lost <- n:
 		default: // more nodes than a cluster has

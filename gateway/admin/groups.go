@@ -18,7 +18,7 @@ func (a *api) group(do func(c *control.Control, group, by string) int) http.Hand
 			problem(w, http.StatusNotFound, "no such resource")
 			return
 		}
-		n := do(a.g.Control(), name, callerOf(r).name)
+		n := do(a.g.Control(), name, callOf(r).name)
 		if a.alone(r) {
 			answer(w, http.StatusOK, groupSize{Sessions: n})
 			return

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,12 +10,6 @@ import (
 	"reseat/gateway/front"
 )
 
-// A guard identifies the caller of a request, or says why it is refused. It may set headers
-// of the refusal.
-type guard interface {
-	check(w http.ResponseWriter, r *http.Request) (caller, *denial)
-}
-
 // A denial says why a request is refused before it reaches its handler.
 type denial struct {
 	status int
@@ -24,37 +17,36 @@ type denial struct {
 	detail string
 }
 
-// loopbackGuard trusts every caller on this machine, except for what a foreign page in one
+// loopback is the caller where no token is required.
+var loopback = caller{name: "loopback", write: true}
+
+// checkLoopback trusts every caller on this machine, except for what a foreign page in one
 // of its browsers could send: cross-site requests, and requests under a name that was made
 // to resolve to this machine (DNS rebinding).
-type loopbackGuard struct{}
-
-func (loopbackGuard) check(_ http.ResponseWriter, r *http.Request) (caller, *denial) {
+func checkLoopback(r *http.Request) (caller, *denial) {
 	switch {
 	case !loopbackName(r.Host):
 		return caller{}, &denial{http.StatusForbidden, "host", "want a loopback name as Host, such as 127.0.0.1, since --admin-token-file is not set"}
 	case !ownOrigin(r):
 		return caller{}, &denial{http.StatusForbidden, "cross_site", "cross-site request"}
 	}
-	return caller{name: loopbackGuard{}.name(), write: true}, nil
+	return loopback, nil
 }
 
-func (loopbackGuard) name() string { return "loopback" }
-
-// callerKey is the context key for the caller.
-type callerKey struct{}
-
-func callerOf(r *http.Request) caller {
-	c, _ := r.Context().Value(callerKey{}).(caller)
-	return c
+// identify returns the caller of a request, or why it is refused. It may set headers of the
+// refusal.
+func (a *api) identify(w http.ResponseWriter, r *http.Request) (caller, *denial) {
+	if a.Credentials == nil {
+		return checkLoopback(r)
+	}
+	return a.Credentials.check(w, r)
 }
 
-// authorize passes on the requests of callers that the guard knows, and that may do what
-// they ask.
+// authorize passes on the requests of callers that are known, and that may do what they ask.
 func (a *api) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		who, denied := a.guard.check(w, r)
+		who, denied := a.identify(w, r)
 		if denied == nil && !who.write && !readOnly(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="reseat", error="insufficient_scope"`)
 			denied = &denial{http.StatusForbidden, "viewer", "a viewer's token may only read"}
@@ -64,7 +56,7 @@ func (a *api) authorize(next http.Handler) http.Handler {
 			problem(w, denied.status, denied.detail)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		next.ServeHTTP(w, withCall(r, who))
 	})
 }
 

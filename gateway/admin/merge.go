@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"reseat/gateway/cluster"
 	"reseat/gateway/registry"
 	"reseat/gateway/watch"
 )
@@ -18,11 +19,11 @@ import (
 // sends all of its sessions up to there, since any of them may be among the first.
 const maxMerged = 5000
 
-// figures are the last answers of the other nodes. The counts of a node that does not
-// answer stay in the sums, so that those do not fall and rise again.
+// figures are what is left of the last answers of the other nodes: of a node that does not
+// answer, the counts stay in the sums, so that those do not fall and rise again.
 type figures struct {
 	mu   sync.Mutex
-	last map[string]overview // by node id; without sessions
+	last map[string]overview // by node id
 }
 
 // overviewOfAll is the overview of all nodes. What cannot be summed is this node's: times,
@@ -34,15 +35,17 @@ func (a *api) overviewOfAll(r *http.Request, v registry.View, since time.Time) o
 	own := a.ownOverview(r, wide, since)
 	sum := own
 	sum.EndedBy, sum.ResumesBy, sum.Routes = maps.Clone(own.EndedBy), maps.Clone(own.ResumesBy), slices.Clone(own.Routes)
-	peers := make([]peer, 0, len(others))
+	peers, unlimited := make([]peer, 0, len(others)), own.MaxSessions == 0
 	for id, o := range others {
 		o, present := a.heard.note(id, o)
-		if present {
-			sum.add(&o)
-			sum.Sessions = append(sum.Sessions, o.Sessions...)
+		sum.add(&o)
+		unlimited = unlimited || present && o.MaxSessions == 0
+		if !o.Time.IsZero() {
+			peers = append(peers, peer{append(slices.Clone(o.Samples), o.Totals), o.Since})
 		}
-		sum.addCounts(&o)
-		peers = append(peers, newPeer(&o, present))
+	}
+	if unlimited {
+		sum.MaxSessions = 0
 	}
 	sum.Offset = min(v.Offset, max(sum.Matching-v.Limit, 0), maxMerged-v.Limit)
 	sum.Sessions = v.Merge(sum.Sessions, sum.Offset)
@@ -52,14 +55,13 @@ func (a *api) overviewOfAll(r *http.Request, v registry.View, since time.Time) o
 			addTotals(&sum.Samples[i], p.at(sum.Samples[i].Time))
 		}
 	}
-	engine := a.Cluster.Status().Engine
-	sum.Nodes, sum.Missing, sum.Engine = a.present(), names(missing), &engine
+	sum.Nodes, sum.Missing, sum.Engine = shown(a.present()), names(missing), a.engine()
 	return sum
 }
 
 // overviewsElsewhere returns the overviews of the other nodes by their ids; nil for those
 // that did not answer.
-func (a *api) overviewsElsewhere(r *http.Request, query string) (list map[string]*overview, missing []Node) {
+func (a *api) overviewsElsewhere(r *http.Request, query string) (list map[string]*overview, missing []cluster.Node) {
 	nodes := a.others()
 	answers, missing := askEach[overview](a, r, nodes, http.MethodGet, "/overview", query)
 	list = make(map[string]*overview)
@@ -94,7 +96,7 @@ func (f *figures) keep(list map[string]*overview) {
 }
 
 // note keeps what a node has answered. For nil it returns what was kept, and present is
-// false.
+// false: what the node had then is not counted any more.
 func (f *figures) note(id string, o *overview) (_ overview, present bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,35 +106,33 @@ func (f *figures) note(id string, o *overview) (_ overview, present bool) {
 	if f.last == nil {
 		f.last = make(map[string]overview)
 	}
-	kept := *o
-	kept.Sessions = nil
-	f.last[id] = kept
+	f.last[id] = o.counted()
 	return *o, true
 }
 
-// add adds what another node has now, except for its sessions.
-func (o *overview) add(other *overview) {
-	o.Matching += other.Matching
-	o.BufferMaxBytes += other.BufferMaxBytes
-	if o.MaxSessions += other.MaxSessions; other.MaxSessions == 0 {
-		o.MaxSessions = 0 // it has no limit
+// counted is the part of o that only grows.
+func (o overview) counted() overview {
+	o.Sessions, o.Matching, o.BufferMaxBytes, o.MaxSessions = nil, 0, 0, 0
+	o.Totals, o.Routes = counted(&o.Totals), slices.Clone(o.Routes)
+	for i := range o.Routes {
+		o.Routes[i].Sessions = watch.StateCounts{}
 	}
-	now := current(&other.Totals)
-	addTotals(&o.Totals, now)
-	for i := range other.Routes {
-		n := &o.route(&other.Routes[i]).Sessions
-		addStates(n, other.Routes[i].Sessions)
-	}
+	return o
 }
 
-// addCounts adds what another node has counted.
-func (o *overview) addCounts(other *overview) {
-	addTotals(&o.Totals, counted(&other.Totals))
+// add adds what another node has answered.
+func (o *overview) add(other *overview) {
+	o.Sessions = append(o.Sessions, other.Sessions...)
+	o.Matching += other.Matching
+	o.BufferMaxBytes += other.BufferMaxBytes
+	o.MaxSessions += other.MaxSessions
+	o.Refusals += other.Refusals
+	addTotals(&o.Totals, other.Totals)
 	addMap(o.EndedBy, other.EndedBy)
 	addMap(o.ResumesBy, other.ResumesBy)
-	o.Refusals += other.Refusals
 	for i := range other.Routes {
 		to, f := o.route(&other.Routes[i]), &other.Routes[i]
+		addStates(&to.Sessions, f.Sessions)
 		to.Created += f.Created
 		to.Detached += f.Detached
 		to.Resumed += f.Resumed
@@ -159,20 +159,10 @@ func addMap(to, from map[string]uint64) {
 	}
 }
 
-func addDurable(to *watch.DurableCounts, n watch.DurableCounts) {
-	to.Covered += n.Covered
-	to.Exposed += n.Exposed
-}
-
 func addStates(to *watch.StateCounts, n watch.StateCounts) {
 	to.Connecting += n.Connecting
 	to.Attached += n.Attached
 	to.Detached += n.Detached
-}
-
-// current is the part of t that describes the moment.
-func current(t *watch.Totals) watch.Totals {
-	return watch.Totals{Sessions: t.Sessions, Durable: t.Durable, BufferBytes: t.BufferBytes, Loops: t.Loops, RTTMedian: t.RTTMedian, RTTHigh: t.RTTHigh}
 }
 
 // counted is the part of t that only grows.
@@ -195,7 +185,8 @@ func addTotals(to *watch.Totals, from watch.Totals) {
 	}
 	to.RTTHigh = max(to.RTTHigh, from.RTTHigh)
 	addStates(&to.Sessions, from.Sessions)
-	addDurable(&to.Durable, from.Durable)
+	to.Durable.Covered += from.Durable.Covered
+	to.Durable.Exposed += from.Durable.Exposed
 	to.BufferBytes += from.BufferBytes
 	to.Loops += from.Loops
 	more := counters(&from)
@@ -214,33 +205,19 @@ func weight(t *watch.Totals) float64 {
 
 // A peer is another node's totals over time.
 type peer struct {
-	points  []watch.Totals // oldest first; the last are those of its answer
-	since   time.Time      // when its process began
-	present bool           // it has answered
-}
-
-func newPeer(o *overview, present bool) peer {
-	if o.Time.IsZero() {
-		return peer{}
-	}
-	return peer{append(slices.Clone(o.Samples), o.Totals), o.Since, present}
+	points []watch.Totals // oldest first; the last are those of its answer
+	since  time.Time      // when its process began
 }
 
 // at returns the totals at a time, as far as they are known: between two points
 // proportionally, since nodes take their samples at different times.
 func (p peer) at(t time.Time) watch.Totals {
-	n := len(p.points)
-	if n == 0 {
-		return watch.Totals{}
-	}
 	i, exact := slices.BinarySearchFunc(p.points, t, func(x watch.Totals, t time.Time) int { return x.Time.Compare(t) })
 	switch {
 	case exact:
 		return p.points[i]
-	case i == n && p.present:
-		return p.points[n-1]
-	case i == n:
-		return counted(&p.points[n-1])
+	case i == len(p.points):
+		return p.points[i-1]
 	case i == 0 && p.since.Before(t):
 		return counted(&p.points[0])
 	case i == 0:

@@ -35,14 +35,14 @@ type overview struct {
 
 	// In a cluster: all nodes, this one first, the names of those that did not answer, and this
 	// node's connection to NATS.
-	Nodes   []Node        `json:"nodes,omitzero"`
+	Nodes   []shownNode   `json:"nodes,omitzero"`
 	Missing []string      `json:"nodes_missing,omitzero"`
-	Engine  *EngineStatus `json:"engine,omitzero"`
+	Engine  *engineStatus `json:"engine,omitzero"`
 }
 
 func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 	most := maxRows
-	if callerOf(r).node != "" {
+	if callOf(r).node != "" {
 		most = maxMerged
 	}
 	v, since, err := view(r.URL.Query(), most)
@@ -59,7 +59,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 
 // ownOverview is the overview of this node.
 func (a *api) ownOverview(r *http.Request, v registry.View, since time.Time) overview {
-	o := overview{Overview: a.g.Watch().Overview(v), Host: a.Host, Version: a.Version, Listen: a.Listen, Write: callerOf(r).write, Every: sampleEvery.String(), Samples: a.Recorder.since(since), Upgrade: a.Upgrade()}
+	o := overview{Overview: a.g.Watch().Overview(v), Host: a.Host, Version: a.Version, Listen: a.Listen, Write: callOf(r).write, Every: sampleEvery.String(), Samples: a.Recorder.since(since), Upgrade: a.Upgrade()}
 	if o.Sessions == nil {
 		o.Sessions = []registry.Snapshot{}
 	}

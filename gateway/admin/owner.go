@@ -19,8 +19,8 @@ import (
 func (a *api) owned(here http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		of := id(r)
-		_, known := a.g.Control().Settled(visitOf(r.Context()), of)
-		if !known && callerOf(r).node != "" {
+		_, known := a.g.Control().Settled(callOf(r).visit, of)
+		if !known && callOf(r).node != "" {
 			w.Header()[owner.MovedHeader] = []string{a.g.Owner().MovedTo(of)}
 		}
 		switch {
@@ -45,7 +45,7 @@ func (a *api) passToOwner(w http.ResponseWriter, r *http.Request, here http.Hand
 		return
 	}
 	s := &search{a: a, w: w, r: r, body: body, here: here}
-	o, v := a.g.Owner(), visitOf(r.Context())
+	o, v := a.g.Owner(), callOf(r).visit
 	switch t := o.Search(r.Context(), &owner.Query{Session: id(r), Visit: v, Ask: s.ask}, o.NodeOf(id(r))); {
 	case t.Answer == owner.Served:
 	case errors.Is(t.Err, cluster.ErrNoSeat) && s.silent != nil:
@@ -71,7 +71,7 @@ type search struct {
 	body []byte
 	here http.HandlerFunc // at this node
 
-	silent *Node // the last node if it did not answer; nil if it does not have the session
+	silent *cluster.Node // the last node if it did not answer; nil if it does not have the session
 }
 
 // ask passes the call to a node. If it is not answered, next is the node that the session was handed off to, ""
@@ -79,7 +79,7 @@ type search struct {
 func (s *search) ask(node string) (_ owner.Answer, next string) {
 	s.silent = nil
 	if node == s.a.self().ID {
-		if _, known := s.a.g.Control().Settled(visitOf(s.r.Context()), id(s.r)); !known {
+		if _, known := s.a.g.Control().Settled(callOf(s.r).visit, id(s.r)); !known {
 			return owner.NotThere, s.a.g.Owner().MovedTo(id(s.r))
 		}
 		s.r.Body = bodyRead{bytes.NewReader(s.body)}
@@ -88,7 +88,7 @@ func (s *search) ask(node string) (_ owner.Answer, next string) {
 	}
 	to, ok := s.a.byID(node)
 	if !ok {
-		s.silent = &Node{ID: node}
+		s.silent = &cluster.Node{ID: node}
 		return owner.Lost, ""
 	}
 	answer, next := s.a.forward(s.w, s.r, s.body, to, pathIn(s.r))
@@ -100,7 +100,7 @@ func (s *search) ask(node string) (_ owner.Answer, next string) {
 
 // afterLoss answers a call for a session without a seat, whose node does not answer. If that node was
 // lost, another one may remember how the session has ended there.
-func (s *search) afterLoss(node Node) {
+func (s *search) afterLoss(node cluster.Node) {
 	if s.a.Cluster.Gone(s.r.Context(), node.ID) {
 		if at, _ := s.a.findHolder(s.r); at.ID != "" {
 			if answer, _ := s.ask(at.ID); answer == owner.Served {
@@ -112,7 +112,7 @@ func (s *search) afterLoss(node Node) {
 }
 
 // fail answers that the session may live, and cannot be reached now.
-func (s *search) fail(detail string, missing *Node) {
+func (s *search) fail(detail string, missing *cluster.Node) {
 	d := details{Status: http.StatusBadGateway, Detail: detail}
 	if missing != nil {
 		d.Missing = []string{cmp.Or(missing.Name, missing.ID)}

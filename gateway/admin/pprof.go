@@ -8,23 +8,19 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
+// profiles are those that pprof.Index does not serve.
+var profiles = map[string]http.HandlerFunc{"cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}
+
 // profile serves what `go tool pprof` requests.
 func profile(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "profile")
-	switch name {
-	case "cmdline":
-		pprof.Cmdline(w, r)
-	case "profile":
-		pprof.Profile(w, r)
-	case "symbol":
-		pprof.Symbol(w, r)
-	case "trace":
-		pprof.Trace(w, r)
+	h := profiles[name]
+	switch {
+	case h != nil:
+		h(w, r)
+	case runtimepprof.Lookup(name) == nil:
+		problem(w, http.StatusNotFound, "no such profile")
 	default:
-		if runtimepprof.Lookup(name) == nil {
-			problem(w, http.StatusNotFound, "no such profile")
-			return
-		}
-		pprof.Handler(name).ServeHTTP(w, r)
+		pprof.Index(w, r)
 	}
 }

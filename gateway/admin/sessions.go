@@ -211,7 +211,7 @@ func (a *api) end(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "reason: want UTF-8 text of at most 123 bytes")
 		return
 	}
-	outcome(w, a.g.Control().End(callerOf(r).name, id(r), int(code), reason), sessionEnded)
+	outcome(w, a.g.Control().End(callOf(r).name, id(r), int(code), reason), sessionEnded)
 }
 
 func (a *api) disconnect(w http.ResponseWriter, r *http.Request) {

@@ -86,8 +86,8 @@ func (s *streams) release(of string) {
 // readerKey returns whose limit a stream counts against: its token's, or without tokens
 // its address's.
 func readerKey(r *http.Request) string {
-	name := callerOf(r).name
-	if name == (loopbackGuard{}).name() {
+	name := callOf(r).name
+	if name == loopback.name {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return name + " " + host
 	}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -261,7 +260,7 @@ func TestStreamsAreLimitedInTotalAndPerAddress(t *testing.T) {
 	of := func(addr string) string {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil)
 		r.RemoteAddr = addr
-		return readerKey(r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{name: "loopback", write: true})))
+		return readerKey(withCall(r, loopback))
 	}
 	if one := of("127.0.0.1:1"); of("127.0.0.1:2") != one || of("127.0.0.2:1") == one {
 		t.Errorf("readers are told apart as %q, %q and %q, want by their addresses", one, of("127.0.0.1:2"), of("127.0.0.2:1"))

@@ -38,7 +38,7 @@ func (a *api) listAll(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	left := slices.DeleteFunc(a.nodes(), func(n Node) bool { return n.ID < from })
+	left := slices.DeleteFunc(a.nodes(), func(n cluster.Node) bool { return n.ID < from })
 	if len(left) == 0 || left[0].ID != from {
 		f.After = 0
 	}
@@ -49,7 +49,7 @@ func (a *api) listAll(w http.ResponseWriter, r *http.Request) {
 	case f.Player == "" && f.Group == "":
 		asked = left[:min(maxWalk, len(left))]
 	}
-	list, missing, next := []json.RawMessage{}, []Node{}, ""
+	list, missing, next := []json.RawMessage{}, []cluster.Node{}, ""
 	if len(asked) < len(left) {
 		next = left[len(asked)].ID + "-0"
 	}
@@ -76,8 +76,8 @@ func (a *api) listAll(w http.ResponseWriter, r *http.Request) {
 }
 
 // pages returns a page of each of the nodes, nil for one that did not answer.
-func (a *api) pages(r *http.Request, f registry.Filter, nodes []Node) []*nodePage {
-	own := slices.IndexFunc(nodes, func(n Node) bool { return n.ID == a.self().ID })
+func (a *api) pages(r *http.Request, f registry.Filter, nodes []cluster.Node) []*nodePage {
+	own := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.ID == a.self().ID })
 	if own >= 0 {
 		nodes = slices.Delete(slices.Clone(nodes), own, own+1)
 	}

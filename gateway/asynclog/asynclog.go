@@ -23,14 +23,15 @@ type Writer struct {
 	pending int // lines dropped since the last one that was queued
 	dropped int // in total
 	closed  bool
-	wake    chan struct{} // one slot
+	change  sync.Cond     // of queue and closed
 	done    chan struct{} // closed when run returns
 }
 
 // New starts writing to w, until Close. At most maxBytes are queued; notice makes the
 // line that says how many lines were dropped.
 func New(w io.Writer, maxBytes int, notice func(lines int) []byte) *Writer {
-	l := &Writer{w: w, max: maxBytes, notice: notice, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &Writer{w: w, max: maxBytes, notice: notice, done: make(chan struct{})}
+	l.change.L = &l.mu
 	go l.run() // Close waits for it
 	return l
 }
@@ -65,49 +66,38 @@ func (l *Writer) Dropped() int {
 func (l *Writer) pushLocked(line []byte) {
 	l.queue = append(l.queue, line)
 	l.size += len(line)
-	l.notify()
-}
-
-func (l *Writer) notify() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.change.Signal()
 }
 
 func (l *Writer) run() {
 	defer close(l.done)
-	for {
-		lines, closed := l.popAll()
+	for lines := l.popAll(); len(lines) > 0; lines = l.popAll() {
 		for _, line := range lines {
 			l.w.Write(line) // an error could be reported nowhere else
 			l.mu.Lock()
 			l.size -= len(line)
 			l.mu.Unlock()
 		}
-		if len(lines) > 0 {
-			continue
-		}
-		if closed {
-			return
-		}
-		<-l.wake
 	}
 }
 
-func (l *Writer) popAll() (lines [][]byte, closed bool) {
+// popAll waits for lines. It returns none once the Writer is closed and all were written.
+func (l *Writer) popAll() (lines [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for len(l.queue) == 0 && !l.closed {
+		l.change.Wait()
+	}
 	lines, l.queue = l.queue, nil
-	return lines, l.closed
+	return lines
 }
 
 // Close waits until the queued lines are written, for timeout at most.
 func (l *Writer) Close(timeout time.Duration) {
 	l.mu.Lock()
 	l.closed = true
+	l.change.Signal()
 	l.mu.Unlock()
-	l.notify()
 	select {
 	case <-l.done:
 	case <-time.After(timeout):

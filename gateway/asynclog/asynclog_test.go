@@ -75,3 +75,34 @@ func TestCloseGivesUpOnAStuckWriter(t *testing.T) {
 		r.Close() // ends the goroutine
 	})
 }
+
+// fullDisk takes no line, until there is room.
+type fullDisk struct {
+	bytes.Buffer
+	room bool
+}
+
+func (d *fullDisk) Write(line []byte) (int, error) {
+	if !d.room {
+		return 0, io.ErrShortWrite
+	}
+	return d.Buffer.Write(line)
+}
+
+// A full disk costs the lines that it does not take.
+func TestFailedWritesStopNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(fullDisk)
+		l := New(d, 100, droppedNotice)
+		for range 50 {
+			l.Write([]byte("123456789\n"))
+			synctest.Wait()
+		}
+		d.room = true
+		l.Write([]byte("at last\n"))
+		l.Close(time.Second)
+		if got := d.String(); got != "at last\n" || l.Dropped() != 0 {
+			t.Errorf("got %q, and %d lines dropped", got, l.Dropped())
+		}
+	})
+}

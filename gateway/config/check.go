@@ -14,10 +14,10 @@ import (
 func (d *draft) check() error {
 	for _, rule := range []func(*draft) error{
 		(*draft).checkGame,
+		(*draft).checkNeeds,
 		(*draft).checkDev,
 		(*draft).checkListeners,
 		(*draft).checkTLS,
-		(*draft).checkWebhook,
 		(*draft).checkCluster,
 		(*draft).buildRoutes,
 		(*draft).checkAuth,
@@ -37,6 +37,17 @@ func (d *draft) checkGame() error {
 		return d.fault("upstream", "want it or --demo, got both")
 	case d.upstream == nil && len(d.routes)+len(d.tables) == 0 && !d.Demo:
 		return &UsageError{"--upstream, --route, --demo", errors.New("want at least one of them, got none")}
+	}
+	return nil
+}
+
+// checkNeeds refuses a setting without the other one that it needs: half a certificate, or posts of
+// events without a signature, which anyone could forge.
+func (d *draft) checkNeeds() error {
+	for i := range table {
+		if f := &table[i]; f.needs != "" && d.given[f.name] && !d.given[f.needs] {
+			return d.fault(f.name, "requires --%s", f.needs)
+		}
 	}
 	return nil
 }
@@ -82,33 +93,10 @@ func (d *draft) checkAdmin() error {
 	return nil
 }
 
-// checkTLS requires one source of certificates, completely configured.
+// checkTLS requires one source of certificates.
 func (d *draft) checkTLS() error {
-	t := &d.TLS
-	files, ca := t.CertFile != "" || t.KeyFile != "", len(t.Domains) > 0
-	switch {
-	case t.CertFile != "" && t.KeyFile == "":
-		return d.fault("tls-cert", "requires --tls-key")
-	case t.KeyFile != "" && t.CertFile == "":
-		return d.fault("tls-key", "requires --tls-cert")
-	case files && ca:
+	if d.TLS.CertFile != "" && len(d.TLS.Domains) > 0 {
 		return d.fault("acme-domain", "want it or --tls-cert, got both")
-	case !ca && t.Directory != "":
-		return d.fault("acme-directory", "requires --acme-domain")
-	case !ca && t.Cache != "":
-		return d.fault("acme-cache", "requires --acme-domain")
-	}
-	return nil
-}
-
-// checkWebhook requires both settings or neither: anyone could forge a post without a
-// signature.
-func (d *draft) checkWebhook() error {
-	switch {
-	case d.Webhook != nil && d.WebhookSecretFile == "":
-		return d.fault("webhook", "requires --webhook-secret-file")
-	case d.Webhook == nil && d.WebhookSecretFile != "":
-		return d.fault("webhook-secret-file", "requires --webhook")
 	}
 	return nil
 }

@@ -84,21 +84,12 @@ func advertised(s string) (string, error) {
 	return s, nil
 }
 
-// aboutClusters are the settings that have no effect without --cluster.
-var aboutClusters = []string{"cluster-name", "cluster-creds", "cluster-ca", "node-name", "node-listen", "node-advertise", "node-dead-after"}
-
 // checkCluster requires keys that all nodes share.
 func (d *draft) checkCluster() error {
 	c := &d.Cluster
-	if !c.Enabled() {
-		for _, name := range aboutClusters {
-			if d.given[name] {
-				return d.fault(name, "requires --cluster")
-			}
-		}
-		return nil
-	}
 	switch {
+	case !c.Enabled():
+		return nil
 	case len(d.TokenKeyFiles) == 0:
 		return d.fault("cluster", "requires --token-key-file: all nodes of a cluster share the key of the resume tokens")
 	case !c.encrypted() && c.elsewhere() != "":

@@ -142,11 +142,11 @@ func fill(sources ...source) (*draft, error) {
 }
 
 // pick returns the values in force for f, the name to call them by in errors, and whether
-// any source has them.
+// a source gives any.
 func (f *flag) pick(sources []source) (values []string, label string, given bool) {
 	for _, s := range sources {
 		if v, ok := s.values[f.name]; ok {
-			return v, s.label(f.name), true
+			return v, s.label(f.name), len(v) > 0
 		}
 	}
 	if f.def != "" {

@@ -92,34 +92,37 @@ Exit status: 0 after SIGTERM or SIGINT, --help or --version; 1 if the gateway ca
 stopped by a second signal; 2 if a setting is invalid, before anything was opened. For check: 0 if
 all is well; 1 if something else would fail now, such as an unreachable game server; 2 as above.`
 
-// helpText is the answer to --help: the table, group by group.
-func helpText() string {
+// helpText is the answer to --help.
+func helpText() string { return helpHead + listed("\n%s\n", (*flag).helpRow) + helpFoot }
+
+// listed returns the table group by group: a heading with its name, and what row makes of each flag.
+func listed(heading string, row func(*flag) string) string {
 	var b strings.Builder
-	b.WriteString(helpHead)
 	group := ""
 	for i := range table {
 		f := &table[i]
 		if f.group != group {
 			group = f.group
-			b.WriteString("\n" + group + "\n")
+			fmt.Fprintf(&b, heading, group)
 		}
-		f.writeHelp(&b)
+		b.WriteString(row(f))
 	}
-	b.WriteString(helpFoot)
 	return b.String()
 }
 
-// writeHelp writes a flag's line, with its text beside it or below.
-func (f *flag) writeHelp(b *strings.Builder) {
+// helpRow returns a flag's line, with its text beside it or below.
+func (f *flag) helpRow() string {
+	var b strings.Builder
 	left := strings.TrimRight("  --"+f.name+" "+f.arg, " ")
 	if len(left) > helpColumn-2 {
 		b.WriteString(left + "\n")
 		left = ""
 	}
 	for _, line := range wrap(f.helpWords(), helpWidth-helpColumn) {
-		fmt.Fprintf(b, "%-*s%s\n", helpColumn, left, line)
+		fmt.Fprintf(&b, "%-*s%s\n", helpColumn, left, line)
 		left = ""
 	}
+	return b.String()
 }
 
 // helpWords returns the words of a flag's help: its text, its default, its marks. Lines

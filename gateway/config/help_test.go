@@ -103,20 +103,7 @@ This page is generated: ` + "`go test ./gateway/config -update`" + ` writes it.
 `
 
 // flagsText generates the flags page from the table.
-func flagsText() string {
-	var b strings.Builder
-	b.WriteString(flagsHead)
-	group := ""
-	for i := range table {
-		f := &table[i]
-		if f.group != group {
-			group = f.group
-			b.WriteString("\n## " + group + "\n\n")
-		}
-		b.WriteString(f.pageRow())
-	}
-	return b.String()
-}
+func flagsText() string { return flagsHead + listed("\n## %s\n\n", (*flag).pageRow) }
 
 // pageRow returns a list item: the flag, its default if it has one, its marks, its help.
 func (f *flag) pageRow() string {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,39 +142,37 @@ func or[T any](word string, parse parser[T]) parser[T] {
 	}
 }
 
-// An option is one word that a choice accepts, and its value.
-type option[T any] struct {
+// choices are a few words, and what each means.
+type choices[T any] []struct {
 	word  string
 	value T
 }
 
-// choice accepts one of a few words.
-func choice[T any](options ...option[T]) parser[T] {
-	words := make([]string, len(options))
-	for i, o := range options {
-		words[i] = o.word
+// parse accepts one of the words.
+func (c choices[T]) parse(s string) (value T, err error) {
+	words := make([]string, len(c))
+	for i, one := range c {
+		if words[i] = one.word; s == one.word {
+			return one.value, nil
+		}
 	}
 	last := len(words) - 1
-	what := strings.Join(words[:last], ", ") + " or " + words[last]
-	return func(s string) (T, error) {
-		if i := slices.Index(words, s); i >= 0 {
-			return options[i].value, nil
-		}
-		var none T
-		return none, want(what, s)
-	}
+	return value, want(strings.Join(words[:last], ", ")+" or "+words[last], s)
 }
 
+// either returns a parser of two words, the second of which is true.
+func either(no, yes string) parser[bool] { return choices[bool]{{no, false}, {yes, true}}.parse }
+
 // boolean accepts the values of a flag that needs none.
-var boolean = choice(option[bool]{"true", true}, option[bool]{"false", false}, option[bool]{"on", true}, option[bool]{"off", false},
-	option[bool]{"1", true}, option[bool]{"0", false})
+var boolean = choices[bool]{{"true", true}, {"false", false}, {"on", true}, {"off", false}, {"1", true}, {"0", false}}.parse
 
-// compression accepts off, on, and what else the window may be.
-var compression = choice(option[policy.Compression]{"off", policy.Compression{}}, compressed("on", 4*kib), compressed("no-window", 0),
-	compressed("1KiB", kib), compressed("2KiB", 2*kib), compressed("4KiB", 4*kib), compressed("8KiB", 8*kib), compressed("16KiB", 16*kib), compressed("32KiB", 32*kib))
-
-func compressed(word string, window int) option[policy.Compression] {
-	return option[policy.Compression]{word, policy.Compression{On: true, Window: window}}
+// compression accepts off, on, no-window, and what the window may be.
+func compression(s string) (policy.Compression, error) {
+	window, err := choices[int]{{"off", -1}, {"on", 4 * kib}, {"no-window", 0}, {"1KiB", kib}, {"2KiB", 2 * kib}, {"4KiB", 4 * kib}, {"8KiB", 8 * kib}, {"16KiB", 16 * kib}, {"32KiB", 32 * kib}}.parse(s)
+	if err != nil || window < 0 {
+		return policy.Compression{}, err
+	}
+	return policy.Compression{On: true, Window: window}, nil
 }
 
 // identifier accepts 1 to 255 printable characters without blanks.

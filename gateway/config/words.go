@@ -43,8 +43,7 @@ func keepaliveReply(s string) (session.KeepaliveReply, error) {
 }
 
 // keepaliveMode accepts what is done about the keepalives of clients.
-var keepaliveMode = choice(option[session.KeepaliveMode]{"hint", session.KeepaliveHint}, option[session.KeepaliveMode]{"auto", session.KeepaliveAuto},
-	option[session.KeepaliveMode]{"off", session.KeepaliveOff})
+var keepaliveMode = choices[session.KeepaliveMode]{{"hint", session.KeepaliveHint}, {"auto", session.KeepaliveAuto}, {"off", session.KeepaliveOff}}.parse
 
 // setKeepalives sets the values of --keepalive-send: keepalives, and a keepaliveMode.
 func setKeepalives(l *local, values []string) error {

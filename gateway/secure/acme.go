@@ -75,11 +75,26 @@ func openAuthority(c Config) (source, error) {
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.manager = &autocert.Manager{
 		Prompt:     autocert.AcceptTOS, // said so in the help of --acme-domain
-		Cache:      &cache{dir: autocert.DirCache(dir), log: c.Log, unwritten: make(map[string][]byte)},
+		Cache:      cache{autocert.DirCache(dir), c.Log},
 		HostPolicy: autocert.HostWhitelist(c.Domains...),
 		Client:     c.client(a.ctx),
 	}
 	return a, nil
+}
+
+// A cache never fails to write: autocert uses a certificate from its own memory then, where it
+// would otherwise order it again and again.
+type cache struct {
+	autocert.DirCache
+	log *slog.Logger
+}
+
+// Put implements autocert.Cache.
+func (c cache) Put(ctx context.Context, name string, data []byte) error {
+	if err := c.DirCache.Put(ctx, name, data); err != nil {
+		c.log.Error("acme.cache_failed", "name", name, "err", err, "text", "kept in memory until this process ends")
+	}
+	return nil
 }
 
 // cacheDir is the directory for accounts and certificates.
@@ -229,7 +244,7 @@ func (a *authority) start() {
 	}
 }
 
-func (a *authority) stop() { a.cancel() }
+func (a *authority) Stop() { a.cancel() }
 
 // renew orders a certificate, retrying with backoff, and then watches its renewal,
 // because autocert does not report when that fails.
@@ -271,10 +286,10 @@ func late(leaf *x509.Certificate, now time.Time) bool {
 	return leaf.NotAfter.Sub(now) < begins*3/4
 }
 
-func (a *authority) reload() error      { return nil }
-func (a *authority) host(string) string { return a.first.name }
+func (a *authority) Reload() error      { return nil }
+func (a *authority) Host(string) string { return a.first.name }
 
-func (a *authority) leaf() *x509.Certificate {
+func (a *authority) Leaf() *x509.Certificate {
 	if !a.first.ready.Load() {
 		return nil
 	}

@@ -2,7 +2,6 @@ package secure
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -169,35 +168,16 @@ func TestRenewalIsLateAfterAQuarterOfItsTime(t *testing.T) {
 	}
 }
 
-func TestFailedCacheWriteIsKeptInMemory(t *testing.T) {
-	ctx, log := context.Background(), new(logbook)
-	dir := filepath.Join(t.TempDir(), "cache")
-	c := &cache{dir: autocert.DirCache(dir), log: log.logger(), unwritten: make(map[string][]byte)}
+func TestFailedCacheWriteIsLoggedAndNoError(t *testing.T) {
+	log, dir := new(logbook), filepath.Join(t.TempDir(), "cache")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file where the directory should be
 		t.Fatal(err)
 	}
-	if err := c.Put(ctx, "game.example", []byte("one")); err != nil {
+	if err := (cache{autocert.DirCache(dir), log.logger()}).Put(t.Context(), "game.example", []byte("one")); err != nil {
 		t.Errorf("Put: %v", err)
-	}
-	if got, err := c.Get(ctx, "game.example"); string(got) != "one" || err != nil {
-		t.Errorf("Get: %q, %v", got, err)
 	}
 	if log.count("level=ERROR", "game.example", "acme.cache_failed") != 1 {
 		t.Errorf("the log: %s", log.String())
-	}
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
-	c.Put(ctx, "game.example", []byte("two"))
-	if got, err := os.ReadFile(filepath.Join(dir, "game.example")); string(got) != "two" || err != nil {
-		t.Errorf("on disk: %q, %v", got, err)
-	}
-	if got, _ := c.Get(ctx, "game.example"); string(got) != "two" {
-		t.Errorf("Get: %q, want what was put last", got)
-	}
-	c.Delete(ctx, "game.example")
-	if _, err := c.Get(ctx, "game.example"); !errors.Is(err, autocert.ErrCacheMiss) {
-		t.Errorf("Get after Delete: %v", err)
 	}
 }
 
@@ -224,6 +204,21 @@ func TestUnusableCacheIsRefusedAtStart(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(cache, "reseat-acme")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the cache of the user: %v, %v", info, err)
+	}
+}
+
+func TestCacheThatOthersMayWriteIsReported(t *testing.T) {
+	c := Config{Domains: []string{"game.example"}, Cache: t.TempDir()}
+	for mode, says := range map[os.FileMode]string{0o700: "", 0o770: "by its group", 0o777: "by everybody"} {
+		if err := os.Chmod(c.Cache, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := CacheExposure(c); (got == "") != (says == "") || !strings.Contains(got, says) {
+			t.Errorf("%v: %q, want %q", mode, got, says)
+		}
+	}
+	if got := CacheExposure(Config{Cache: c.Cache}); got != "" {
+		t.Errorf("without ACME: %q", got)
 	}
 }
 

@@ -59,20 +59,20 @@ func (f *files) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.pair.Load(), nil
 }
 
-func (f *files) reload() error {
+func (f *files) Reload() error {
 	if err := f.load(); err != nil {
 		return fmt.Errorf("%w; the certificate read before stays in use", err)
 	}
-	f.log.Info("cert.reloaded", "file", f.cert, "certificate", Describe(f.leaf()))
+	f.log.Info("cert.reloaded", "file", f.cert, "certificate", Describe(f.Leaf()))
 	return nil
 }
 
-func (f *files) leaf() *x509.Certificate { return f.pair.Load().Leaf }
+func (f *files) Leaf() *x509.Certificate { return f.pair.Load().Leaf }
 func (f *files) start()                  {}
-func (f *files) stop()                   {}
+func (f *files) Stop()                   {}
 
-func (f *files) host(listening string) string {
-	leaf := f.leaf()
+func (f *files) Host(listening string) string {
+	leaf := f.Leaf()
 	if leaf.VerifyHostname(listening) == nil {
 		return listening
 	}

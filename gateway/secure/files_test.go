@@ -3,6 +3,8 @@ package secure
 import (
 	"crypto/tls"
 	"io"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"reseat/gateway/internal/test/testcert"
+	"reseat/gateway/internal/test/wstest"
 )
 
 func serial(c *tls.Conn) string { return c.ConnectionState().PeerCertificates[0].SerialNumber.String() }
@@ -158,4 +161,162 @@ func TestDescribeNamesHostsOfCertificate(t *testing.T) {
 			t.Errorf("%q: %s, want %s", names, got, want)
 		}
 	}
+}
+
+func TestVersionsAndProtocols(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		least, most uint16
+		offer       []string
+		version     uint16 // 0: refused
+		agreed      string
+	}{
+		{"TLS 1.0", tls.VersionTLS10, tls.VersionTLS10, nil, 0, ""},
+		{"TLS 1.1", tls.VersionTLS10, tls.VersionTLS11, []string{"http/1.1"}, 0, ""},
+		{"TLS 1.2", tls.VersionTLS10, tls.VersionTLS12, []string{"http/1.1"}, tls.VersionTLS12, "http/1.1"},
+		{"TLS 1.3", tls.VersionTLS12, tls.VersionTLS13, []string{"http/1.1"}, tls.VersionTLS13, "http/1.1"},
+		{"both protocols", 0, 0, []string{"http/1.1", "h2"}, tls.VersionTLS13, "h2"},
+		{"no ALPN", 0, 0, nil, tls.VersionTLS13, ""},
+		{"another protocol", 0, 0, []string{"ftp"}, 0, ""},
+		{"a challenge that nobody asked for", 0, 0, []string{"acme-tls/1"}, 0, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, pair, _ := openFor(t, "game.example")
+				config := pair.Client(c.offer...)
+				config.MinVersion, config.MaxVersion = c.least, c.most
+				client, server, err := d.shake(config)
+				if c.version == 0 {
+					if err == nil {
+						t.Fatalf("accepted: %+v", client.ConnectionState())
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer server.Close()
+				if s := client.ConnectionState(); s.Version != c.version || s.NegotiatedProtocol != c.agreed {
+					t.Errorf("got %s with %q", tls.VersionName(s.Version), s.NegotiatedProtocol)
+				}
+			})
+		})
+	}
+}
+
+func TestCiphersThatGoCallsInsecureAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, pair, _ := openFor(t, "game.example")
+		for _, suite := range tls.InsecureCipherSuites() {
+			config := pair.Client()
+			config.MaxVersion, config.CipherSuites = tls.VersionTLS12, []uint16{suite.ID}
+			if _, server, err := d.shake(config); err == nil {
+				server.Close()
+				t.Errorf("%s was accepted", suite.Name)
+			}
+		}
+	})
+}
+
+// A logbook collects what is logged.
+type logbook struct{ wstest.Log }
+
+func (b *logbook) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// count returns the number of lines that contain all of the words.
+func (b *logbook) count(words ...string) (n int) {
+	for line := range strings.Lines(b.String()) {
+		held := true
+		for _, w := range words {
+			held = held && strings.Contains(line, w)
+		}
+		if held {
+			n++
+		}
+	}
+	return n
+}
+
+// A door is a listener in memory. Only its methods accept.
+type door struct {
+	net.Listener
+	t     *testing.T
+	certs *Certificates
+	inner *wstest.Listener
+	log   *logbook
+}
+
+func open(t *testing.T, c Config) *door {
+	t.Helper()
+	d := &door{t: t, inner: wstest.NewListener(64 << 10), log: new(logbook)}
+	c.Log = d.log.logger()
+	var err error
+	if d.certs, err = Open(c); err != nil {
+		t.Fatal(err)
+	}
+	d.Listener = d.certs.Listen(d.inner)
+	t.Cleanup(func() { d.close() })
+	return d
+}
+
+// openFor serves with a certificate for names, with its files in dir.
+func openFor(t *testing.T, names ...string) (d *door, pair *testcert.Pair, dir string) {
+	t.Helper()
+	pair, dir = testcert.New(t, names...), t.TempDir()
+	cert, key := pair.Write(dir)
+	return open(t, Config{CertFile: cert, KeyFile: key}), pair, dir
+}
+
+func (d *door) dial() *wstest.Conn {
+	d.t.Helper()
+	c, err := d.inner.Dial()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (d *door) close() {
+	d.Close()
+	d.certs.Stop()
+}
+
+// shake makes a connection; err is the client's. server is nil if the client's handshake
+// fails.
+func (d *door) shake(config *tls.Config) (client *tls.Conn, server net.Conn, err error) {
+	d.t.Helper()
+	accepted := make(chan *tls.Conn, 1)
+	go func() {
+		c, err := d.Accept()
+		if err != nil {
+			d.t.Error(err)
+		}
+		s := c.(*tls.Conn)
+		if err := s.Handshake(); err != nil {
+			d.log.logger().Debug("handshake", "err", err)
+			s.Close()
+		}
+		accepted <- s
+	}()
+	client = tls.Client(d.dial(), config)
+	if err = client.HandshakeContext(d.t.Context()); err != nil {
+		client.Close()
+		<-accepted
+		return client, nil, err
+	}
+	return client, <-accepted, nil
+}
+
+// must is shake for a handshake that succeeds.
+func (d *door) must(config *tls.Config) (client *tls.Conn, server net.Conn) {
+	d.t.Helper()
+	client, server, err := d.shake(config)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { server.Close() })
+	return client, server
 }

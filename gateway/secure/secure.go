@@ -47,7 +47,7 @@ func (c Config) Enabled() bool { return c.CertFile != "" || len(c.Domains) > 0 }
 // Certificates hold the certificates for the client address. All methods may be called
 // from any goroutine.
 type Certificates struct {
-	source source
+	source
 	config *tls.Config
 }
 
@@ -55,15 +55,17 @@ type Certificates struct {
 type source interface {
 	// certificate returns the one for a handshake. It never blocks.
 	certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// reload reads the files again; on an error nothing changes.
-	reload() error
-	// start starts the background work, stop ends it.
+	// Reload reads the files again, as on SIGHUP. On an error the certificate read before
+	// stays in use. Established connections are not affected. With ACME it does nothing.
+	Reload() error
+	// start begins to order and renew certificates, Stop ends that. Those in use stay in use.
 	start()
-	stop()
-	// leaf returns a certificate in use, nil if there is none yet.
-	leaf() *x509.Certificate
-	// host returns listening, or the host name that its URL should have instead.
-	host(listening string) string
+	Stop()
+	// Leaf returns a certificate that is in use, nil before the CA has issued one.
+	Leaf() *x509.Certificate
+	// Host returns the host for the https:// URL of a listener: listening if the
+	// certificate is valid for it, else a name that it is valid for.
+	Host(listening string) string
 }
 
 // Open reads the certificate's files, or checks the cache for ACME. It contacts no CA
@@ -86,30 +88,16 @@ func Open(c Config) (*Certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	own.config.GetCertificate = own.source.certificate
+	own.config.GetCertificate = own.certificate
 	return own, nil
 }
-
-// Reload reads the files again, as on SIGHUP. On an error the certificate read before
-// stays in use. Established connections are not affected. With ACME it does nothing.
-func (c *Certificates) Reload() error { return c.source.reload() }
-
-// Leaf returns a certificate that is in use, nil before the CA has issued one.
-func (c *Certificates) Leaf() *x509.Certificate { return c.source.leaf() }
-
-// Host returns the host for the https:// URL of a listener: listening if the
-// certificate is valid for it, else a name that it is valid for.
-func (c *Certificates) Host(listening string) string { return c.source.host(listening) }
 
 // Listen terminates TLS on the connections of inner, and starts to order and renew certificates, until
 // Stop.
 func (c *Certificates) Listen(inner net.Listener) net.Listener {
-	c.source.start()
+	c.start()
 	return Terminate(inner, c.config)
 }
-
-// Stop ends the orders and renewals of certificates. Those in use stay in use.
-func (c *Certificates) Stop() { c.source.stop() }
 
 // Describe returns a certificate's names and expiry for logs.
 func Describe(leaf *x509.Certificate) string {

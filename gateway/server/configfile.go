@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -44,37 +43,27 @@ func (c *configFile) watch(ctx context.Context, log *slog.Logger) {
 	}
 	tick := time.NewTicker(configEvery)
 	defer tick.Stop()
-	before := c.stat()
-	var handled *fileStat // none: the file may have changed since it was read
+	before := c.text
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := c.stat()
-		if settled := now == before; settled && (handled == nil || now != *handled) {
-			handled = &now
+		now, _ := c.read()
+		if bytes.Equal(now, before) {
 			c.compare(log, false)
 		}
 		before = now
 	}
 }
 
-// A fileStat tells a version of a file from another without reading it; the zero one is
-// that of a file that is not there.
-type fileStat struct {
-	changed time.Time
-	size    int64
-	mode    fs.FileMode
-}
-
-func (c *configFile) stat() fileStat {
-	info, err := os.Stat(c.name)
-	if err != nil {
-		return fileStat{}
+// read returns the content, or why there is none.
+func (c *configFile) read() (text []byte, err error) {
+	if text, err = os.ReadFile(c.name); err != nil {
+		text = []byte(err.Error())
 	}
-	return fileStat{info.ModTime(), info.Size(), info.Mode()}
+	return text, err
 }
 
 // compare warns where the file says something else now than at the start, and whether a
@@ -85,8 +74,8 @@ func (c *configFile) compare(log *slog.Logger, asked bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text, err := os.ReadFile(c.name)
-	if err == nil && bytes.Equal(text, c.logged) && !asked {
+	text, err := c.read()
+	if bytes.Equal(text, c.logged) && !asked {
 		return
 	}
 	c.logged = text

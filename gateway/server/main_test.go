@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,10 +15,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"reseat/gateway/internal/test/testcert"
 )
@@ -331,4 +334,174 @@ func TestReloadsAreCountedByTheirResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.reloaded("failed", "cert.reload_failed")
+}
+
+// Each row is a way to something of --dev. With the flag the gateway answers, and the game server sees nothing of it;
+// without it each is a request like any other, and the game server gets it as it came.
+func TestNothingOfDevIsThereWithoutIt(t *testing.T) {
+	const key = "0123456789abcdef0123456789abcdef"
+	const handshake = "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+	rows := []struct{ method, target, header, body string }{
+		{"GET", "/reseat.dev.js", "", ""},
+		{"GET", "/reseat.dev.js.map", "", ""},
+		{"POST", "/reseat.dev/faults", "Authorization: Page " + key, `{"fault":"reset"}`},
+		{"DELETE", "/reseat.dev/faults", "Authorization: Page " + key, ""},
+		{"OPTIONS", "/reseat.dev/faults", "Origin: http://evil.example", ""},
+		{"GET", "/reseat.dev/session", "Authorization: Bearer x\nReseat-Dev: x", ""},
+		{"GET", "/play?reseat.dev=" + key, handshake, ""},
+		{"GET", "/", "Accept: text/html", ""},
+	}
+	for _, dev := range []bool{false, true} {
+		seen := ""
+		game := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			seen = r.Method + " " + r.RequestURI + " " + string(body) + r.Header.Get("Authorization")
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<head>the game")
+		}))
+		t.Cleanup(game.Close)
+		flags := []string{"--upstream=ws" + strings.TrimPrefix(game.URL, "http")}
+		if dev {
+			flags = append(flags, "--dev")
+		}
+		p := beginWith(t, flags...)
+		send := func(method, target, header, body string) (int, http.Header, string) {
+			t.Helper()
+			r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(header) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+				r.Header.Set(name, value)
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			text, _ := io.ReadAll(resp.Body)
+			return resp.StatusCode, resp.Header, string(text)
+		}
+		for _, row := range rows {
+			seen = ""
+			want := row.method + " " + row.target + " " + row.body
+			if _, value, ok := strings.Cut(row.header, "Authorization: "); ok {
+				value, _, _ = strings.Cut(value, "\n")
+				want += value
+			}
+			_, h, text := send(row.method, p.clients["http"].(string)+row.target, row.header, row.body)
+			same := seen == want && h.Get("Access-Control-Allow-Origin") == "" && (strings.Contains(row.header, handshake) || text == "<head>the game")
+			if same == dev {
+				t.Errorf("--dev %v: %s %s: the game server got %q, the client %q", dev, row.method, row.target, seen, text)
+			}
+		}
+		for _, name := range []string{"/reseat.js", "/reseat.install.js"} {
+			if _, _, text := send("GET", p.clients["http"].(string)+name, "", ""); strings.Contains(text, "reseat-dev") != dev {
+				t.Errorf("--dev %v: %s has the panel: %v", dev, name, !dev)
+			}
+		}
+		for _, method := range []string{"POST", "DELETE"} {
+			status, _, text := send(method, p.admin+"/api/v1/sessions/x/faults", "Content-Type: application/json", `{"fault":"node"}`)
+			if refused := status == http.StatusConflict && strings.Contains(text, "--dev"); refused == dev {
+				t.Errorf("--dev %v: %s faults: %d %s", dev, method, status, text)
+			}
+		}
+	}
+	var out bytes.Buffer
+	if Run([]string{"--upstream=ws://127.0.0.1:1", "--dev-token-file=x"}, nil, io.Discard, &out, nil) == 0 || !strings.Contains(out.String(), "--dev") {
+		t.Errorf("a token file alone: %s", &out)
+	}
+}
+
+const (
+	webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw3vFbBsz5Bd0="
+	laterSecret   = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD1h0qDyyrJ2k="
+)
+
+// A hookServer receives the program's posts, once its gate is closed.
+type hookServer struct {
+	*httptest.Server
+	got  chan hookPost
+	gate chan struct{}
+}
+
+type hookPost struct {
+	Type, Session, Reason string
+
+	header http.Header
+	body   []byte
+}
+
+func newHookServer(t *testing.T) *hookServer {
+	h := &hookServer{got: make(chan hookPost, 1000), gate: make(chan struct{})}
+	close(h.gate)
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		p := hookPost{header: r.Header}
+		p.body, _ = io.ReadAll(r.Body)
+		json.Unmarshal(p.body, &p)
+		select {
+		case <-h.gate:
+			h.got <- p
+		case <-r.Context().Done(): // its sender has exited
+		}
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// want returns the next post, which must be of this type and signed with the secret.
+func (h *hookServer) want(t *testing.T, kind, secret string) hookPost {
+	t.Helper()
+	p := <-h.got
+	verify, err := standardwebhooks.NewWebhook(secret)
+	if err == nil {
+		err = verify.Verify(p.body, p.header)
+	}
+	if p.Type != kind || err != nil {
+		t.Errorf("got %s, %v; want %s", p.body, err, kind)
+	}
+	return p
+}
+
+func TestEventsArePostedToTheWebhookUntilTheProcessEnds(t *testing.T) {
+	hooks := newHookServer(t)
+	file := writeFile(t, filepath.Join(t.TempDir(), "secret"), webhookSecret)
+	p := begin(t, "--webhook="+hooks.URL+"/events", "--webhook-secret-file="+file, "--drain=10ms")
+	leaver := join(t, p.clients["ws"].(string)+"/demo/play", nil)
+	created := hooks.want(t, "session.created", webhookSecret)
+	leaver.Close(websocket.StatusNormalClosure, "")
+	if ended := hooks.want(t, "session.ended", webhookSecret); ended.Session != created.Session || ended.Reason != "bye" {
+		t.Errorf("%+v after %+v", ended, created)
+	}
+	writeFile(t, file, laterSecret)
+	p.signals <- syscall.SIGHUP
+	p.wait("webhook.secrets_reloaded")
+	join(t, p.clients["ws"].(string)+"/demo/play", nil)
+	hooks.want(t, "session.created", webhookSecret) // which still signs as well
+	p.signals <- syscall.SIGTERM
+	ended := hooks.want(t, "session.ended", laterSecret)
+	if status := <-p.status; status != 0 || ended.Reason != "draining" {
+		t.Errorf("exit status %d, the last event %s", status, ended.body)
+	}
+	p.wait("shutdown.finished")
+}
+
+func TestUndeliveredEventsAreLoggedAtShutdown(t *testing.T) {
+	closed := newHookServer(t)
+	closed.Close()
+	file := writeFile(t, filepath.Join(t.TempDir(), "secret"), webhookSecret)
+	p := begin(t, "--webhook="+closed.URL, "--webhook-secret-file="+file, "--drain=10ms")
+	join(t, p.clients["ws"].(string)+"/demo/play", nil)
+	body, _ := io.ReadAll(p.ask("GET", "/metrics", "").Body)
+	if !strings.Contains(string(body), `reseat_webhook_events_total{result="delivered"} 0`) {
+		t.Errorf("no metrics of the webhook:\n%s", body)
+	}
+	p.signals <- syscall.SIGTERM
+	if line := p.wait("webhook.undelivered"); line["events"] != 2.0 {
+		t.Errorf("%v", line)
+	}
+	if status := <-p.status; status != 0 {
+		t.Errorf("exit status %d", status)
+	}
 }

@@ -45,7 +45,6 @@ const (
 // A member is this process's place in a cluster.
 type member struct {
 	*cluster.Cluster
-	name     string // of the cluster
 	identity *cluster.Identity
 	players  *cluster.Players
 	seats    *cluster.Seats // nil without durable routes
@@ -69,7 +68,7 @@ type member struct {
 // predecessor, nil if there is none. It connects to nothing yet.
 func newNode(set *config.Settings, keys *tokens.Keys, ln net.Listener, log *slog.Logger, older *upgrade.Predecessor) (*member, error) {
 	c, name := set.Cluster, nameOf(set.Cluster)
-	n := &member{name: c.Name, log: log, identity: cluster.DerivedIdentity(keys.Derive)}
+	n := &member{log: log, identity: cluster.DerivedIdentity(keys.Derive)}
 	n.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "reseat_cluster_engine_seconds", Help: "How long operations of NATS took, by operation.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 13),
 	}, []string{"op"})
@@ -235,17 +234,22 @@ func (n *member) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// call sends a request to the node with an id.
+func (n *member) call(ctx context.Context, method, id, path string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "https://"+id+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	return n.http.Do(r)
+}
+
 // HandOff implements owner.Cluster.
 func (n *member) HandOff(ctx context.Context, id string, h *owner.Handoff) error {
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+owner.HandoffPath+h.Session, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := n.http.Do(r)
+	resp, err := n.call(ctx, http.MethodPost, id, owner.HandoffPath+h.Session, body)
 	if err != nil {
 		return err
 	}
@@ -302,11 +306,7 @@ func (n *member) Answers(ctx context.Context, id, session string) bool {
 }
 
 func (n *member) askPlayer(ctx context.Context, method, id, session string) (status int, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, "https://"+id+playersPath+url.PathEscape(session), nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := n.http.Do(r)
+	resp, err := n.call(ctx, method, id, playersPath+url.PathEscape(session), nil)
 	if err != nil {
 		return 0, err
 	}

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -9,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,22 +215,156 @@ func newFlood(t *testing.T, begin <-chan struct{}) string {
 	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
-// Even continuous SIGHUPs disturb no session.
-func TestSIGHUPFloodDisturbsNoSession(t *testing.T) {
-	key := tokenKey(t)
+// Sessions end with their process. A resuming client learns that from the next process
+// with the same key, or from one that can't verify its token.
+func TestResumeAfterAKillIsRefusedAsUnknown(t *testing.T) {
+	key := func(text string) string {
+		return "--token-key-file=" + write(t, filepath.Join(t.TempDir(), "key"), strings.Repeat(text, 4))
+	}
 	ga := newGame(t, 5*time.Millisecond)
-	g := start(t, "--upstream="+ga.url(), "--token-key-file="+key)
-	p := g.join()
-	for n := 1; n <= 200; n++ {
-		for range 20 {
-			g.cmd.Process.Signal(syscall.SIGHUP)
-		}
-		p.counts(1)
-		if n%50 == 0 {
+	one, two := key("01234567"), key("abcdefgh")
+	for name, c := range map[string]struct {
+		key  string
+		code int
+	}{"the same key": {one, 4404}, "another key": {two, 4401}} {
+		t.Run(name, func(t *testing.T) {
+			at := "127.0.0.1:" + freePort(t)
+			g := start(t, "--listen="+at, "--upstream="+ga.url(), one)
+			players := make([]*player, 50)
+			for i := range players {
+				players[i] = g.join()
+				players[i].next()
+			}
+			g.cmd.Process.Kill()
+			g.cmd.Wait()
+			start(t, "--listen="+at, "--upstream="+ga.url(), c.key)
+			for _, p := range players {
+				var told *closing
+				if err := p.connect(); !errors.As(err, &told) || told.Code != c.code || told.Retry {
+					t.Errorf("a resume gets %v, want a final %d", err, c.code)
+				}
+			}
+		})
+	}
+}
+
+// A client that steals a token between a disconnect and the resume gets the session,
+// because the gateway can't tell them apart. The player's own token is superseded then,
+// and its use is logged with both addresses.
+func TestStolenTokenIsReportedWithBothAddresses(t *testing.T) {
+	ga := newGame(t, 5*time.Millisecond)
+	g := start(t, "--upstream="+ga.url())
+	robbed := g.join()
+	robbed.next()
+	robbed.conn.CloseNow()
+	thief := (&player{url: robbed.url, from: "127.0.0.2", session: robbed.session, token: robbed.token, received: robbed.received}).join(t)
+	for thief.say("mine now"); len(thief.unacked) > 0; { // the ack shows that the new token is confirmed
+		thief.next()
+	}
+	var told *closing
+	if err := robbed.connect(); !errors.As(err, &told) || told.Code != 4401 || told.Retry {
+		t.Errorf("the superseded token gets %v, want a final 4401", err)
+	}
+	if line := g.says("token.replayed"); line["peer"] != "127.0.0.1" || line["held_by"] != "127.0.0.2" || line["session"] != robbed.session || line["level"] != "WARN" {
+		t.Errorf("reported as %v", line)
+	}
+	thief.next()
+	if thief.resumes > 0 || g.metric("reseat_tokens_replayed_total", "") != 1 {
+		t.Errorf("the thief was disconnected %d times, %v replayed tokens are counted", thief.resumes, g.metric("reseat_tokens_replayed_total", ""))
+	}
+}
+
+// floods are what a stranger or a faulty client can do without end, each until ctx is
+// done.
+var floods = map[string]func(ctx context.Context, t *testing.T, url string){
+	"messages of a client that acks nothing": func(ctx context.Context, t *testing.T, url string) {
+		for ctx.Err() == nil {
+			p := &player{t: t, url: url}
+			if p.connect() != nil {
+				continue
+			}
+			for ctx.Err() == nil && p.conn.Write(ctx, websocket.MessageBinary, make([]byte, 1000)) == nil {
+			}
 			p.conn.CloseNow()
 		}
-	}
-	if n := g.metric("reseat_reloads_total", "failed"); n > 0 || p.resumes != 3 {
-		t.Errorf("%v reloads failed, %d resumes", n, p.resumes)
+	},
+	"pings": func(ctx context.Context, t *testing.T, url string) {
+		p := &player{t: t, url: url}
+		if p.connect() != nil {
+			return
+		}
+		defer p.conn.CloseNow()
+		go func() {
+			for ctx.Err() == nil {
+				if _, _, err := p.conn.Read(ctx); err != nil {
+					return
+				}
+			}
+		}()
+		for ctx.Err() == nil && p.conn.Write(ctx, websocket.MessageText, []byte("\x10ping "+strings.Repeat("x", 32))) == nil {
+		}
+	},
+	"empty messages of a plain client": func(ctx context.Context, t *testing.T, url string) {
+		c, _, err := websocket.Dial(ctx, url, nil)
+		if err != nil {
+			return
+		}
+		defer c.CloseNow()
+		for ctx.Err() == nil && c.Write(ctx, websocket.MessageBinary, nil) == nil {
+		}
+	},
+	"resumes with bad tokens": func(ctx context.Context, t *testing.T, url string) {
+		for ctx.Err() == nil {
+			p := &player{t: t, url: url, token: strings.Repeat("x.", 1000)}
+			if p.connect(); p.conn != nil {
+				p.conn.CloseNow()
+			}
+		}
+	},
+	"new sessions that are left at once": func(ctx context.Context, t *testing.T, url string) {
+		for ctx.Err() == nil {
+			p := &player{t: t, url: url}
+			if p.connect() == nil {
+				p.tell("bye")
+			}
+			if p.conn != nil {
+				p.conn.CloseNow()
+			}
+		}
+	},
+}
+
+// Whatever one client does without end, another session receives all its messages, in
+// order and over one connection, and afterwards the gateway holds nothing of the flood.
+// The test logs the other's round trip times, and does not assert them.
+func TestFloodCostsAnotherSessionNoMessage(t *testing.T) {
+	for name, flood := range floods {
+		for _, driver := range []string{"net", "poll"} {
+			t.Run(name+", "+driver, func(t *testing.T) {
+				ga := newGame(t, 0)
+				g := start(t, "--upstream="+ga.url(), "--driver="+driver, "--grace=1s")
+				p := g.join()
+				ctx, stop := context.WithTimeout(context.Background(), time.Second)
+				defer stop()
+				var all sync.WaitGroup
+				for range 4 {
+					all.Go(func() { flood(ctx, t, g.url()) })
+				}
+				var trips []time.Duration
+				for ctx.Err() == nil || len(trips) < 20 {
+					word, began := fmt.Sprint("word ", len(trips)), time.Now()
+					p.wantEcho(word)
+					trips = append(trips, time.Since(began))
+				}
+				all.Wait()
+				slices.Sort(trips)
+				t.Logf("%d round trips beside it: median %v, 99%% within %v", len(trips), trips[len(trips)/2], trips[len(trips)*99/100])
+				if p.resumes > 0 {
+					t.Errorf("the other session was cut %d times", p.resumes)
+				}
+				eventually(t, "only the other session is left", func() bool { return len(g.sessions()) == 1 })
+				eventually(t, "its goroutines have ended", func() bool { return g.metric("go_goroutines", "") < 60 })
+			})
+		}
 	}
 }

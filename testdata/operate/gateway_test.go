@@ -4,20 +4,27 @@
 package operate
 
 import (
+	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/coder/websocket"
 )
 
 const (
@@ -239,4 +246,147 @@ func write(t *testing.T, name, text string) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// A journal is a gateway's log. It stores every line until it is read: thousands of
+// sessions write thousands of lines between two reads.
+type journal struct {
+	mu    sync.Mutex
+	more  *sync.Cond // a line has been added, or the log has ended
+	kept  []map[string]any
+	ended bool
+}
+
+func newJournal() *journal {
+	j := new(journal)
+	j.more = sync.NewCond(&j.mu)
+	return j
+}
+
+// read stores the log, up to its end.
+func (j *journal) read(out io.Reader) {
+	for s := bufio.NewScanner(out); s.Scan(); {
+		line := map[string]any{}
+		if json.Unmarshal(s.Bytes(), &line) != nil {
+			line["msg"] = s.Text()
+		}
+		j.mu.Lock()
+		j.kept = append(j.kept, line)
+		j.more.Signal()
+		j.mu.Unlock()
+	}
+	j.mu.Lock()
+	j.ended = true
+	j.more.Broadcast()
+	j.mu.Unlock()
+}
+
+// lines returns the lines that have not been read, and waits for further ones up to the
+// end.
+func (j *journal) lines(yield func(map[string]any) bool) {
+	for {
+		j.mu.Lock()
+		for len(j.kept) == 0 && !j.ended {
+			j.more.Wait()
+		}
+		if len(j.kept) == 0 {
+			j.mu.Unlock()
+			return
+		}
+		line := j.kept[0]
+		j.kept = j.kept[1:]
+		j.mu.Unlock()
+		if !yield(line) {
+			return
+		}
+	}
+}
+
+// A game is an ordinary WebSocket server, which knows nothing of Reseat. It counts to
+// each player, a message every few milliseconds, until stop is closed, and records what
+// each player sends.
+type game struct {
+	*httptest.Server
+	tick time.Duration
+	stop chan struct{} // closed: the count ends with a final message
+
+	mu    sync.Mutex
+	joins []*join
+}
+
+// A join is one connection to the game server.
+type join struct {
+	path string
+	head http.Header
+
+	mu    sync.Mutex
+	heard []string // what the player has sent
+	lost  error    // why the connection ended early
+}
+
+// newGame counts to each player, once per tick; zero: never.
+func newGame(t *testing.T, tick time.Duration) *game {
+	g := &game{tick: tick, stop: make(chan struct{})}
+	g.Server = httptest.NewServer(http.HandlerFunc(g.serve))
+	t.Cleanup(g.Server.CloseClientConnections)
+	return g
+}
+
+func (g *game) url() string { return "ws" + strings.TrimPrefix(g.URL, "http") }
+
+func (g *game) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") == "" {
+		fmt.Fprint(w, "a page of the game's")
+		return
+	}
+	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	defer c.CloseNow()
+	j := &join{path: r.URL.Path, head: r.Header}
+	g.mu.Lock()
+	g.joins = append(g.joins, j)
+	g.mu.Unlock()
+	go g.count(r.Context(), c)
+	for {
+		_, b, err := c.Read(r.Context())
+		j.mu.Lock()
+		if err != nil {
+			j.lost = err
+			j.mu.Unlock()
+			return
+		}
+		j.heard = append(j.heard, string(b))
+		j.mu.Unlock()
+		if g.tick == 0 {
+			c.Write(r.Context(), websocket.MessageText, b)
+		}
+	}
+}
+
+func (g *game) count(ctx context.Context, c *websocket.Conn) {
+	if g.tick == 0 {
+		return
+	}
+	every := time.NewTicker(g.tick)
+	defer every.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-g.stop:
+			c.Write(ctx, websocket.MessageText, []byte("last word"))
+			return
+		case <-every.C:
+			if c.Write(ctx, websocket.MessageText, fmt.Append(nil, n)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// joined returns all connections that the game server has had.
+func (g *game) joined() []*join {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]*join(nil), g.joins...)
 }

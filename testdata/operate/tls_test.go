@@ -8,8 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,22 +167,5 @@ func (p *player) count(enough *atomic.Bool) {
 	}
 	if p.resumes > 0 {
 		p.t.Errorf("a player was cut %d times", p.resumes)
-	}
-}
-
-// A client that renegotiates gets a refusal, and only its own connection is closed.
-func TestRenegotiationEndsOneConnection(t *testing.T) {
-	ga := newGame(t, 5*time.Millisecond)
-	flags, trust := secured(t, []string{"--upstream=" + ga.url()})
-	g := start(t, flags...)
-	p := (&player{url: "wss://" + g.addr, tls: trust}).join(t)
-	cmd := exec.Command("openssl", "s_client", "-connect", g.addr, "-tls1_2")
-	cmd.Stdin = strings.NewReader("R\n") // a command to s_client
-	said, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(said), "RENEGOTIATING") || !strings.Contains(string(said), "alert unexpected message") {
-		t.Errorf("%v; want the alert unexpected_message after RENEGOTIATING:\n%s", err, said)
-	}
-	if p.counts(20); p.resumes > 0 {
-		t.Errorf("the player was cut %d times", p.resumes)
 	}
 }
