@@ -54,6 +54,7 @@ UNDER_RACE = RESEAT_BIN=$(abspath bin/reseat-race)
 
 test-harness: build build-race ## short chaos, clusters, failover, soak, interoperability, and the tests of the harness itself
 	cd $(HARNESS) && $(GO) test -count=1 -timeout=20m -parallel 6 $$($(GO) list ./... | grep -Ev '/(engine|interop)$$') # they mostly wait
+	$(GO) test -count=1 ./gateway -compression # the same rules for clients that compress
 	cd $(HARNESS) && $(GO) test -count=1 $(RACE) -timeout=20m -parallel 6 ./engine ./interop # which run the product's code themselves
 
 test-acme: build-race ## certificates from a real ACME CA, pebble
