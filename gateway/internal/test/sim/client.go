@@ -45,6 +45,9 @@ type client struct {
 	from     int    // which upstream the newest message was from,
 	nth      int    // and which of its messages
 
+	begun  []byte // what has come of a message in parts,
+	begunN uint64 // which is this one
+
 	deadly   uint64 // a message whose arrival breaks the connection each time; 0: none
 	lazy     int    // how it acks: every so many of 1000 messages
 	closing  bool
@@ -91,7 +94,10 @@ type link struct {
 	takesParts bool         // it has offered so,
 	parts      assembly     // and this message comes so
 	partAcked  session.Time
-	rogueEnd   uint64 // offset of the end of the bytes that violate the protocol
+	partial    bool         // and to go on inside them:
+	holds      []byte       // so much of the first it had,
+	partSince  session.Time // and `part` is owed since then
+	rogueEnd   uint64       // offset of the end of the bytes that violate the protocol
 }
 
 // A mark is the offset, in what a link sends, of the end of something that the core
@@ -141,6 +147,7 @@ func (c *client) connect() *link {
 func (c *client) newLink() *link {
 	w := c.g.w
 	l := &link{c: c, g: c.g, conn: c.g.connection(), heard: w.now, next: 1, takesParts: c.offers()}
+	l.partial = l.takesParts && c.g.partial
 	l.mute(c.g.lineDown, c.g.lineDown)
 	return l
 }
@@ -153,7 +160,9 @@ func (c *client) resume() bool {
 	}
 	l := c.newLink()
 	l.stated, l.held, l.given = c.count, c.held, c.sent
-	c.trying = l
+	if c.trying = l; l.partial {
+		l.holds = c.hold()
+	}
 	l.g = c.front()
 	l.g.tries = append(l.g.tries, &attempt{link: l, conn: l.conn, token: c.token, received: c.count, settled: c.settled(), arrived: w.now})
 	c.g.log("cl resume", int64(c.token.gen), int64(c.count))
@@ -411,6 +420,9 @@ func (c *client) due() session.Time {
 		if l.unackedSince > 0 {
 			t = earlier(t, l.unackedSince.Add(time.Second))
 		}
+		if l.partSince > 0 && l == c.live {
+			t = earlier(t, l.partSince.Add(partWait))
+		}
 		t = earlier(t, l.silentAt())
 	}
 	if c.trying == nil && c.live == nil && c.retryAt > c.g.w.now {
@@ -448,6 +460,9 @@ func (c *client) tick(now session.Time) {
 		if !l.ack() {
 			l.unackedSince = 0 // it must not ack until its resume is decided
 		}
+	}
+	if l := c.live; l != nil && l.partSince > 0 && now >= l.partSince.Add(partWait) {
+		l.sayPart()
 	}
 	if l := c.live; l != nil && now >= l.silentAt() {
 		c.g.log("cl silence", int64(l.id), 0)

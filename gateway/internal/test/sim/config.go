@@ -56,6 +56,7 @@ func (g *game) configure() {
 	g.configureWords()
 	g.cfg.Answer = w.answer
 	g.configureStates()
+	g.configureParts()
 	g.configureOwners()
 	g.style = pick(w, raw, raw, blocking, poll)
 	g.blind = g.style == blocking && w.chance(500)

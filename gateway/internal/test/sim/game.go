@@ -63,6 +63,7 @@ type game struct {
 	early              bool
 	outOfMemoryAtStart bool // memory was exhausted for the upstream's first bytes
 	silent             bool // the upstream answers no Ping
+	partial            bool // its client goes on inside messages
 	beating            int  // this many of 1000 messages are application heartbeats
 
 	// How long the session is kept.

@@ -85,7 +85,7 @@ func (g *game) attachFirst() bool {
 	before := g.snapshot()
 	g.seen.attach = session.Event{Kind: session.Created}
 	p := g.pass(g.core.NextGen(), g.w.now)
-	p.Durable, p.Parts, p.Skips = g.cfg.Durable, l.takesParts, true
+	p.Durable, p.Parts, p.Partial, p.Skips = g.cfg.Durable, l.takesParts, l.partial, true
 	a := g.core.AttachFirst(g.w.now, p)
 	if before.info.State == session.Ended {
 		g.unchanged(before, "a first attach after the end")
@@ -226,7 +226,9 @@ func (g *game) attach(t *attempt) {
 		g.fail("O2", "an owner of epoch %d issues generation %d", g.epoch, t.gen)
 	}
 	p := g.pass(t.gen, t.arrived)
-	p.Durable, p.Parts = g.cfg.Durable, t.link != nil && t.link.takesParts
+	if p.Durable = g.cfg.Durable; t.link != nil {
+		p.Parts, p.Partial, p.Held = t.link.takesParts, t.link.partial, uint64(len(t.link.holds))
+	}
 	if g.cfg.PlainResume {
 		p = session.Pass{Arrived: t.arrived} // it has its cookie
 	}

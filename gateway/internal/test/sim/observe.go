@@ -100,6 +100,9 @@ func (g *game) dropped(after []session.Event) {
 			reason = e.Reason
 		}
 	}
+	if g.partial && reason != "no_progress" { // `part` is progress, too
+		g.futile.over = false
+	}
 	if g.futile.over != (reason == "no_progress") {
 		g.fail("section 6", "%d resumes came to nothing since %d, and the session ends with %q", g.futile.n, g.futile.since, reason)
 	}
@@ -316,6 +319,7 @@ func (g *game) upOver() bool {
 func (g *game) clientWrote(l *leg, n int, full bool) {
 	if !l.stale() {
 		g.life.writes(n, full)
+		g.life.composes()
 		look := g.core.Wrote(g.w.now, l.att, n, full)
 		l.reported = l.tap.n
 		g.sync(false)

@@ -285,7 +285,7 @@ func (g *game) successor(moved string) *game {
 	w := g.w
 	n := &game{
 		w: w, id: g.id, cfg: g.cfg, cli: g.cli, line: g.line, keys: map[[4]byte]struct{}{}, moved: moved,
-		style: g.style, readSize: g.readSize, blind: g.blind, ttl: g.ttl, silent: g.silent, beating: g.beating,
+		style: g.style, readSize: g.readSize, blind: g.blind, ttl: g.ttl, silent: g.silent, beating: g.beating, partial: g.partial,
 		terms: g.terms, started: g.started, expires: g.expires, confirmedExpiry: g.confirmedExpiry, lengthened: g.lengthened,
 		stolen: g.stolen, slept: g.slept, silenced: g.silenced, lineDown: g.lineDown,
 	}

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -10,9 +12,19 @@ import (
 // partBytes is the size of a part that every hello names to a client that offers to take them.
 const partBytes = 4096
 
+// partWait is how long a client waits with `part`.
+const partWait = 250 * time.Millisecond
+
 type partsArg struct {
 	Bytes *int  `json:"bytes"`
 	Text  *bool `json:"text"`
+	From  int   `json:"from"`
+}
+
+// partialArg is a member of hello: what need not be sent again.
+type partialArg struct {
+	Down int `json:"down"`
+	Up   int `json:"up"`
 }
 
 // An assembly puts the parts of a message together.
@@ -20,6 +32,7 @@ type assembly struct {
 	left int // 0: no message is coming in parts
 	op   byte
 	p    []byte
+	held []byte // what the client has of the first message, as hello has said; nil: nothing, or that has begun
 }
 
 // announce begins a message; it returns why it may not.
@@ -31,7 +44,10 @@ func (m *assembly) announce(arg string, max int64) (bad string) {
 	if m.left > 0 || *v.Bytes <= partBytes || int64(*v.Bytes) > max+1 {
 		return "parts out of place, or of a message that needs none"
 	}
-	m.left, m.op, m.p = *v.Bytes, opBinary, m.p[:0]
+	if v.From != len(m.held) {
+		return fmt.Sprintf("parts go on from %d, and hello has said %d", v.From, len(m.held))
+	}
+	m.left, m.op, m.p, m.held = *v.Bytes-v.From, opBinary, append(m.p[:0], m.held...), nil
 	if *v.Text {
 		m.op = opText
 	}
@@ -41,6 +57,8 @@ func (m *assembly) announce(arg string, max int64) (bad string) {
 // add adds a data message. It returns what has come whole, and why it may not come.
 func (m *assembly) add(a arrival, taken bool) (whole arrival, ok bool, bad string) {
 	switch {
+	case len(m.held) > 0:
+		return a, false, "hello says that a message is gone on with, and another comes"
 	case m.left == 0 && taken && len(a.p) > partBytes:
 		return a, false, "a large message comes whole"
 	case m.left == 0:
@@ -58,8 +76,56 @@ func (m *assembly) add(a arrival, taken bool) (whole arrival, ok bool, bad strin
 // offers draws whether a new connection offers to take parts.
 func (c *client) offers() bool { return c.g.cfg.Resumable && c.g.w.chance(c.g.w.parts) }
 
-// parted acks once more while a large message comes, at most once a second: a long one is no silence.
+// configureParts makes clients of some games go on inside messages. Rules whose model must know what exactly is owed
+// are off then.
+func (g *game) configureParts() {
+	if g.partial = g.cfg.Resumable && g.w.parts > 0 && mix(g.w.seed, ^uint64(g.w.sessions))%4 == 0; g.partial {
+		g.cfg.Answer = 0
+	}
+}
+
+// hold returns what the client holds of the first message that it lacks.
+func (c *client) hold() []byte {
+	if c.begunN != c.count+1 {
+		return nil
+	}
+	return slices.Clone(c.begun)
+}
+
+// goesOn takes over what hello says of the message that the client holds a part of.
+func (l *link) goesOn(h *partialArg) {
+	c := l.c
+	if (h != nil) != l.partial || h != nil && h.Down != 0 && h.Down != len(l.holds) {
+		c.g.fail("parts", "hello.partial %+v, the client offered %v and holds %d", h, l.partial, len(l.holds))
+	}
+	if h == nil || h.Down == 0 {
+		c.begunN = 0
+		return
+	}
+	c.g.w.cov.hit("message gone on with")
+	l.parts.held = l.holds
+}
+
+// sayPart says how much of a message has come.
+func (l *link) sayPart() {
+	if l.partSince = 0; l == l.c.live && l.parts.left > 0 && !l.closed && !l.byeSent && !l.lostAt {
+		l.sendControl(fmt.Sprint("part ", len(l.parts.p)))
+	}
+}
+
+// parted keeps what has come of a large message, and says so. A client that does not go on inside messages
+// acks once more, at most once a second: a long one is no silence.
 func (l *link) parted() {
+	if c, w := l.c, l.c.g.w; l.partial {
+		c.begunN, c.begun = l.stated+l.lost+l.received+1, l.parts.p
+		if l.partSince == 0 {
+			l.partSince = w.now
+		}
+		if w.calm || w.chance(300) {
+			l.sayPart()
+		}
+		return
+	}
 	if now := l.c.g.w.now; now >= l.partAcked.Add(time.Second) && l == l.c.live && !l.closed && !l.byeSent {
 		l.partAcked = now
 		l.sendAck(l.acked)

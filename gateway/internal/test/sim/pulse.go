@@ -398,7 +398,7 @@ func (p *pulse) match(fresh []ping) {
 // window, or for a plain client's count.
 func (p *pulse) checkUnforeseen(n int) {
 	g := p.g
-	if !p.may && !g.cfg.PlainResume && !g.seen.full && g.core.WantsRead(g.ups.ten) {
+	if !p.may && !g.partial && !g.cfg.PlainResume && !g.seen.full && g.core.WantsRead(g.ups.ten) {
 		g.fail("section 5", "%d pings are sent to the client, and none is due: %s", n, p)
 	}
 }
@@ -406,7 +406,7 @@ func (p *pulse) checkUnforeseen(n int) {
 // composes records whether the core may now compose a ping that the model can't
 // foresee.
 func (p *pulse) composes() {
-	if g := p.g; g.cfg.PlainResume || g.seen.full || !g.core.WantsRead(g.ups.ten) {
+	if g := p.g; g.partial || g.cfg.PlainResume || g.seen.full || !g.core.WantsRead(g.ups.ten) {
 		p.may = true
 	}
 }

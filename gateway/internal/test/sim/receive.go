@@ -10,20 +10,21 @@ import (
 // checked where they are written (tap.go); here is what must hold over all connections of a client.
 
 type helloArg struct {
-	Session  string `json:"session"`
-	Token    string `json:"token"`
-	Resumed  *bool  `json:"resumed"`
-	Received uint64 `json:"received"`
-	Lost     uint64 `json:"lost"`
-	Replay   uint64 `json:"replay"`
-	Skipped  uint64 `json:"skipped"`
-	Grace    int64  `json:"grace_ms"`
-	Beat     int64  `json:"heartbeat_ms"`
-	Answer   int64  `json:"answer_ms"`
-	Parts    int    `json:"part_bytes"`
-	Durable  bool   `json:"durable"`
-	Moved    string `json:"moved"`
-	Protocol string `json:"protocol"`
+	Session  string      `json:"session"`
+	Token    string      `json:"token"`
+	Resumed  *bool       `json:"resumed"`
+	Received uint64      `json:"received"`
+	Lost     uint64      `json:"lost"`
+	Replay   uint64      `json:"replay"`
+	Skipped  uint64      `json:"skipped"`
+	Grace    int64       `json:"grace_ms"`
+	Beat     int64       `json:"heartbeat_ms"`
+	Answer   int64       `json:"answer_ms"`
+	Parts    int         `json:"part_bytes"`
+	Partial  *partialArg `json:"partial"`
+	Durable  bool        `json:"durable"`
+	Moved    string      `json:"moved"`
+	Protocol string      `json:"protocol"`
 	Limits   struct {
 		Message  int64 `json:"message_bytes"`
 		Messages int64 `json:"unacked_messages"`
@@ -161,6 +162,9 @@ func (l *link) control(text string) {
 	case "ping":
 		if !l.closed {
 			l.ack()
+			if l.partial {
+				l.sayPart()
+			}
 			l.sendControl(strings.TrimSpace("pong " + arg))
 			if n, err := strconv.ParseUint(arg, 10, 64); err == nil {
 				l.mark(markPong, n)
@@ -224,6 +228,7 @@ func (l *link) gotHello(arg string) {
 		c.g.fail("parts", "hello says part_bytes %d", h.Parts)
 	}
 	l.checkEpoch(h)
+	l.goesOn(h.Partial)
 	old := c.live
 	c.hellos++
 	l.hello = c.hellos

@@ -230,6 +230,9 @@ func (t *tap) seeHello(arg string) {
 	}
 	t.hello = true
 	t.n = t.stated + t.lost
+	if p := h.Partial; p != nil && p.Down > 0 {
+		t.parts.held = t.link.holds[:min(p.Down, len(t.link.holds))]
+	}
 }
 
 // closeCode is the code that the client gets for an end reason.
