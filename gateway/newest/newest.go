@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -158,7 +159,7 @@ func (r *Rules) Need(text bool, size int64) int {
 // of the same key. head is the beginning of the message, at least as much as Need says; whole reports
 // whether it is all of it.
 func (r *Rules) AppendKey(dst []byte, text bool, head []byte, whole bool) (key []byte, ok bool) {
-	valid, known := false, false // head is JSON
+	doc := node{text: head}
 	for i := range r.rules {
 		u := &r.rules[i]
 		switch {
@@ -166,13 +167,8 @@ func (r *Rules) AppendKey(dst []byte, text bool, head []byte, whole bool) (key [
 		case u.fields == nil && bytes.HasPrefix(head, []byte(u.prefix)):
 			return append(dst, u.name...), true
 		case u.fields != nil && whole && len(head) <= MaxJSON:
-			if !known {
-				valid, known = json.Valid(head), true
-			}
-			if valid {
-				if key, ok = u.appendValues(append(dst, u.name...), head); ok {
-					return key, true
-				}
+			if key, ok = u.appendValues(append(dst, u.name...), &doc); ok {
+				return key, true
 			}
 		}
 	}
@@ -180,9 +176,9 @@ func (r *Rules) AppendKey(dst []byte, text bool, head []byte, whole bool) (key [
 }
 
 // appendValues appends the values that are part of the key. It reports false if the document does not match.
-func (u *rule) appendValues(dst, doc []byte) (key []byte, ok bool) {
+func (u *rule) appendValues(dst []byte, doc *node) (key []byte, ok bool) {
 	for _, f := range u.fields {
-		v := find(doc, f.path)
+		v := doc.find(f.path)
 		if len(v) == 0 || v[0] == '{' || v[0] == '[' || v[0] == 'n' {
 			return dst, false
 		}
@@ -203,4 +199,46 @@ func (u *rule) appendValues(dst, doc []byte) (key []byte, ok bool) {
 		dst = append(binary.AppendUvarint(append(dst, 0, kind), uint64(len(s))), s...)
 	}
 	return dst, true
+}
+
+// A node is a JSON value, which is read when something in it is looked for.
+type node struct {
+	text     []byte
+	read     bool
+	members  map[string]json.RawMessage
+	elements []json.RawMessage
+}
+
+// find returns the value at a path, as it stands there; nil: there is none.
+func (n *node) find(path []string) []byte {
+	v := n.child(path[0])
+	if v == nil || len(path) == 1 {
+		return v
+	}
+	return (&node{text: v}).find(path[1:])
+}
+
+func (n *node) child(name string) []byte {
+	if !n.read {
+		n.read = true
+		if json.Unmarshal(n.text, &n.members) != nil {
+			json.Unmarshal(n.text, &n.elements)
+		}
+	}
+	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(n.elements) && strconv.Itoa(i) == name {
+		return n.elements[i]
+	}
+	return n.members[name]
+}
+
+// unquote returns the text of a string, and any other value as it is.
+func unquote(v []byte) []byte {
+	if v[0] != '"' {
+		return v
+	}
+	var s string
+	if bytes.IndexByte(v, '\\') < 0 || json.Unmarshal(v, &s) != nil {
+		return v[1 : len(v)-1] // as it stands there, valid UTF-8 or not
+	}
+	return []byte(s)
 }

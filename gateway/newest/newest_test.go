@@ -1,11 +1,7 @@
 package newest
 
 import (
-	"encoding/json"
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -55,6 +51,9 @@ func TestFirstRuleThatMatchesNamesTheKey(t *testing.T) {
 		{"a|v\x011|s\x01b", `{"t":"s","e":1,"f":{"g":["a","b"]}}`, []string{"a=json:/t=s&/e&/f/g/1"}},
 		{"", `{"t":"s","f":["a"]}`, []string{"a=json:/f/1"}},
 		{"", `{"f":["a"]}`, []string{"a=json:/f/00"}},
+		{"", `{"f":["a"]}`, []string{"a=json:/f/-1"}},
+		{"a|s\x01z", `{"f":{"0":"z"}}`, []string{"a=json:/f/0"}},
+		{"", `{"f":{"g":1}}`, []string{"a=json:/f/g/h"}},
 		{"a|s\x01z", `{"a/b~":"z"}`, []string{"a=json:/a~1b~0"}},
 		{"a|v\x012", `{"e":1,"e":2}`, []string{"a=json:/e"}},
 		{"a", `[1,true]`, []string{"a=json:/1=true"}},
@@ -110,71 +109,6 @@ func TestFaultyRulesAreRefused(t *testing.T) {
 	}
 	if r, err := Parse(nil); r != nil || err != nil || len(r.Values()) > 0 {
 		t.Errorf("no rules: %v, %v", r, err)
-	}
-}
-
-// value makes a JSON value of any shape.
-func value(r *rand.Rand, depth int) any {
-	switch n := r.IntN(8); {
-	case n < 2 && depth > 0:
-		m := map[string]any{}
-		for range r.IntN(4) {
-			m[text(r)] = value(r, depth-1)
-		}
-		return m
-	case n < 4 && depth > 0:
-		list := []any{}
-		for range r.IntN(4) {
-			list = append(list, value(r, depth-1))
-		}
-		return list
-	case n == 4:
-		return r.IntN(2) == 0
-	case n == 5:
-		return nil
-	case n == 6:
-		return float64(r.IntN(2000)-1000) / 8
-	}
-	return text(r)
-}
-
-func text(r *rand.Rand) string {
-	return []string{"", "a", "b", "e/f", "~", `q"u`, `\`, "{", "],", "ä", "\n", "0"}[r.IntN(12)]
-}
-
-// paths yields every path of a value.
-func paths(v any, path []string, f func([]string, any)) {
-	f(path, v)
-	switch v := v.(type) {
-	case map[string]any:
-		for k, w := range v {
-			paths(w, append(path[:len(path):len(path)], k), f)
-		}
-	case []any:
-		for i, w := range v {
-			paths(w, append(path[:len(path):len(path)], strconv.Itoa(i)), f)
-		}
-	}
-}
-
-func TestValuesAreFoundAsADecoderFindsThem(t *testing.T) {
-	for seed := range uint64(2000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		v := value(r, 4)
-		doc, _ := json.Marshal(v)
-		if r.IntN(2) == 0 {
-			doc, _ = json.MarshalIndent(v, "\t", " \r")
-		}
-		paths(v, nil, func(path []string, want any) {
-			raw := find(doc, path)
-			var got any
-			if json.Unmarshal(raw, &got) != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("seed %d: %s at %q: %s, want %v", seed, doc, path, raw, want)
-			}
-			if raw := find(doc, append(path[:len(path):len(path)], "absent")); raw != nil {
-				t.Fatalf("seed %d: %s at %q/absent: %s", seed, doc, path, raw)
-			}
-		})
 	}
 }
 
