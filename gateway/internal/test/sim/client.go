@@ -97,6 +97,7 @@ type link struct {
 	partial    bool         // and to go on inside them:
 	holds      []byte       // so much of the first it had,
 	partSince  session.Time // and `part` is owed since then
+	up         int          // of the next message the gateway has so many bytes
 	rogueEnd   uint64       // offset of the end of the bytes that violate the protocol
 }
 
@@ -243,7 +244,11 @@ func (c *client) send(l *link) bool {
 	p = m.append(p)
 	w.scratch = p[:0]
 	c.g.log("cl send", int64(n), int64(m.size))
-	l.frames(m.op, p)
+	if l.partial && len(p) > partBytes {
+		l.sendParts(n, m.op == opText, p)
+	} else {
+		l.frames(m.op, p)
+	}
 	l.mark(markData, n)
 	return true
 }

@@ -16,7 +16,7 @@ type flow struct {
 }
 
 // sizes are the shares, of 1000 messages, of those larger than a few bytes.
-type sizes struct{ medium, seam, large, huge uint64 }
+type sizes struct{ medium, seam, parted, large, huge uint64 }
 
 const dle = 0x10
 
@@ -57,7 +57,9 @@ func (f *flow) size(h uint64) int {
 		return 64<<10 - 400 + r%800
 	case pick < s.huge+s.large+s.seam:
 		return 4<<10 - 600 + r%700
-	case pick < s.huge+s.large+s.seam+s.medium:
+	case pick < s.huge+s.large+s.seam+s.parted:
+		return partBytes + r%(3*partBytes)
+	case pick < s.huge+s.large+s.seam+s.parted+s.medium:
 		return r % 3000
 	case r%8 == 0:
 		return 0

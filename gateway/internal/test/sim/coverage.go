@@ -47,7 +47,7 @@ var interleavings = strings.Split(strings.Join(strings.Fields(`
 	hand-off within a message; hand-off, session ended; hand-off, nobody takes it; hand-off called off;
 	hand-off, answer lost; no hand-off of an unaccepted claim; resume in a hand-off; still draining, not futile;
 	silent before its round trip is known; a pong on a clogged line; cut inside a part; message in parts;
-	released inside a message in parts; message gone on with; skip; skip while attached
+	released inside a message in parts; message gone on with; client's message gone on with; skip; skip while attached
 `), " "), "; ")
 
 // reasons are those for which a session may end.

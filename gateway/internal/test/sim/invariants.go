@@ -321,7 +321,7 @@ func (g *game) afterTickIdle(l *leg) {
 	}
 	if t := l.tap; t.pongDue > 0 || t.wsPongDue {
 		g.fail("section 5", "a ping is not answered")
-	} else if t.hello && !t.first && !t.announced && t.link != nil {
+	} else if t.hello && !t.first && !t.announced && t.link != nil && t.parts.left == 0 { // or it waits for `part`
 		g.fail("I13", "the end of the replay is not reported")
 	}
 	if w := g.core.Info().Written; w >= max(l.tap.acked, l.tap.older)+32 {

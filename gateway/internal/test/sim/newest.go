@@ -16,7 +16,8 @@ var states = [...]string{"S0", "S1", "S2"}
 
 // configureStates makes messages of some games states. Rules whose model must know what exactly is held are off then.
 func (g *game) configureStates() {
-	if !g.cfg.Resumable || mix(g.w.seed, uint64(g.w.sessions))&7 != 0 {
+	h := mix(g.w.seed, uint64(g.w.sessions))
+	if often := g.w.partial && h&1 == 0; !g.cfg.Resumable || h&7 != 0 && !often {
 		return
 	}
 	rules, err := newest.Parse([]string{"a=S0", "b=text:S1", "c=S2"})

@@ -58,7 +58,11 @@ func (g *game) evict() bool {
 	}
 	i := g.core.Info()
 	g.cutOff = g.cli.sums[i.Received]-g.cli.sums[i.Written] > maxFarewell/2
-	return g.end("evict", cause{"window_exceeded", 1013}, func() { g.core.Evict(g.w.now, "much") })
+	return g.end("evict", cause{"window_exceeded", 1013}, func() {
+		if !g.core.Evict(g.w.now, "much") && g.partial { // at first it forgets what has come of a large message
+			g.core.Evict(g.w.now, "much")
+		}
+	})
 }
 
 func (g *game) disconnect() bool { return g.detach("disconnect", g.core.Disconnect) }

@@ -76,10 +76,10 @@ func (m *assembly) add(a arrival, taken bool) (whole arrival, ok bool, bad strin
 // offers draws whether a new connection offers to take parts.
 func (c *client) offers() bool { return c.g.cfg.Resumable && c.g.w.chance(c.g.w.parts) }
 
-// configureParts makes clients of some games go on inside messages. Rules whose model must know what exactly is owed
+// configureParts makes clients go on inside messages. Rules whose model must know what exactly is owed
 // are off then.
 func (g *game) configureParts() {
-	if g.partial = g.cfg.Resumable && g.w.parts > 0 && mix(g.w.seed, ^uint64(g.w.sessions))%4 == 0; g.partial {
+	if g.partial = g.cfg.Resumable && g.w.partial; g.partial {
 		g.cfg.Answer = 0
 	}
 }
@@ -98,12 +98,43 @@ func (l *link) goesOn(h *partialArg) {
 	if (h != nil) != l.partial || h != nil && h.Down != 0 && h.Down != len(l.holds) {
 		c.g.fail("parts", "hello.partial %+v, the client offered %v and holds %d", h, l.partial, len(l.holds))
 	}
-	if h == nil || h.Down == 0 {
+	if h == nil {
+		return
+	}
+	if l.up = h.Up; l.up > 0 && l.next > c.sent {
+		c.g.fail("parts", "hello says that %d bytes of message %d have come, the client has sent %d", l.up, l.next, c.sent)
+	}
+	if h.Down == 0 {
 		c.begunN = 0
 		return
 	}
 	c.g.w.cov.hit("message gone on with")
 	l.parts.held = l.holds
+}
+
+// sendParts sends message n in parts. It goes on where the gateway says, or begins anew.
+func (l *link) sendParts(n uint64, text bool, p []byte) {
+	w, from := l.c.g.w, l.up
+	l.up = 0
+	switch {
+	case from >= len(p):
+		l.c.g.fail("parts", "hello says that %d bytes of message %d have come, which has %d", from, n, len(p))
+	case from > 0 && w.chance(100):
+		from = 0
+	case from > 0:
+		w.cov.hit("client's message gone on with")
+	}
+	l.sendControl(fmt.Sprintf(`parts {"bytes":%d,"text":%v,"from":%d}`, len(p), text, from))
+	for p = p[from:]; len(p) > 0; {
+		k := min(len(p), partBytes)
+		if w.chance(100) {
+			k = 1 + w.rng.IntN(k)
+		}
+		l.frame(0x80|opBinary, p[:k])
+		if p = p[k:]; len(p) > 0 && w.chance(50) {
+			l.ping()
+		}
+	}
 }
 
 // sayPart says how much of a message has come.

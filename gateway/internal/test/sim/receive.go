@@ -183,7 +183,7 @@ func (l *link) control(text string) {
 		l.parts.announce(arg, c.g.cfg.MaxMessage)
 	case "skip":
 		l.skip(arg)
-	case "move":
+	case "move", "part":
 	case "upstream":
 		var v struct{ State string }
 		c.g.must(json.Unmarshal([]byte(arg), &v))
@@ -228,7 +228,6 @@ func (l *link) gotHello(arg string) {
 		c.g.fail("parts", "hello says part_bytes %d", h.Parts)
 	}
 	l.checkEpoch(h)
-	l.goesOn(h.Partial)
 	old := c.live
 	c.hellos++
 	l.hello = c.hellos
@@ -243,6 +242,7 @@ func (l *link) gotHello(arg string) {
 	}
 	l.acked = l.stated + l.lost
 	l.next = h.Received + 1
+	l.goesOn(h.Partial)
 	c.g.log("cl hello", int64(h.Received), int64(h.Replay))
 	l.sendAck(l.acked)
 	if old != nil {

@@ -99,10 +99,11 @@ type world struct {
 	jumps      int // of 1000 clock moves, this many go to the next due time
 	sizes      sizes
 	maxMessage int64
-	parts      int // of 1000 connections, this many offer to take parts
-	hard       int // of 1000 sessions, this many are under --disconnect hard
-	redial     int // and this many under --upstream-lost redial
-	durable    int // and this many of the resumable ones are durable
+	parts      int  // of 1000 connections, this many offer to take parts
+	partial    bool // clients go on inside messages, and many messages are large and states
+	hard       int  // of 1000 sessions, this many are under --disconnect hard
+	redial     int  // and this many under --upstream-lost redial
+	durable    int  // and this many of the resumable ones are durable
 	limit      int64
 	scarce     bool // the store is small: upstreams pause, so that one that reads only while it can write may wait forever
 	weights    []int
@@ -151,6 +152,9 @@ func newWorld(o Options) *world {
 		w.durable = 800
 	}
 	w.draw()
+	if w.partial = o.Seed%5 == 3; w.partial {
+		w.parts, w.sizes, w.maxMessage = 1000, sizes{medium: 100, parted: 300}, 1<<20
+	}
 	w.store = replay.NewStore(w.limit, func() { w.exhausted = true })
 	most := 3
 	if w.scarce {
