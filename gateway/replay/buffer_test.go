@@ -74,32 +74,6 @@ func TestHeaderSpanningChunksIsRead(t *testing.T) {
 	}
 }
 
-func TestAckBeyondTheSentOffsetIsRefused(t *testing.T) {
-	s := NewStore(ampleLimit, nil)
-	b := New(s)
-	for range 3 {
-		send(t, b, 100) // each ends at a multiple of 102
-	}
-	for _, tt := range []struct {
-		n, within uint64
-		ok        bool
-	}{{1, 0, false}, {1, 101, false}, {2, 203, false}, {3, 305, false}, {3, 102, false}, {0, 0, true}, {1, 102, true}, {1, 0, true}, {2, 1 << 60, true}, {3, 306, true}, {0, 0, true}} {
-		base, bytes, used := b.Base(), b.Bytes(), s.Used()
-		if ok := b.Ack(tt.n, tt.within); ok != tt.ok {
-			t.Fatalf("ack %d with %d bytes sent: %t", tt.n, tt.within, ok)
-		}
-		if !tt.ok && (b.Base() != base || b.Bytes() != bytes || s.Used() != used) {
-			t.Errorf("ack %d was refused and moved %v to %v", tt.n, base, b.Base())
-		}
-		if tt.ok && (b.Base().N < tt.n || b.Base().N < base.N) {
-			t.Errorf("ack %d moved %v to %v", tt.n, base, b.Base())
-		}
-	}
-	if b.Bytes() != 0 || s.Used() != 0 {
-		t.Errorf("%d bytes and %d of memory are left", b.Bytes(), s.Used())
-	}
-}
-
 // The first upstream's read is still in flight when the second has come and
 // disconnected: the third must not get the same memory.
 func TestRoomInUseIsNotReusedAfterTwoTruncations(t *testing.T) {
