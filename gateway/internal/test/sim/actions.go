@@ -12,8 +12,18 @@ type action struct {
 	name   string
 	weight int
 	fault  bool
+	where  where
 	do     func(*game) bool
 }
+
+// A where says to which sessions an action can happen besides those that their owner has.
+type where uint8
+
+const (
+	nodeDead    where = 1 << iota // those whose node is dead
+	onlyDead                      // and no other
+	formerOwner                   // those of former owners
+)
 
 var actions, ownerActions []action
 
@@ -25,75 +35,75 @@ func init() {
 // courses returns the actions that happen in every session.
 func courses() []action {
 	return []action{
-		{"client queues", 300, false, func(g *game) bool { return g.cli.queue() }},
-		{"client sends", 600, false, (*game).clientSends},
-		{"client writes", 800, false, (*game).clientWrites},
-		{"client receives", 1100, false, (*game).clientReceives},
-		{"client acks", 50, false, func(g *game) bool { return g.cli.live != nil && g.cli.live.ack() }},
-		{"client pings", 30, false, (*game).clientPings},
-		{"client resumes", 300, false, (*game).clientResumes},
-		{"upstream sends", 500, false, func(g *game) bool { return g.someUpstream().send() }},
-		{"upstream writes", 700, false, func(g *game) bool { return g.someUpstream().write() }},
-		{"upstream reads", 900, false, func(g *game) bool { return g.someUpstream().consume() }},
-		{"first attach", 400, false, (*game).attachFirst},
-		{"made ahead", 200, false, (*game).reserve},
-		{"dial ends", 150, false, (*game).dialEnds},
-		{"redial ends", 30, false, (*game).redialEnds},
-		{"gateway serves", 500, false, (*game).serve},
-		{"gateway renews", 200, false, (*game).renew},
-		{"driver reads", 2000, false, (*game).reads},
-		{"driver hands over", 2000, false, (*game).handsOver},
-		{"network accepts", 1500, false, (*game).accepts},
-		{"driver reports", 1500, false, (*game).reports},
-		{"driver settles", 100, false, func(g *game) bool { g.settle(); return true }},
-		{"deadlines", 200, false, (*game).deadlines},
-		{"relief", 200, false, (*game).relieve},
-		{"time", 250, false, func(g *game) bool { g.w.advance(); return true }},
-		{"early tick", 10, false, func(g *game) bool { g.tick(); return true }},
+		{"client queues", 300, false, nodeDead, func(g *game) bool { return g.cli.queue() }},
+		{"client sends", 600, false, nodeDead, (*game).clientSends},
+		{"client writes", 800, false, nodeDead, (*game).clientWrites},
+		{"client receives", 1100, false, nodeDead, (*game).clientReceives},
+		{"client acks", 50, false, nodeDead, func(g *game) bool { return g.cli.live != nil && g.cli.live.ack() }},
+		{"client pings", 30, false, nodeDead, (*game).clientPings},
+		{"client resumes", 300, false, nodeDead, (*game).clientResumes},
+		{"upstream sends", 500, false, formerOwner, func(g *game) bool { return g.someUpstream().send() }},
+		{"upstream writes", 700, false, formerOwner, func(g *game) bool { return g.someUpstream().write() }},
+		{"upstream reads", 900, false, formerOwner, func(g *game) bool { return g.someUpstream().consume() }},
+		{"first attach", 400, false, 0, (*game).attachFirst},
+		{"made ahead", 200, false, 0, (*game).reserve},
+		{"dial ends", 150, false, formerOwner, (*game).dialEnds},
+		{"redial ends", 30, false, formerOwner, (*game).redialEnds},
+		{"gateway serves", 500, false, formerOwner, (*game).serve},
+		{"gateway renews", 200, false, formerOwner, (*game).renew},
+		{"driver reads", 2000, false, formerOwner, (*game).reads},
+		{"driver hands over", 2000, false, formerOwner, (*game).handsOver},
+		{"network accepts", 1500, false, formerOwner, (*game).accepts},
+		{"driver reports", 1500, false, formerOwner, (*game).reports},
+		{"driver settles", 100, false, formerOwner, func(g *game) bool { g.settle(); return true }},
+		{"deadlines", 200, false, formerOwner, (*game).deadlines},
+		{"relief", 200, false, 0, (*game).relieve},
+		{"time", 250, false, nodeDead | formerOwner, func(g *game) bool { g.w.advance(); return true }},
+		{"early tick", 10, false, formerOwner, func(g *game) bool { g.tick(); return true }},
 	}
 }
 
 // troubles returns the actions that are faults.
 func troubles() []action {
 	return []action{
-		{"burst", 10, true, (*game).burst},
-		{"cut", 30, true, (*game).cut},
-		{"half-open", 8, true, (*game).halfOpen},
-		{"silence", 12, true, (*game).fallSilent},
-		{"silence ends", 40, true, (*game).silenceEnds},
-		{"client hangs up", 15, true, (*game).clientHangsUp},
-		{"close in between", 8, true, (*game).closeInBetween},
-		{"client abandons", 60, true, func(g *game) bool { return g.cli.abandon() }},
-		{"client moves", 60, true, (*game).clientMoves},
-		{"client quits", 2, true, (*game).clientQuits},
-		{"client closes", 2, true, (*game).clientCloses},
-		{"client breaks rules", 10, true, (*game).clientMisbehaves},
-		{"upstream stalls", 20, true, func(g *game) bool { u := g.someUpstream(); u.stalled = !u.stalled; return true }},
-		{"upstream leaves", 2, true, (*game).upstreamLeaves},
-		{"upstream breaks", 8, true, (*game).upstreamBreaks},
-		{"outage lasts", 20, true, (*game).outageLasts},
-		{"talk in the outage", 60, true, (*game).lostTalk},
-		{"upstream crashes", 1, true, func(g *game) bool { return g.someUpstream().crash() }},
-		{"upstream breaks rules", 1, true, func(g *game) bool { return g.someUpstream().misbehave() }},
-		{"steal", 2, true, (*game).steal},
-		{"storm", 1, true, (*game).storm},
-		{"lie", 6, true, (*game).lie},
-		{"terminate", 1, true, (*game).terminate},
-		{"disconnect", 8, true, (*game).disconnect},
-		{"close client", 4, true, (*game).closeClient},
-		{"evict", 4, true, (*game).evict},
-		{"drain", 1, true, (*game).drain},
-		{"fail", 1, true, (*game).failCore},
-		{"supersede", 1, true, (*game).supersede},
-		{"terms change", 15, true, (*game).changeTerms},
-		{"started", 10, true, (*game).setStarted},
-		{"ask", 10, true, (*game).ask},
-		{"the last moment", 30, true, (*game).lastMoment},
-		{"the last change", 20, true, (*game).lastChange},
-		{"away and back", 30, true, (*game).awayAndBack},
-		{"trouble in the replay", 150, true, (*game).troubleInReplay},
-		{"both leave", 1, true, (*game).bothLeave},
-		{"sleep", 1, true, (*game).sleep},
+		{"burst", 10, true, 0, (*game).burst},
+		{"cut", 30, true, 0, (*game).cut},
+		{"half-open", 8, true, 0, (*game).halfOpen},
+		{"silence", 12, true, 0, (*game).fallSilent},
+		{"silence ends", 40, true, 0, (*game).silenceEnds},
+		{"client hangs up", 15, true, nodeDead, (*game).clientHangsUp},
+		{"close in between", 8, true, 0, (*game).closeInBetween},
+		{"client abandons", 60, true, nodeDead, func(g *game) bool { return g.cli.abandon() }},
+		{"client moves", 60, true, nodeDead, (*game).clientMoves},
+		{"client quits", 2, true, nodeDead, (*game).clientQuits},
+		{"client closes", 2, true, 0, (*game).clientCloses},
+		{"client breaks rules", 10, true, 0, (*game).clientMisbehaves},
+		{"upstream stalls", 20, true, formerOwner, func(g *game) bool { u := g.someUpstream(); u.stalled = !u.stalled; return true }},
+		{"upstream leaves", 2, true, formerOwner, (*game).upstreamLeaves},
+		{"upstream breaks", 8, true, formerOwner, (*game).upstreamBreaks},
+		{"outage lasts", 20, true, 0, (*game).outageLasts},
+		{"talk in the outage", 60, true, 0, (*game).lostTalk},
+		{"upstream crashes", 1, true, formerOwner, func(g *game) bool { return g.someUpstream().crash() }},
+		{"upstream breaks rules", 1, true, 0, func(g *game) bool { return g.someUpstream().misbehave() }},
+		{"steal", 2, true, 0, (*game).steal},
+		{"storm", 1, true, 0, (*game).storm},
+		{"lie", 6, true, 0, (*game).lie},
+		{"terminate", 1, true, 0, (*game).terminate},
+		{"disconnect", 8, true, 0, (*game).disconnect},
+		{"close client", 4, true, 0, (*game).closeClient},
+		{"evict", 4, true, 0, (*game).evict},
+		{"drain", 1, true, 0, (*game).drain},
+		{"fail", 1, true, 0, (*game).failCore},
+		{"supersede", 1, true, 0, (*game).supersede},
+		{"terms change", 15, true, 0, (*game).changeTerms},
+		{"started", 10, true, 0, (*game).setStarted},
+		{"ask", 10, true, 0, (*game).ask},
+		{"the last moment", 30, true, 0, (*game).lastMoment},
+		{"the last change", 20, true, 0, (*game).lastChange},
+		{"away and back", 30, true, 0, (*game).awayAndBack},
+		{"trouble in the replay", 150, true, 0, (*game).troubleInReplay},
+		{"both leave", 1, true, 0, (*game).bothLeave},
+		{"sleep", 1, true, 0, (*game).sleep},
 	}
 }
 

@@ -99,48 +99,30 @@ func (g *game) configureOwners() {
 // ownership returns the actions that only durable sessions meet.
 func ownership() []action {
 	return []action{
-		{"node dies", 10, false, (*game).dies},
-		{"a node claims", 300, false, (*game).isClaimed},
-		{"node seems dead", 40, false, (*game).seemsDead},
-		{"doubt", 60, false, (*game).doubt},
-		{"break in a write", 40, false, (*game).breakInWrite},
-		{"leave in a write", 20, false, (*game).leaveInWrite},
-		{"fence", 15, false, (*game).fenceOlder},
-		{"owner is told", 100, false, (*game).answerOwner},
-		{"leave", 15, false, (*game).leave},
-		{"hand over", 300, false, (*game).handOverSession},
-		{"hand-off is called off", 5, false, (*game).callOff},
-		{"hand-off is answered", 60, false, (*game).answerPush},
+		{"node dies", 10, false, 0, (*game).dies},
+		{"a node claims", 300, false, nodeDead | onlyDead, (*game).isClaimed},
+		{"node seems dead", 40, false, 0, (*game).seemsDead},
+		{"doubt", 60, false, 0, (*game).doubt},
+		{"break in a write", 40, false, 0, (*game).breakInWrite},
+		{"leave in a write", 20, false, 0, (*game).leaveInWrite},
+		{"fence", 15, false, formerOwner, (*game).fenceOlder},
+		{"owner is told", 100, false, formerOwner, (*game).answerOwner},
+		{"leave", 15, false, 0, (*game).leave},
+		{"hand over", 300, false, 0, (*game).handOverSession},
+		{"hand-off is called off", 5, false, 0, (*game).callOff},
+		{"hand-off is answered", 60, false, formerOwner, (*game).answerPush},
 	}
-}
-
-// withoutNode are the actions that happen to a session whose node is dead, ofAnyOwner those that also happen to
-// former owners.
-var (
-	withoutNode = setOf("client queues", "client sends", "client writes", "client receives", "client acks", "client pings", "client resumes",
-		"client hangs up", "client abandons", "client moves", "client quits", "time", "a node claims")
-	ofAnyOwner = setOf("upstream sends", "upstream writes", "upstream reads", "dial ends", "redial ends", "gateway serves", "gateway renews",
-		"driver reads", "driver hands over", "network accepts", "driver reports", "driver settles", "deadlines", "time", "early tick",
-		"upstream stalls", "upstream leaves", "upstream breaks", "upstream crashes", "fence", "owner is told", "hand-off is answered")
-)
-
-func setOf(names ...string) map[string]bool {
-	set := map[string]bool{}
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
 }
 
 // of reports whether a can happen to g.
 func (a *action) of(g *game) bool {
 	switch {
 	case g.dead:
-		return withoutNode[a.name]
+		return a.where&nodeDead != 0
 	case g.line.owner != g:
-		return ofAnyOwner[a.name]
+		return a.where&formerOwner != 0
 	}
-	return a.name != "a node claims"
+	return a.where&onlyDead == 0
 }
 
 // ---- the end of an owner, and the next one
