@@ -7,7 +7,7 @@ import (
 )
 
 // interleavings are orders of events that a resume protocol easily gets wrong, the edges of the state table in
-// session/transitions.go, and other states that the simulation must reach. R1 to R32 are those of README.md.
+// session/transitions.go, and other states that the simulation must reach. R1 to R33 are those of README.md.
 var interleavings = strings.Split(strings.Join(strings.Fields(`
 	R1; R2 resume first; R2 expiry first; R3; R4; R5; R6; R7; R8; R9; R10 in grace;
 	R10 before the first replayed byte; R10 in mid-replay; R11; R12; R13 ack; R13 resume; R14; R15;
