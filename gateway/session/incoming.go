@@ -64,7 +64,7 @@ func (s *Session) resumeIncoming(a *Attachment) int64 {
 	switch {
 	case in == nil:
 		return 0
-	case !a.partial, a.repeats > 0: // it is not the first
+	case !a.partial, a.repeats > 0, s.up.mode != Open && s.outage.since == 0: // it is not the first, or those before it were not counted
 		s.forgetIncoming()
 		return 0
 	}

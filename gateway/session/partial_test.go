@@ -234,6 +234,18 @@ func TestUnfinishedMessageBehindRepeatsIsGivenUp(t *testing.T) {
 	b.play(`client> one, two; game< one, two; counts 2 2 0 0`)
 }
 
+// Once the game server has closed, the client's messages are not counted: one of which a part has come is not the next.
+func TestUnfinishedMessageBehindEndOfGameServerIsGivenUp(t *testing.T) {
+	b := newPartial(t)
+	b.message(frame.Binary, "", 20000)
+	b.takes(1000)
+	b.play(`game> Close 4000; client> one, ^parts {"bytes":9000}`)
+	b.part('a', 4096)
+	if h := b.cut(0, 0); h.Received != 0 || h.Partial.Up != 0 {
+		t.Errorf("received %d, up %d, want 0 and 0", h.Received, h.Partial.Up)
+	}
+}
+
 // No more than a window is sent without an answer, and an answer brings the next.
 func TestWindowLimitsUnansweredParts(t *testing.T) {
 	b := newPartial(t)

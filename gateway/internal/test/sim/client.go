@@ -244,9 +244,12 @@ func (c *client) send(l *link) bool {
 	p = m.append(p)
 	w.scratch = p[:0]
 	c.g.log("cl send", int64(n), int64(m.size))
-	if l.partial && len(p) > partBytes {
+	switch {
+	case l.partial && len(p) > partBytes:
 		l.sendParts(n, m.op == opText, p)
-	} else {
+	case l.up > 0:
+		c.g.fail("parts", "hello says that %d bytes of message %d have come, which comes whole", l.up, n)
+	default:
 		l.frames(m.op, p)
 	}
 	l.mark(markData, n)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"reseat/gateway/session"
 )
 
 // Large messages that come in parts, protocol section 3.
@@ -79,8 +81,12 @@ func (c *client) offers() bool { return c.g.cfg.Resumable && c.g.w.chance(c.g.w.
 // configureParts makes clients go on inside messages. Rules whose model must know what exactly is owed
 // are off then.
 func (g *game) configureParts() {
-	if g.partial = g.cfg.Resumable && g.w.partial; g.partial {
-		g.cfg.Answer = 0
+	if g.partial = g.cfg.Resumable && g.w.partial; !g.partial {
+		return
+	}
+	g.cfg.Answer = 0
+	if mix(g.w.seed, uint64(g.w.sessions))%3 == 0 { // what the client has a part of is often dropped
+		g.cfg.Overflow, g.cfg.BufferMessages = session.DropOldest, 3
 	}
 }
 

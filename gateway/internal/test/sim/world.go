@@ -153,7 +153,7 @@ func newWorld(o Options) *world {
 	}
 	w.draw()
 	if w.partial = o.Seed%5 == 3; w.partial {
-		w.parts, w.sizes, w.maxMessage = 1000, sizes{medium: 100, parted: 300}, 1<<20
+		w.parts, w.sizes, w.maxMessage = 1000, sizes{medium: 100, parted: 500}, 1<<20
 	}
 	w.store = replay.NewStore(w.limit, func() { w.exhausted = true })
 	most := 3
