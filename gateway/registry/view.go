@@ -79,19 +79,29 @@ func (v *View) holds(where ...string) bool {
 	return slices.ContainsFunc(where, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
-// rank returns the rank of a living session.
 func (v *View) rank(at int, e *Record, i *session.Info) rank {
-	t := e.Terms()
-	s := Snapshot{ // what an order needs of it
-		State: i.State.String(), Player: e.Player, Group: t.Group, Expires: e.wall(i.GraceEnd),
-		BufferBytes: i.BufferBytes, BufferMessages: i.BufferMessages, BufferMaxBytes: t.BufferBytes, BufferMaxMessages: t.BufferMessages,
+	r := rank{at: at, seq: e.seq}
+	switch v.Sort {
+	case ByPlayer:
+		r.name, r.silent = e.Player, e.Player == ""
+	case ByGroup:
+		r.name = e.Terms().Group
+		r.silent = r.name == ""
+	case ByGrace:
+		r.number, r.silent = float64(i.GraceEnd), i.GraceEnd == 0
+	case ByBuffer:
+		r.number = fill(i, e.Terms())
+		r.silent = r.number == 0
+	case ByRTT:
+		r.number, r.silent = float64(i.RTT), i.RTT == 0
 	}
-	if rtt := float64(i.RTT); rtt > 0 {
-		s.RTT = &rtt
-	}
-	r := v.rankOf(&s)
-	r.at, r.seq = at, e.seq
 	return r
+}
+
+// fill is the used fraction of a replay buffer: of its bytes or its messages, whichever
+// is larger.
+func fill(i *session.Info, t *Terms) float64 {
+	return max(part(i.BufferBytes, t.BufferBytes), part(int64(i.BufferMessages), int64(t.BufferMessages)))
 }
 
 func part(n, most int64) float64 {
@@ -136,7 +146,8 @@ func (v *View) Merge(list []Snapshot, offset int) []Snapshot {
 	return list[min(offset, len(list)):min(offset+v.Limit, len(list))]
 }
 
-// rankOf returns the rank of a session by its description. One that has ended has a player and a group alone.
+// rankOf is rank for a session that has ended, or that another node has described. One that has ended has a
+// player and a group alone.
 func (v *View) rankOf(s *Snapshot) (r rank) {
 	by := v.Sort
 	if s.State == session.Ended.String() && by != ByPlayer && by != ByGroup {
@@ -152,7 +163,6 @@ func (v *View) rankOf(s *Snapshot) (r rank) {
 			r.number = float64(s.Expires.UnixMicro())
 		}
 	case ByBuffer:
-		// The used fraction of its bytes or its messages, whichever is larger.
 		r.number = max(part(s.BufferBytes, s.BufferMaxBytes), part(int64(s.BufferMessages), int64(s.BufferMaxMessages)))
 		r.silent = r.number == 0
 	case ByRTT:
