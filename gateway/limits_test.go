@@ -44,7 +44,7 @@ func kib(n int) string { return strings.Repeat("x", n<<10) }
 func flood(game *wstest.Peer, n int) {
 	go func() {
 		for range n {
-			game.Text(kib(8))
+			game.Text(noise(8 << 10)) // which does not compress
 		}
 	}()
 	synctest.Wait()
