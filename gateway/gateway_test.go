@@ -55,9 +55,8 @@ func newWorld(t *testing.T, p policy.Policy, change ...func(*gateway.Config)) *w
 		t.Fatal(err)
 	}
 	game := wstest.NewGame(t, 64<<10)
-	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 	cfg := gateway.Config{
-		Routes:  []policy.Route{{Pattern: "/*", Upstream: target, Policy: p}},
+		Routes:  []policy.Route{{Pattern: "/*", Upstream: game.Target(), Policy: p}},
 		Default: p, Keys: keys, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {

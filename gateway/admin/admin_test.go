@@ -15,7 +15,6 @@ import (
 	"reseat/gateway/internal/test/wstest"
 	"reseat/gateway/policy"
 	"reseat/tokens"
-	"reseat/upstream"
 )
 
 // A world is a gateway between a game and its players, all in memory, with its admin
@@ -49,7 +48,6 @@ func newWorld(t *testing.T, changes ...change) *world {
 		t.Fatal(err)
 	}
 	game := wstest.NewGame(t, 64<<10)
-	target := upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}
 	p := policy.Policy{
 		Grace: 90 * time.Second, Heartbeat: 15 * time.Second, DialTimeout: 10 * time.Second,
 		BufferBytes: 1 << 20, BufferMessages: 4096, MaxMessage: 1 << 20,
@@ -57,7 +55,7 @@ func newWorld(t *testing.T, changes ...change) *world {
 	lines := new(wstest.Log)
 	log := newLog(lines)
 	cfg := gateway.Config{
-		Routes:  []policy.Route{{Pattern: "/match/*", Upstream: target, Policy: p}},
+		Routes:  []policy.Route{{Pattern: "/match/*", Upstream: game.Target(), Policy: p}},
 		Default: p, Keys: keys, Log: log,
 	}
 	o := Options{Log: log}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,7 +122,7 @@ func newGateway(pattern string, target upstream.Target, change ...func(*policy.P
 func newWorld(t *testing.T, change ...func(*policy.Policy)) *world {
 	t.Helper()
 	game := wstest.NewGame(t, 64<<10)
-	gw, err := newGateway("/match/*", upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial}, change...)
+	gw, err := newGateway("/match/*", game.Target(), change...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,7 +27,7 @@ func TestUpstreamWithoutWaitingClientIsClosed(t *testing.T) {
 		game := wstest.NewGame(t, 1<<10)
 		e := registry.NewRecord(clock, registry.Spec{
 			ID: "s", Terms: &registry.Terms{Policy: policy.Policy{DialTimeout: 5 * time.Second}},
-			Target: upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: game.Dial},
+			Target: game.Target(),
 		})
 		dr := New(Options{
 			Ctx: t.Context(), Running: new(sync.WaitGroup), Clock: clock, Conns: listen.NewConnTracker(listen.Options{}),

@@ -79,16 +79,10 @@ func (b *parted) hears(p []byte) {
 	b.t.Helper()
 	b.in = append(b.in, p...)
 	for {
-		h, err := frame.Parse(b.in)
-		end := h.Size + int(h.Length)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if h.Size == 0 || end > len(b.in) {
+		h, p, ok := nextFrame(b.t, &b.in)
+		if !ok {
 			return
 		}
-		p := b.in[h.Size:end]
-		b.in = b.in[end:]
 		switch {
 		case h.Op == frame.Close:
 			b.got = append(b.got, "Close")

@@ -168,16 +168,10 @@ func (l *slowLine) answer() {
 func (l *slowLine) hears(p []byte) {
 	l.in = append(l.in, p...)
 	for {
-		h, err := frame.Parse(l.in)
-		end := h.Size + int(h.Length)
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		if h.Size == 0 || end > len(l.in) {
+		h, p, ok := nextFrame(l.t, &l.in)
+		if !ok {
 			return
 		}
-		p := l.in[h.Size:end]
-		l.in = l.in[end:]
 		if h.Op == frame.Binary {
 			if l.parts.From += h.Length; l.parts.From == l.parts.Bytes {
 				l.whole, l.since = l.now, 0

@@ -583,16 +583,11 @@ func (b *table) gameGets(u *session.Upstream) []string {
 func frames(t *testing.T, b []byte) (list []string, rest []byte) {
 	t.Helper()
 	b = slices.Clone(b) // they are unmasked in place
-	for len(b) > 0 {
-		h, err := frame.Parse(b)
-		if err != nil {
-			t.Fatalf("after %q comes no frame: % .20x, %v", list, b, err)
-		}
-		end := h.Size + int(h.Length)
-		if h.Size == 0 || end > len(b) {
+	for {
+		h, p, ok := nextFrame(t, &b)
+		if !ok {
 			return list, b
 		}
-		p := b[h.Size:end]
 		if h.Masked {
 			frame.XOR(p, h.Key)
 		}
@@ -607,9 +602,22 @@ func frames(t *testing.T, b []byte) (list []string, rest []byte) {
 		default:
 			list = append(list, strings.ReplaceAll(string(p), "\x10", "^"))
 		}
-		b = b[end:]
 	}
-	return list, nil
+}
+
+// nextFrame takes the first frame from b. It reports false while that is incomplete.
+func nextFrame(t *testing.T, b *[]byte) (h frame.Header, p []byte, ok bool) {
+	t.Helper()
+	h, err := frame.Parse(*b)
+	if err != nil {
+		t.Fatalf("no frame: % .20x, %v", *b, err)
+	}
+	end := h.Size + int(h.Length)
+	if h.Size == 0 || end > len(*b) {
+		return h, nil, false
+	}
+	p, *b = (*b)[h.Size:end], (*b)[end:]
+	return h, p, true
 }
 
 // output takes all output for the client's connection.

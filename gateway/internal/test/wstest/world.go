@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
 	"reseat/gateway/frame"
 	"reseat/gateway/wire"
+	"reseat/upstream"
 )
 
 // A Game is a game server played by a test.
@@ -35,6 +37,11 @@ func NewGame(t testing.TB, size int) *Game {
 	go g.serve()
 	t.Cleanup(func() { g.ln.Close() })
 	return g
+}
+
+// Target is the game server as a gateway dials it.
+func (g *Game) Target() upstream.Target {
+	return upstream.Target{URL: &url.URL{Scheme: "ws", Host: "game.example:9000"}, DialContext: g.Dial}
 }
 
 // Dial is a dialer that reaches the game server at any address. Like net.Dialer it does not once ctx is done.
