@@ -10,6 +10,10 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"unicode/utf16"
 
@@ -134,5 +138,83 @@ func TestSecretsOf32BytesAndMoreAreRead(t *testing.T) {
 		if err != nil || k.method != jwt.SigningMethodHS256 || !bytes.Equal(k.private.([]byte), secret) {
 			t.Errorf("%d random bytes: %v", n, err)
 		}
+	}
+}
+
+// Of two concurrent Reloads, the one that began later has read the newer file, and its keys
+// must stay. So it must not read before the first one has stored its keys.
+func TestReloadsAreSerialized(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	write := func(secret string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(strings.Repeat(secret, 8)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("an older")
+	k, err := Load([]string{file}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := k.SigningKeyID()
+	k.reload.Lock() // a Reload that has read the older key, and not stored it yet
+	write("the new!")
+	done := make(chan error)
+	go func() { done <- k.Reload() }()
+	for range 10_000 { // long enough
+		runtime.Gosched()
+		if k.SigningKeyID() != older {
+			t.Fatal("a Reload does not wait for the one before it, whose older keys would then replace the newer")
+		}
+	}
+	k.reload.Unlock()
+	if err := <-done; err != nil || k.SigningKeyID() == older {
+		t.Errorf("the newer key is not in force: %v", err)
+	}
+}
+
+func derive(t *testing.T, k *Keys, purpose string) [][]byte {
+	t.Helper()
+	return jwttest.Must(k.Derive(purpose, 32))
+}
+
+func TestSameKeyDerivesTheSameInEveryForm(t *testing.T) {
+	for name, forms := range map[string][2][]byte{
+		"rsa":    {jwttest.PKCS8(jwttest.RSA()), jwttest.PEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(jwttest.RSA()))},
+		"ecdsa":  {jwttest.PKCS8(jwttest.P256()), jwttest.PEM("EC PRIVATE KEY", jwttest.Must(x509.MarshalECPrivateKey(jwttest.P256())))},
+		"secret": {[]byte("0123456789abcdefghijklmnopqrstuvwxyz"), []byte("0123456789abcdefghijklmnopqrstuvwxyz\n")},
+	} {
+		a, b := derive(t, load(t, Options{}, forms[0]), "x"), derive(t, load(t, Options{}, forms[1]), "x")
+		if len(a) != 1 || len(b) != 1 || !bytes.Equal(a[0], b[0]) {
+			t.Errorf("%s: %x and %x", name, a, b)
+		}
+	}
+}
+
+func TestEachPrivateKeyDerivesInOrderAndPublicKeysNothing(t *testing.T) {
+	all := derive(t, load(t, Options{}, jwttest.PKCS8(jwttest.Ed25519()), jwttest.PKIX(jwttest.RSA()), jwttest.PKCS8(jwttest.P256()), jwttest.PKCS8(jwttest.Ed25519())), "x")
+	first, second := derive(t, load(t, Options{}, jwttest.PKCS8(jwttest.Ed25519())), "x"), derive(t, load(t, Options{}, jwttest.PKCS8(jwttest.P256())), "x")
+	if len(all) != 2 || !bytes.Equal(all[0], first[0]) || !bytes.Equal(all[1], second[0]) {
+		t.Errorf("%x, want %x and %x", all, first, second)
+	}
+	if other := derive(t, load(t, Options{}, jwttest.PKCS8(jwttest.Ed25519())), "y"); bytes.Equal(other[0], first[0]) {
+		t.Error("two purposes derive the same")
+	}
+	if bytes.Contains(first[0], jwttest.Ed25519().Seed()) {
+		t.Error("what is derived holds the key")
+	}
+}
+
+func TestReloadDerivesFromTheNewKeys(t *testing.T) {
+	k := load(t, Options{}, jwttest.NewSecret())
+	before := derive(t, k, "x")
+	if err := os.WriteFile(k.files[0], jwttest.NewSecret(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if after := derive(t, k, "x"); bytes.Equal(before[0], after[0]) {
+		t.Error("the old key is still derived from")
 	}
 }
