@@ -503,12 +503,12 @@ func TestTokensOfClaimAreNewerThanAllBefore(t *testing.T) {
 				t.Errorf("session %+v, want an epoch", info)
 			}
 		}
-		// Whoever meets the newest token knows that an older owner is none.
+		// A node that verifies the newest token knows that an older owner is none.
 		s.play(`find 0; lose 1 gone; client drops; at 0; resume 0 0 0; hello moved= received=0; lacks`)
 	})
 }
 
-// A node lets go of a session as soon as it learns that another one has it: by a token of a later epoch, by a
+// A node releases a session as soon as it learns that another one has it: by a token of a later epoch, by a
 // write of its seat, or because it is notified.
 func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 	for name, learns := range map[string]string{
@@ -524,7 +524,7 @@ func TestFormerOwnerLearnsOfClaim(t *testing.T) {
 	}
 }
 
-// Whoever may publish in NATS can say that a session is another node's, and write what they like into its seat.
+// A client of NATS without the cluster's keys can say that a session is another node's, and write anything into its seat.
 func TestOnlyASealedSeatEndsASession(t *testing.T) {
 	inCluster(t, 2, durablePolicy(), func(s *scene) {
 		s.play(`sync`)

@@ -14,7 +14,7 @@ import (
 )
 
 // Nodes believe little of what they read in the engine: only what a node with the same token keys
-// has written there, and nothing twice. Whoever else may write there is ignored.
+// has written there, and nothing twice. What others write there is ignored.
 //
 // A sealed message is a JSON object, which any reader of the engine sees, with a member "sealed": a format
 // (1 byte), the id of the key (kidSize bytes), a nonce, and sealed by AES-256-GCM a stamp (8 bytes) and the

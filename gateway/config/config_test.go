@@ -246,7 +246,7 @@ func TestRoutesOwnLoginKeysReplaceTheGlobalOnes(t *testing.T) {
 	}
 }
 
-// Whoever tries it on a laptop in a café must not serve it to the café.
+// A trial on a laptop in a café is not served to the café.
 // A page that rebinds its name to this machine is of another host.
 func TestDevServesLoopbackNamesAlone(t *testing.T) {
 	for args, want := range map[string][]string{

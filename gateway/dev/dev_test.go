@@ -138,7 +138,7 @@ func TestPageThatLosesItsNodeLearnsOfAnother(t *testing.T) {
 	if w := lose(); w.Code != 200 || !nodes.MatchString(w.Body.String()) {
 		t.Errorf("with others: %d %s", w.Code, w.Body)
 	}
-	for session, want := range map[string]int{"s": 200, "other": 204} { // whoever has begun it
+	for session, want := range map[string]int{"s": 200, "other": 204} { // by any page
 		if w := s.ask("GET", "/reseat.dev/faults", "", "Authorization", s.bearer(session)); w.Code != want || nodes.MatchString(w.Body.String()) != (want == 200) {
 			t.Errorf("%s asks, and gets %d %s, want %d", session, w.Code, w.Body, want)
 		}

@@ -252,7 +252,7 @@ func (l *Link) write(conn net.Conn) {
 			continue
 		}
 		l.mu.Unlock()
-		runtime.Gosched() // whoever can run now may have something to write
+		runtime.Gosched() // goroutines that can run now may have something to write
 		l.mu.Lock()
 		out = l.takeLocked(out, nil)
 		l.mu.Unlock()

@@ -21,7 +21,7 @@ type Stream struct {
 	changed sync.Cond
 	in      []byte       // has arrived, and is not read
 	room    int          // how much more may arrive
-	owed    int          // how much was read that the other end has not been told of
+	owed    int          // how much was read that the other end was not notified of
 	ended   bool         // nothing more arrives
 	send    int          // how much the other end has room for
 	waits   bool         // it is in link.waiting
@@ -44,7 +44,7 @@ func (s *Stream) Watch(ready func(on any)) {
 	s.ready = ready
 }
 
-// note wakes whoever reads or writes.
+// note wakes readers and writers.
 func (s *Stream) note(on any) {
 	if s.ready != nil {
 		s.ready(on)
@@ -146,7 +146,7 @@ func (s *Stream) Send(p []byte) (n int, full bool, err error) {
 	return n, false, nil
 }
 
-// roomLocked returns the size of the next frame. Whoever sends is notified when there is more room than none.
+// roomLocked returns the size of the next frame. The sender is notified when there is room again.
 func (s *Stream) roomLocked(n int) int {
 	l := s.link
 	if len(l.due) > maxDue {

@@ -43,7 +43,7 @@ func Suggest(list []Sample) (match string, n int) {
 	return match, n
 }
 
-// typeNames are the members by which JSON messages of one kind are told from others, the commonest first.
+// typeNames are the members by which JSON messages of one kind are told apart, the commonest first.
 var typeNames = []string{"type", "t", "event", "op", "kind", "cmd", "action", "msg", "method"}
 
 // kindOf returns the MATCH for messages of m's kind, "" if none shows.

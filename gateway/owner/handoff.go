@@ -185,7 +185,7 @@ func (o *Owner) afterFailedHandoff(ctx context.Context, e *registry.Record, node
 	return fmt.Errorf("%w: %w", errTaken, cause)
 }
 
-// handedOff lets go of a session that another node has taken.
+// handedOff releases a session that another node has taken.
 func (o *Owner) handedOff(e *registry.Record, node string) {
 	o.recipients.add(e.ID, node, e.Terms().LongestGrace()+time.Minute)
 	o.Watch.Metrics.Handoffs.WithLabelValues("ok").Inc()

@@ -203,8 +203,8 @@ func (o *Owner) FindPlain(w http.ResponseWriter, r *front.Request, token string)
 	return s.refuse(unreachable())
 }
 
-// isHere reports whether this node has a session. It lets go of one that the token shows to have gone to
-// another node since.
+// isHere reports whether this node has a session. It releases one that, by the token, another
+// node has had since.
 func (o *Owner) isHere(c tokens.Claims) bool {
 	e := o.Registry.Find(c.Session)
 	if e == nil {

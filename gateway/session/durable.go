@@ -23,11 +23,11 @@ import (
 
 // durable is the part of the state that only durable sessions have.
 type durable struct {
-	moved string // how the session came to this node: wire.MovedFailover or wire.MovedHandoff; "": it began here
-	epoch uint64 // of the seat, at that time
-	base  uint64 // messages numbered before that; after a claim, a client may state more
-	told  uint64 // Reseat-Up-From of the next upstream's request: see Counts; zero: none
-	stale bool   // no dial has begun since a hand-off failed, and another node may have the session, or since goOnFrom
+	moved  string // how the session came to this node: wire.MovedFailover or wire.MovedHandoff; "": it began here
+	epoch  uint64 // of the seat, at that time
+	base   uint64 // messages numbered before that; after a claim, a client may state more
+	upFrom uint64 // Reseat-Up-From of the next upstream's request: see Counts; zero: none
+	stale  bool   // no dial has begun since a hand-off failed, and another node may have the session, or since goOnFrom
 
 	owned Time // until then the node is known to have the session
 	asked Time // since when the answer to AskOwner is awaited; zero: it is not
@@ -188,7 +188,7 @@ func (s *Session) Counts(r Resume) (up, down uint64) {
 		s.renumber(r, false)
 	}
 	if d := s.durable; d != nil {
-		d.told, d.stale = s.written.n+1, d.stale && s.isLeaving()
+		d.upFrom, d.stale = s.written.n+1, d.stale && s.isLeaving()
 	}
 	return s.written.n + 1, s.ring.Last().N + 1
 }
@@ -198,13 +198,13 @@ func (s *Session) Counts(r Resume) (up, down uint64) {
 func (s *Session) recount(now Time) {
 	d := s.durable
 	switch {
-	case d == nil || d.told == 0 || s.writer != nil || s.up.released:
+	case d == nil || d.upFrom == 0 || s.writer != nil || s.up.released:
 		return
-	case d.told == s.written.n+1:
-		d.told = 0
+	case d.upFrom == s.written.n+1:
+		d.upFrom = 0
 		return
 	}
-	d.told = 0
+	d.upFrom = 0
 	if s.up.over || s.state == Ended { // it would take what waits for other messages
 		s.shutUpstream(s.up)
 		return

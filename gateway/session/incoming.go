@@ -7,20 +7,20 @@ import (
 	"reseat/gateway/wire"
 )
 
-// This file is the path of a client's message that comes in parts: protocol section 3.1. What has come of it
+// This file is the path of a client's message that comes in parts: protocol section 3.1. The part that was received
 // outlives the connection, so that the client goes on there; it counts as received when it is whole.
 
 // incoming is such a message.
 type incoming struct {
-	bytes int64 // of the whole message, as it comes
-	text  bool
-	open  bool // the attached client is sending it: no other data may come
-	due   bool // a `part` is, without further delay
-	buf   []byte
-	told  int64 // what the client knows to have come, by `part` or hello
-	since Time  // when the oldest part came that it does not know of; zero: none has
-	began Time
-	grown Time // when the last part came, or `parts`
+	bytes    int64 // of the whole message, as it comes
+	text     bool
+	open     bool // the attached client is sending it: no other data may come
+	due      bool // a `part` is, without further delay
+	buf      []byte
+	reported int64 // how much the client knows to have come, by `part` or hello
+	since    Time  // when the oldest part came that it does not know of; zero: none has
+	began    Time
+	grown    Time // when the last part came, or `parts`
 }
 
 // head is the room for a header in incoming.buf, before the payload.
@@ -64,12 +64,12 @@ func (s *Session) resumeIncoming(a *Attachment) int64 {
 	switch {
 	case in == nil:
 		return 0
-	case !a.partial, a.repeats > 0, s.up.mode != Open && s.outage.since == 0: // it is not the first, or those before it were not counted
+	case !a.partial, a.repeats > 0, !s.served(): // it is not the first, or those before it were not counted
 		s.forgetIncoming()
 		return 0
 	}
-	in.open, in.due, in.told, in.since = false, false, in.have(), 0
-	return in.told
+	in.open, in.due, in.reported, in.since = false, false, in.have(), 0
+	return in.reported
 }
 
 // forgetIncoming gives up what has come: the client sends it again.
@@ -138,17 +138,17 @@ func (in *incoming) frame(op byte, at int, key [4]byte) []byte {
 	return frame.AppendMasked(in.buf[at-n:at-n], op, key, payload)
 }
 
-// partDue reports whether the client must be told now how much of its message has come.
+// partDue reports whether `part` must be sent now.
 func (s *Session) partDue(a *Attachment) bool {
 	in := s.incoming
-	return in != nil && in.since > 0 && (in.due || a.pongDue || in.have()-in.told >= partAfter)
+	return in != nil && in.since > 0 && (in.due || a.pongDue || in.have()-in.reported >= partAfter)
 }
 
 // tellPart appends `part`.
 func (s *Session) tellPart(a *Attachment) {
 	in := s.incoming
-	in.told, in.since, in.due = in.have(), 0, false
-	a.ctl = wire.Append(a.ctl, wire.VerbPart, strconv.FormatInt(in.told, 10))
+	in.reported, in.since, in.due = in.have(), 0, false
+	a.ctl = wire.Append(a.ctl, wire.VerbPart, strconv.FormatInt(in.reported, 10))
 }
 
 // growBy returns when an unfinished message of the client's must have grown, or ends its connection: protocol

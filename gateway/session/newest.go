@@ -14,7 +14,7 @@ import (
 // slow: --newest, protocol section 3.2. What must hold:
 //
 //   - Messages that no rule matches come exactly once. Of each key the newest does.
-//   - Numbers stay: the client is told by `skip` how many were replaced, where they stood.
+//   - Numbers stay: `skip` tells the client how many were replaced, where they stood.
 //   - What a connection may have begun to send is not replaced while it lives.
 //   - A client that keeps up costs nothing: no message is looked at.
 
@@ -42,9 +42,9 @@ type states struct {
 
 	// Of replaced messages that the replay buffer does not hold any more, though the client may lack them: they were dropped,
 	// or the client has a part of their run.
-	spans []span // exactly these, oldest first,
-	later uint64 // and so many of those that were never sent: no client can state to have one
-	told  told
+	spans  []span // exactly these, oldest first,
+	later  uint64 // and so many of those that were never sent: no client can state to have one
+	stated stated
 }
 
 // A state is the newest message of its key.
@@ -56,9 +56,9 @@ type state struct {
 // A span is the messages after from, up to to.
 type span struct{ from, to uint64 }
 
-// told is what the hello of a generation has said about spans: a client that took it counts the messages up to lost as
+// stated is what the hello of a generation has said about spans: a client that took it counts the messages up to lost as
 // lost, and those after it, up to to, as skipped.
-type told struct{ gen, lost, to uint64 }
+type stated struct{ gen, lost, to uint64 }
 
 // setReplacing notes whether messages may be replaced, after a change of the rules or of the client.
 func (s *Session) setReplacing() {
@@ -269,17 +269,17 @@ func (s *Session) skippedAfter(n uint64) uint64 { return s.states.after(n) + s.r
 // tookHello is called once the client is known to have taken the hello of a generation.
 func (s *Session) tookHello(gen uint64) {
 	x := s.states
-	if x == nil || x.told.gen == 0 || x.told.gen != gen {
+	if x == nil || x.stated.gen == 0 || x.stated.gen != gen {
 		return
 	}
-	t := x.told
+	t := x.stated
 	list := []span{{t.lost, t.to}}
 	for _, m := range x.spans {
 		if m.to > t.to {
 			list = append(list, span{max(m.from, t.to), m.to})
 		}
 	}
-	x.spans, x.told = list, told{}
+	x.spans, x.stated = list, stated{}
 }
 
 // setNewest is called when the rules have changed.
@@ -313,23 +313,24 @@ func (x *states) renumber(by uint64) {
 	for key, m := range x.newest {
 		x.newest[key] = state{m.n + by, m.stored}
 	}
-	x.sent.N, x.told = x.sent.N+by, told{}
+	x.sent.N, x.stated = x.sent.N+by, stated{}
 }
 
-// tellSkipped has a, whose hello has stated that so many messages after n were lost, told how many up to Base were replaced.
+// tellSkipped has `skip` say how many messages up to Base were replaced. The hello of a has stated that so many
+// after n were lost.
 func (s *Session) tellSkipped(a *Attachment, n, lost uint64) {
 	x, base := s.states, s.ring.Base().N
 	if x == nil {
 		return
 	}
-	x.told = told{}
+	x.stated = stated{}
 	if x.later > 0 { // from now on a client may state any number up to base
 		x.spans = append(x.spans, span{base - x.later, base})
 		x.later = 0
 	}
 	if skipped := base - n - lost; skipped > 0 {
 		a.ctl = wire.Append(a.ctl, wire.VerbSkip, strconv.FormatUint(skipped, 10))
-		x.told = told{a.gen, n + lost, base}
+		x.stated = stated{a.gen, n + lost, base}
 	}
 	for len(x.spans) > 0 && x.spans[0].to <= n {
 		x.spans = x.spans[1:]

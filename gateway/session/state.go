@@ -17,7 +17,7 @@ import (
 
 // Formats are the formats that Freeze can write and Restore can read, newest first. A
 // release that adds one keeps the previous one, so that an upgrade can be rolled back. Format 2 knows
-// messages that are sent in parts, format 3 replaced ones, and what has come of a client's.
+// messages that are sent in parts, format 3 replaced ones, and a client's unfinished message.
 var Formats = []int{3, 2, 1}
 
 // ErrBusy is returned by Freeze while the session cannot be frozen: a write is in flight,
@@ -214,9 +214,9 @@ func (x *states) walk(c *tlv.Codec) {
 		tlv.Num(c, 2, &m.to)
 	})
 	tlv.Num(c, 2, &x.later)
-	tlv.Num(c, 3, &x.told.gen)
-	tlv.Num(c, 4, &x.told.lost)
-	tlv.Num(c, 5, &x.told.to)
+	tlv.Num(c, 3, &x.stated.gen)
+	tlv.Num(c, 4, &x.stated.lost)
+	tlv.Num(c, 5, &x.stated.to)
 }
 
 // walk visits all but due, which is older.
@@ -323,7 +323,7 @@ func (d *durable) walk(c *tlv.Codec) {
 	tlv.Num(c, 6, &d.leaving)
 	c.Bool(7, &d.closing)
 	c.Bool(8, &d.left)
-	tlv.Num(c, 9, &d.told)
+	tlv.Num(c, 9, &d.upFrom)
 	tlv.Num(c, 10, &d.endBy)
 	c.Bool(11, &d.stale)
 }
@@ -436,7 +436,7 @@ func (m *incoming) walk(c *tlv.Codec) {
 	c.Bool(3, &m.open)
 	c.Bool(4, &m.due)
 	c.Bytes(5, &m.buf)
-	tlv.Num(c, 6, &m.told)
+	tlv.Num(c, 6, &m.reported)
 	tlv.Num(c, 7, &m.since)
 	tlv.Num(c, 8, &m.began)
 	tlv.Num(c, 9, &m.grown)

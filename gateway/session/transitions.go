@@ -218,7 +218,7 @@ func (s *Session) drop(now Time, why string, f CloseMode, final []byte) {
 	switch {
 	case ends:
 		s.endInTime(now)
-	case s.cfg.Hard && !s.isLeaving() && (s.up.mode == Open || s.outage.since > 0):
+	case s.cfg.Hard && !s.isLeaving() && s.served():
 		s.closeReleased()
 	default:
 		s.answerBuffered()

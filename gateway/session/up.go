@@ -324,6 +324,10 @@ func appendPayload(p, msg []byte) []byte {
 	return p
 }
 
+// served reports whether the session has an upstream, or waits in an outage for the next one: only then the client's
+// messages count.
+func (s *Session) served() bool { return s.up.mode == Open || s.outage.since > 0 }
+
 // accept counts a data message of the client as received. It reports false for a message
 // that is not passed on: the upstream has closed or was lost, or the client has exceeded
 // its window (protocol section 5.3) or its rate.
@@ -331,7 +335,7 @@ func (s *Session) accept(now Time, payload int64) bool {
 	if s.repeated() {
 		return false
 	}
-	if s.up.mode != Open && s.outage.since == 0 {
+	if !s.served() {
 		return false
 	}
 	if s.cfg.Resumable {

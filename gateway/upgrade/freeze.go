@@ -12,7 +12,7 @@ import (
 )
 
 // This file is the predecessor's side of an upgrade: it freezes the sessions, and either
-// gives them back or lets go of them.
+// gives them back or forgets them.
 
 // usualRecord is the size of most records in bytes, encoded.
 const usualRecord = 512

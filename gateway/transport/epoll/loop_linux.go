@@ -89,7 +89,7 @@ type Loop struct {
 
 	links  []*linked // see relay_linux.go
 	relays map[*relay]struct{}
-	asleep atomic.Bool // whoever makes something due on a link has to wake the loop
+	asleep atomic.Bool // a goroutine that makes something due on a link has to wake the loop
 
 	balance // see balance_linux.go
 

@@ -105,7 +105,7 @@ func each(n, jobs int, do func(int)) {
 	all.Wait()
 }
 
-// An outcome is what came of tests without a mutant.
+// An outcome is the result of tests without a mutant.
 type outcome struct {
 	err  error // why they failed; nil: they passed
 	took time.Duration

@@ -106,7 +106,7 @@ func ownership() []action {
 		{"break in a write", 40, false, 0, (*game).breakInWrite},
 		{"leave in a write", 20, false, 0, (*game).leaveInWrite},
 		{"fence", 15, false, formerOwner, (*game).fenceOlder},
-		{"owner is told", 100, false, formerOwner, (*game).answerOwner},
+		{"owner is notified", 100, false, formerOwner, (*game).answerOwner},
 		{"leave", 15, false, 0, (*game).leave},
 		{"hand over", 300, false, 0, (*game).handOverSession},
 		{"hand-off is called off", 5, false, 0, (*game).callOff},
